@@ -1,0 +1,157 @@
+"""One error for every input that cannot be used: where, the rule, expected, got, and a way out."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+
+class ShapeError(ValueError):
+    """Say that an input cannot be used, and how to mend it.
+
+    The message is made from the fields, in one form everywhere:
+    ``place: rule. expected …, got …, fix: …``.
+
+    Args:
+        place: the function or class that was called.
+        rule: what must hold, as a clause without a full stop.
+        expected: the shape, type or condition that is accepted.
+        got: what came instead.
+        fix: a change that surely works; left out where none does.
+    """
+
+    def __init__(self, place: str, rule: str, *, expected: str, got: str, fix: str | None = None) -> None:
+        self.place, self.rule, self.expected, self.got, self.fix = place, rule, expected, got, fix
+        mend = f", fix: {fix}" if fix else ""
+        super().__init__(f"{place}: {rule}. expected {expected}, got {got}{mend}")
+
+
+def require_float(place: str, **tensors: Tensor) -> None:
+    """Raise unless all tensors are floating point, of one dtype and on one device."""
+    first_name, first = next(iter(tensors.items()))
+    for name, tensor in tensors.items():
+        if not hasattr(tensor, "is_floating_point"):
+            raise ShapeError(
+                place,
+                f"{name} must be a tensor",
+                expected="a torch.Tensor",
+                got=type(tensor).__name__,
+                fix=f"torch.tensor({name})",
+            )
+        if not tensor.is_floating_point():
+            raise ShapeError(
+                place,
+                f"{name} must be floating point",
+                expected="a float dtype",
+                got=str(tensor.dtype),
+                fix=f"{name}.float()",
+            )
+        if (tensor.dtype, tensor.device) != (first.dtype, first.device):
+            raise ShapeError(
+                place,
+                f"{name} must have the dtype and device of {first_name}",
+                expected=f"{first.dtype} on {first.device}",
+                got=f"{tensor.dtype} on {tensor.device}",
+                fix=f"{name}.to({first_name})",
+            )
+
+
+def require_shape(place: str, name: str, tensor: Tensor, axes: Mapping[str, int | None], fix: str | None = None) -> None:
+    """Raise unless the tensor has these axes; a size of None is free."""
+    shape = tuple(tensor.shape)
+    sizes = list(axes.values())
+    if len(shape) == len(sizes) and all(want in (None, have) for want, have in zip(sizes, shape, strict=True)):
+        return
+    expected = [letter if size is None else f"{letter}={size}" for letter, size in axes.items()]
+    if len(shape) != len(sizes):
+        rule, got = f"{name} must have {len(sizes)} axes", str(shape)
+    else:
+        wrong = [letter for (letter, want), have in zip(axes.items(), shape, strict=True) if want not in (None, have)]
+        rule = f"{name} has the wrong {' and '.join(wrong)}"
+        got = f"({', '.join(f'{letter}={have}' for letter, have in zip(axes, shape, strict=True))})"
+    raise ShapeError(place, rule, expected=f"({', '.join(expected)})", got=got, fix=fix)
+
+
+def require_heads(place: str, d_model: int, num_heads: int, width: str = "d_model") -> None:
+    """Raise unless both are positive whole numbers and num_heads divides the width."""
+    for name, value in ((width, d_model), ("num_heads", num_heads)):
+        if not isinstance(value, int) or isinstance(value, bool) or value < 1:
+            raise ShapeError(
+                place, f"{name} must be a positive int", expected=f"{name} >= 1", got=f"{name}={value!r}"
+            )
+    if d_model % num_heads == 0:
+        return
+    divisors = [n for n in range(1, d_model + 1) if d_model % n == 0]
+    near = [max(n for n in divisors if n < num_heads), *[n for n in divisors if n > num_heads][:1]]
+    below = d_model - d_model % num_heads
+    widths = [n for n in (below, below + num_heads) if n > 0]
+    raise ShapeError(
+        place,
+        f"num_heads must divide {width}",
+        expected=f"{width} % num_heads == 0",
+        got=f"{width}={d_model}, num_heads={num_heads}",
+        fix=f"num_heads={' or '.join(map(str, near))}, or {width}={' or '.join(map(str, widths))}",
+    )
+
+
+def require_mask(place: str, mask: Tensor, sizes: Mapping[str, int]) -> None:
+    """Raise unless the mask is bool and is (T, S), or 4-D and broadcastable to (B, H, T, S)."""
+    shape = tuple(getattr(mask, "shape", ()))
+    full = tuple(sizes.values())
+    if str(getattr(mask, "dtype", type(mask).__name__)) != "torch.bool":
+        raise ShapeError(
+            place,
+            "mask must be bool, True = may attend",
+            expected="torch.bool",
+            got=str(getattr(mask, "dtype", type(mask).__name__)),
+            fix="mask.bool() if it holds 1 for may attend, mask == 0 if it is additive (0 and -inf)",
+        )
+    fits = len(shape) == 4 and all(have in (1, want) for have, want in zip(shape, full, strict=True))
+    if shape == full[2:] or fits:
+        return
+    letters = ", ".join(f"{letter}={size}" for letter, size in sizes.items())
+    fix = "mask.unsqueeze(1), which gives it a head axis" if len(shape) == 3 else None
+    raise ShapeError(
+        place,
+        "mask must be (T, S), or 4-D and broadcastable to (B, H, T, S)",
+        expected=f"({letters}), or its last two axes",
+        got=str(shape),
+        fix=fix,
+    )
+
+
+def require_tokens(place: str, name: str, x: Tensor, axes: str) -> None:
+    """Raise unless x is floating point and has these axes, given as ``"B S C"``."""
+    require_float(place, **{name: x})
+    fix = f"{name}.unsqueeze(0), a batch of one" if x.dim() == len(axes.split()) - 1 else None
+    require_shape(place, name, x, dict.fromkeys(axes.split()), fix)
+
+
+def require_attention_inputs(place: str, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None) -> None:
+    """Raise unless k and the mask fit q, and v fits k."""
+    require_float(place, q=q, k=k, v=v)
+    require_tokens(place, "q", q, "B H T D")
+    batch, heads, queries, width = q.shape
+    require_shape(place, "k", k, {"B": batch, "H": heads, "S": None, "D": width})
+    require_shape(place, "v", v, {"B": batch, "H": heads, "S": k.size(2), "D": None})
+    if mask is not None:
+        require_mask(place, mask, {"B": batch, "H": heads, "T": queries, "S": k.size(2)})
+
+
+def require_module_inputs(
+    place: str, weight: Tensor, num_heads: int, inputs: Mapping[str, Tensor], mask: Tensor | None
+) -> None:
+    """Raise unless query, key and value fit each other and the weight, and the mask fits them."""
+    for name, x in inputs.items():
+        require_tokens(place, name, x, "B T C" if name == "query" else "B S C")
+    require_float(place, **{"q_proj.weight": weight, **inputs})
+    width = weight.size(1)
+    (batch, queries, _), (_, keys, _), _ = (x.shape for x in inputs.values())
+    require_shape(place, "query", inputs["query"], {"B": None, "T": None, "C": width})
+    require_shape(place, "key", inputs["key"], {"B": batch, "S": None, "C": width})
+    require_shape(place, "value", inputs["value"], {"B": batch, "S": keys, "C": width})
+    if mask is not None:
+        require_mask(place, mask, {"B": batch, "H": num_heads, "T": queries, "S": keys})
