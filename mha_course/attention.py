@@ -1,8 +1,8 @@
 """The reference: scaled dot-product attention and the multi-head module around it.
 
 Axes: B batch, T query tokens, S key and value tokens (T = S in self-attention), C = d_model width,
-H heads, D = C / H head width. A mask is bool, True = may attend. Inputs that do not fit raise
-ShapeError. Reference for all of it: Vaswani et al. 2017, Attention Is All You Need, section 3.2.
+H heads, D = C / H. A mask is bool, True = may attend. Inputs that do not fit raise ShapeError.
+Reference: Vaswani et al. 2017, Attention Is All You Need, section 3.2.
 """
 
 from __future__ import annotations
@@ -16,6 +16,8 @@ from torch.nn import functional as F
 
 from mha_course.errors import require_attention_inputs, require_heads, require_module_inputs, require_tokens
 
+_FiveTensors = tuple[Tensor, Tensor, Tensor, Tensor, Tensor]
+
 
 def split_heads(x: Tensor, num_heads: int) -> Tensor:
     """Cut the width into H heads and bring the head axis before the tokens.
@@ -27,8 +29,7 @@ def split_heads(x: Tensor, num_heads: int) -> Tensor:
     """
     require_tokens("split_heads", "x", x, "B S C")
     require_heads("split_heads", x.size(2), num_heads, width="C")
-    heads_apart = x.unflatten(2, (num_heads, -1))  # (B, S, H, D)
-    return heads_apart.transpose(1, 2)  # (B, H, S, D)
+    return x.unflatten(2, (num_heads, -1)).transpose(1, 2)  # (B, H, S, D)
 
 
 def merge_heads(x: Tensor) -> Tensor:
@@ -40,8 +41,7 @@ def merge_heads(x: Tensor) -> Tensor:
     torch.Size([2, 5, 24])
     """
     require_tokens("merge_heads", "x", x, "B H S D")
-    tokens_first = x.transpose(1, 2)  # (B, S, H, D)
-    return tokens_first.flatten(2)  # (B, S, C)
+    return x.transpose(1, 2).flatten(2)  # (B, S, C)
 
 
 def attention(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None = None) -> tuple[Tensor, Tensor]:
@@ -62,8 +62,8 @@ def attention(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None = None) -> tu
     return context, weights
 
 
-def _attend(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, dropout: float = 0.0) -> tuple[Tensor, ...]:
-    """Compute all stages from scores to context."""
+def _attend(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, dropout: float = 0.0) -> _FiveTensors:
+    """Compute scores, scaled_scores, masked_scores, weights and context."""
     scores = q @ k.transpose(-2, -1)  # (B, H, T, S)
     scaled_scores = scores / math.sqrt(q.size(-1))  # (B, H, T, S)
     if mask is None:
@@ -71,9 +71,8 @@ def _attend(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, dropout: float
         weights = torch.softmax(masked_scores, dim=-1)  # (B, H, T, S)
     else:
         masked_scores = scaled_scores.masked_fill(~mask, -math.inf)  # (B, H, T, S)
-        sees_nothing = ~mask.any(-1, keepdim=True)  # softmax of such a row would be NaN
-        weights = torch.softmax(masked_scores.masked_fill(sees_nothing, 0.0), dim=-1)  # (B, H, T, S)
-        weights = weights.masked_fill(sees_nothing, 0.0)  # (B, H, T, S)
+        sees = mask.any(-1, keepdim=True)  # softmax of a row without a key would be NaN
+        weights = torch.softmax(masked_scores.masked_fill(~sees, 0.0), dim=-1) * sees  # (B, H, T, S)
     weights = F.dropout(weights, dropout)  # (B, H, T, S)
     context = weights @ v  # (B, H, T, D)
     return scores, scaled_scores, masked_scores, weights, context
@@ -98,8 +97,7 @@ class AttentionSteps:
 class MultiHeadAttention(nn.Module):
     """Attend with H heads at once: Concat(head_1 … head_H) W_O. Section 3.2.2.
 
-    Args: d_model is the width C, num_heads divides it, bias is for all four Linears,
-        0 <= dropout < 1 is the share of weights set to 0 while training.
+    Args: d_model is C, num_heads divides it, bias is for all Linears, dropout (0 to 1) for the weights.
 
     >>> out, weights = MultiHeadAttention(d_model=24, num_heads=4)(torch.zeros(2, 5, 24))
     >>> out.shape, weights.shape
@@ -127,11 +125,11 @@ class MultiHeadAttention(nn.Module):
             return steps.out, steps.weights
         q, k, v = self._project(query, key, value, mask)
         dropout = self.dropout if self.training else 0.0
-        sees_nothing = None if mask is None else ~mask.any(-1, keepdim=True)
-        opened = None if mask is None else mask | sees_nothing  # kernels differ on rows without a key
-        context = F.scaled_dot_product_attention(q, k, v, opened, dropout)  # (B, H, T, D)
-        if sees_nothing is not None:
-            context = context.masked_fill(sees_nothing, 0.0)  # (B, H, T, D)
+        if mask is None:
+            context = F.scaled_dot_product_attention(q, k, v, None, dropout)  # (B, H, T, D)
+        else:
+            sees = mask.any(-1, keepdim=True)  # kernels differ on a row without a key: open it, then empty it
+            context = F.scaled_dot_product_attention(q, k, v, mask | ~sees, dropout) * sees  # (B, H, T, D)
         return self.out_proj(merge_heads(context)), None
 
     def steps(
@@ -141,13 +139,13 @@ class MultiHeadAttention(nn.Module):
         q, k, v = self._project(query, key, value, mask)
         stages = _attend(q, k, v, mask, self.dropout if self.training else 0.0)
         merged = merge_heads(stages[-1])  # (B, T, C)
-        return AttentionSteps(q, k, v, *stages, merged=merged, out=self.out_proj(merged))
+        return AttentionSteps(q, k, v, *stages, merged, self.out_proj(merged))
 
     def _project(self, query: Tensor, key: Tensor | None, value: Tensor | None, mask: Tensor | None) -> list[Tensor]:
         """Check the inputs, project them and split the heads."""
         key = query if key is None else key
         value = key if value is None else value
         inputs = {"query": query, "key": key, "value": value}
-        require_module_inputs("MultiHeadAttention", self.q_proj.weight, self.num_heads, inputs, mask)
+        require_module_inputs("MultiHeadAttention", self.q_proj.weight, inputs, self.num_heads, mask)
         projections = self.q_proj, self.k_proj, self.v_proj
         return [split_heads(proj(x), self.num_heads) for proj, x in zip(projections, inputs.values(), strict=True)]

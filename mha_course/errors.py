@@ -59,7 +59,9 @@ def require_float(place: str, **tensors: Tensor) -> None:
             )
 
 
-def require_shape(place: str, name: str, tensor: Tensor, axes: Mapping[str, int | None], fix: str | None = None) -> None:
+def require_shape(
+    place: str, name: str, tensor: Tensor, axes: Mapping[str, int | None], fix: str | None = None
+) -> None:
     """Raise unless the tensor has these axes; a size of None is free."""
     shape = tuple(tensor.shape)
     sizes = list(axes.values())
@@ -79,9 +81,7 @@ def require_heads(place: str, d_model: int, num_heads: int, width: str = "d_mode
     """Raise unless both are positive whole numbers and num_heads divides the width."""
     for name, value in ((width, d_model), ("num_heads", num_heads)):
         if not isinstance(value, int) or isinstance(value, bool) or value < 1:
-            raise ShapeError(
-                place, f"{name} must be a positive int", expected=f"{name} >= 1", got=f"{name}={value!r}"
-            )
+            raise ShapeError(place, f"{name} must be a positive int", expected=f"{name} >= 1", got=f"{name}={value!r}")
     if d_model % num_heads == 0:
         return
     divisors = [n for n in range(1, d_model + 1) if d_model % n == 0]
@@ -142,16 +142,17 @@ def require_attention_inputs(place: str, q: Tensor, k: Tensor, v: Tensor, mask: 
 
 
 def require_module_inputs(
-    place: str, weight: Tensor, num_heads: int, inputs: Mapping[str, Tensor], mask: Tensor | None
+    place: str, weight: Tensor, inputs: Mapping[str, Tensor], num_heads: int = 1, mask: Tensor | None = None
 ) -> None:
-    """Raise unless query, key and value fit each other and the weight, and the mask fits them."""
+    """Raise unless the inputs (one, or query, key and value) fit the weight and each other, and the mask fits."""
+    first, *others = inputs
     for name, x in inputs.items():
-        require_tokens(place, name, x, "B T C" if name == "query" else "B S C")
-    require_float(place, **{"q_proj.weight": weight, **inputs})
-    width = weight.size(1)
-    (batch, queries, _), (_, keys, _), _ = (x.shape for x in inputs.values())
-    require_shape(place, "query", inputs["query"], {"B": None, "T": None, "C": width})
-    require_shape(place, "key", inputs["key"], {"B": batch, "S": None, "C": width})
-    require_shape(place, "value", inputs["value"], {"B": batch, "S": keys, "C": width})
+        require_tokens(place, name, x, "B T C" if others and name == first else "B S C")
+    require_float(place, weight=weight, **inputs)
+    batch, queries, width = inputs[first].size(0), inputs[first].size(1), weight.size(1)
+    require_shape(place, first, inputs[first], {"B": None, "T" if others else "S": None, "C": width})
+    keys = inputs[others[0]].size(1) if others else queries
+    for name in others:
+        require_shape(place, name, inputs[name], {"B": batch, "S": None if name == others[0] else keys, "C": width})
     if mask is not None:
         require_mask(place, mask, {"B": batch, "H": num_heads, "T": queries, "S": keys})

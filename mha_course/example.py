@@ -1,6 +1,9 @@
 """The running example: one sentence, and the small trained model whose numbers the lessons show.
 
-Axes: B sentences, S tokens, C = d_model width, H heads, L layers.
+The model guesses hidden words of sentences from ``grammar``. ``python3 -m mha_course train`` makes
+the weights that ship in ``data/``.
+
+Axes: B sentences, S tokens, C = d_model width, L layers, H heads.
 """
 
 from __future__ import annotations
@@ -14,52 +17,149 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from mha_course.attention import MultiHeadAttention
 from mha_course.errors import ShapeError
-from mha_course.grammar import MAX_WORDS, SPECIAL, Sentence, sentences, vocabulary, word_classes
+from mha_course.grammar import MAX_WORDS, sentences, vocabulary, word_classes
 from mha_course.models import MaskedWordModel, masked_word_loss, train
 
 SENTENCE = "the grey cat that chased the loud dogs was hungry , so it ate greedily"
 WEIGHTS = Path(__file__).parent / "data" / "masked_word_model.npz"
-SIZES = {"d_model": 48, "num_heads": 4, "d_ff": 128, "num_layers": 2}
-STEPS, BATCH, LEARNING_RATE, POOL = 3000, 128, 3e-3, 40_000
+PAD, MASK = 0, 1
+_CHOSEN, _POOL, _BATCH, _LEARNING_RATE = 0.2, 40_000, 128, 3e-3
+
+
+@dataclass(frozen=True)
+class Example:
+    """A sentence inside the trained model, where it enters the attention of the last layer.
+
+    ``tokens`` are S strings; ``x`` (1, S, C) float32 is what enters that attention: the vectors that the
+    first layer made of words and positions, normalised. ``mha`` is the attention itself, trained.
+    """
+
+    tokens: tuple[str, ...]
+    x: Tensor
+    mha: MultiHeadAttention
+    model: MaskedWordModel
+
+    @property
+    def num_heads(self) -> int:
+        """H, the number of heads."""
+        return self.mha.num_heads
+
+    @property
+    def projections(self) -> dict[str, Tensor]:
+        """The weights w_q, w_k, w_v, w_o, each (C, C) as (out, in), and the biases b_q … b_o, each (C,)."""
+        linears = {"q": self.mha.q_proj, "k": self.mha.k_proj, "v": self.mha.v_proj, "o": self.mha.out_proj}
+        weights = {f"w_{name}": linear.weight for name, linear in linears.items()}
+        return weights | {f"b_{name}": linear.bias for name, linear in linears.items()}
+
+
+def load(sentence: str = SENTENCE, *, device: torch.device | str = "cpu") -> Example:
+    """Load the trained model and run one sentence up to the attention of its last layer.
+
+    Args:
+        sentence: at most 15 words of the grammar, separated by spaces.
+        device: where the model and the vectors go.
+    Raises: ShapeError for an unknown word, no word, or too many.
+
+    >>> example = load()
+    >>> example.tokens[2], example.x.shape
+    ('cat', torch.Size([1, 15, 48]))
+    """
+    ids, _ = encode([sentence.split()])
+    model = trained_model().to(device)
+    with torch.no_grad():
+        x = model.attention_inputs(ids.to(device))[-1]  # (B, S, C)
+    return Example(tuple(sentence.split()), x, model.blocks[-1].attention, model)
 
 
 def encode(texts: Sequence[Sequence[str]]) -> tuple[Tensor, Tensor]:
-    """Turn words into ids (B, S), padded on the right, and a mask (B, 1, 1, S), True for real words.
+    """Turn words into ids (B, S), padded on the right, and a mask (B, 1, 1, S), True = a real word.
 
-    Raises: ShapeError for a word that the model does not know.
+    Raises: ShapeError for an unknown word, or for no word at all.
+
+    >>> ids, mask = encode([["the", "cat"], ["the", "grey", "cat"]])
+    >>> mask[:, 0, 0].int().tolist()
+    [[1, 1, 0], [1, 1, 1]]
     """
-    index = {word: i for i, word in enumerate(vocabulary())}
-    unknown = sorted({word for words in texts for word in words} - index.keys())
-    if unknown:
-        raise ShapeError("encode", "every word must be in the vocabulary", expected="words of grammar.vocabulary()", got=", ".join(unknown))
+    known = _index()
+    unknown = sorted({word for words in texts for word in words} - known.keys())
+    if unknown or not all(texts):
+        raise ShapeError(
+            "encode",
+            "a sentence needs at least one word, and each must be in the vocabulary",
+            expected="words of grammar.vocabulary()",
+            got=", ".join(map(repr, unknown)) or "an empty sentence",
+        )
     longest = max(len(words) for words in texts)
-    ids = torch.tensor([[index[word] for word in words] + [0] * (longest - len(words)) for words in texts])
-    return ids, (ids != 0)[:, None, None]
+    padded = [[known[word] for word in words] + [PAD] * (longest - len(words)) for words in texts]
+    ids = torch.tensor(padded)  # (B, S)
+    return ids, (ids != PAD)[:, None, None]
 
 
-def build(seed: int = 0) -> MaskedWordModel:
-    torch.manual_seed(seed)
-    return MaskedWordModel(len(vocabulary()), MAX_WORDS, **SIZES)
+def new_model(seed: int) -> MaskedWordModel:
+    """Return the untrained model, the same for the same seed."""
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        return MaskedWordModel(len(vocabulary()), MAX_WORDS, d_model=48, num_heads=4, d_ff=128, num_layers=2)
 
 
-def corrupt(ids, generator):
-    index = {word: i for i, word in enumerate(vocabulary())}
-    other = torch.zeros(len(index), 64, dtype=torch.long)
-    size = torch.ones(len(index), dtype=torch.long)
-    other[:, 0] = torch.arange(len(index))
-    for group in word_classes():
-        g = torch.tensor([index[w] for w in group])
-        n = max(1, len(g) - 1)
-        for i, w in enumerate(g):
-            rest = torch.cat([g[:i], g[i+1:]]) if len(g) > 1 else g
-            other[w, :n] = rest
-            size[w] = n
+def train_model(seed: int, *, steps: int = 3000, progress: bool = True) -> tuple[MaskedWordModel, list[float]]:
+    """Train a model on training sentences, the same bits for the same seed on one machine.
+
+    Returns: the model, and the loss of every step in nats a word.
+    """
+    model = new_model(seed)
+    batches = training_batches(seed)
+    losses = train(model, batches, masked_word_loss, steps=steps, lr=_LEARNING_RATE, progress=progress)
+    return model.eval().requires_grad_(False), losses
+
+
+def training_batches(seed: int) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
+    """Yield endless batches: ids (B, S) with words hidden, mask (B, 1, 1, S), targets (B, S).
+
+    A fifth of the words is chosen; half of these become ``<mask>``, half another word of their
+    class. Their targets are the true words, all other targets -100.
+    """
+    generator = torch.Generator().manual_seed(seed)
+    ids, _ = encode([sentence.words for sentence in sentences(_POOL, "train", seed)])
     while True:
-        pick = torch.randint(len(ids), (BATCH,), generator=generator)
-        x = ids[pick]
-        chosen = (torch.rand(x.shape, generator=generator) < 0.2) & (x != 0)
-        swap = torch.rand(x.shape, generator=generator) < 0.5
-        r = (torch.rand(x.shape, generator=generator) * size[x]).long()
-        noisy = torch.where(swap, other[x, r], torch.ones_like(x))
-        yield torch.where(chosen, noisy, x), (x != 0)[:, None, None], torch.where(chosen, x, -100)
+        true = ids[torch.randint(len(ids), (_BATCH,), generator=generator)]  # (B, S)
+        dice, coin, pick = torch.rand(3, *true.shape, generator=generator)  # (B, S) each
+        chosen = (dice < _CHOSEN) & (true != PAD)  # (B, S)
+        noise = torch.where(coin < 0.5, _other_word(true, pick), MASK)  # (B, S)
+        yield torch.where(chosen, noise, true), (true != PAD)[:, None, None], torch.where(chosen, true, -100)
+
+
+def save(model: MaskedWordModel, path: Path = WEIGHTS) -> None:
+    """Write the weights as plain arrays, which load without unpickling code."""
+    np.savez(path, **{name: tensor.numpy() for name, tensor in model.state_dict().items()})
+
+
+def trained_model(path: Path = WEIGHTS) -> MaskedWordModel:
+    """Load the weights that ship, on the CPU, in evaluation mode and without gradients."""
+    model = new_model(0)
+    with np.load(path, allow_pickle=False) as arrays:
+        model.load_state_dict({name: torch.from_numpy(arrays[name]) for name in arrays.files})
+    return model.eval().requires_grad_(False)
+
+
+@cache
+def _index() -> dict[str, int]:
+    """Return the number of each word."""
+    return {word: i for i, word in enumerate(vocabulary())}
+
+
+@cache
+def _classmates() -> tuple[Tensor, Tensor]:
+    """Return for each word the others of its class (V, longest), and how many they are (V,)."""
+    others = {word: [w for w in group if w != word] or [word] for group in word_classes() for word in group}
+    longest = max(map(len, others.values()))
+    rows = [[_index()[w] for w in others.get(word, [word])] for word in vocabulary()]
+    return torch.tensor([row + [PAD] * (longest - len(row)) for row in rows]), torch.tensor([len(row) for row in rows])
+
+
+def _other_word(ids: Tensor, pick: Tensor) -> Tensor:
+    """Replace each word by another of its class, chosen by a number in [0, 1)."""
+    others, counts = _classmates()
+    return others[ids, (pick * counts[ids]).long()]  # (B, S)

@@ -52,9 +52,14 @@ class MaskedWordModel(nn.Module):
         super().__init__()
         self.token_embedding = nn.Embedding(vocab_size, d_model)
         self.position_embedding = nn.Embedding(max_len, d_model)
-        self.blocks = nn.ModuleList(EncoderBlock(d_model, num_heads, d_ff) for _ in range(num_layers))
+        self.layers = nn.ModuleList(EncoderBlock(d_model, num_heads, d_ff) for _ in range(num_layers))
         self.norm = nn.LayerNorm(d_model)
         self.to_words = nn.Linear(d_model, vocab_size)
+
+    @property
+    def blocks(self) -> list[EncoderBlock]:
+        """The layers, first to last."""
+        return [layer for layer in self.layers if isinstance(layer, EncoderBlock)]
 
     def forward(self, ids: Tensor, mask: Tensor | None = None) -> Tensor:
         """Map ids (B, S) to one logit a word, (B, S, V)."""

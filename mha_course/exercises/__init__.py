@@ -1,0 +1,6 @@
+"""Exercises: ``check`` judges an answer, ``predict`` a guess, ``solution`` shows the reference."""
+
+from mha_course.exercises.judging import NAMES, Report, check, solution
+from mha_course.exercises.predicting import QUESTIONS, predict
+
+__all__ = ["NAMES", "QUESTIONS", "Report", "check", "predict", "solution"]

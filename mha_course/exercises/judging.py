@@ -1,0 +1,144 @@
+"""Compare an answer with the reference and say in one sentence how it stands. Never raises for an answer."""
+
+from __future__ import annotations
+
+import contextlib
+import html
+import inspect
+import io
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from mha_course.errors import ShapeError
+from mha_course.exercises.probes import EXERCISES, Exercise
+
+NAMES = tuple(EXERCISES)
+TOLERANCE = {torch.float64: 1e-9, torch.float32: 1e-5}
+_COLORS = {"correct": "#1a7f37", "wrong": "#9a6700", "unattempted": "#57606a", "error": "#b42318"}
+_TITLES = {"correct": "Correct", "wrong": "Not yet", "unattempted": "Not attempted", "error": "It stopped"}
+
+
+@dataclass(frozen=True)
+class Report:
+    """What was found of an answer: shows itself in a notebook, prints as one line elsewhere.
+
+    ``status`` is ``"correct"``, ``"wrong"``, ``"unattempted"`` or ``"error"``; ``mistake`` the id of a known
+    mistake or None; ``stage`` where it parts from the reference, such as ``"shape"``, or None.
+    """
+
+    name: str
+    status: str
+    message: str
+    stage: str | None = None
+    mistake: str | None = None
+
+    def __repr__(self) -> str:
+        return f"{self.name}: {_TITLES[self.status]}. {self.message}"
+
+    def _repr_html_(self) -> str:
+        color, title = _COLORS[self.status], _TITLES[self.status]
+        style = f"border-left:4px solid {color};padding:2px 12px;margin:4px 0"
+        return (
+            f'<div style="{style}"><strong style="color:{color}">{title}</strong> '
+            f"<code>{html.escape(self.name)}</code><br>{html.escape(self.message)}</div>"
+        )
+
+
+def check(name: str, answer: Any) -> Report:
+    """Judge an answer to an exercise in float64 and float32, on the CPU, with positional arguments.
+
+    Args: name is one of NAMES; answer is a callable. Returns: a Report; nothing is printed or raised.
+    Raises: ShapeError for a name that is not an exercise.
+    """
+    exercise = _exercise(name)
+    if is_stub(answer):
+        return Report(name, "unattempted", "Replace the dots by your code, run the cell, then run this one again.")
+    if not callable(answer):
+        return Report(name, "wrong", f"It takes a function, and got {type(answer).__name__}.", "signature")
+    for dtype, tolerance in TOLERANCE.items():
+        arguments = [x.to(dtype) if isinstance(x, Tensor) else x for x in exercise.probe()]
+        report = _judge(name, exercise, answer, arguments, tolerance)
+        if report is not None:
+            return report
+    return Report(name, "correct", "It agrees with the reference on sizes that all differ, in float64 and float32.")
+
+
+def solution(name: str) -> str:
+    """Return the source of the reference itself. Raises: ShapeError for a name that is not an exercise."""
+    return inspect.getsource(_exercise(name).reference)
+
+
+def is_stub(answer: Any) -> bool:
+    """Say whether a function is still nothing but its docstring and ``...``."""
+    code = getattr(answer, "__code__", None)
+    if code is None:
+        return answer is None or answer is Ellipsis
+    constants = [constant for constant in code.co_consts if not isinstance(constant, str)]
+    return not code.co_names and set(constants) <= {None, Ellipsis} and len(code.co_code) <= len(_stub.__code__.co_code)
+
+
+def _stub() -> None:
+    """Stand for an unsolved cell."""
+    ...
+
+
+def _exercise(name: str) -> Exercise:
+    """Find an exercise by its name."""
+    if name not in EXERCISES:
+        raise ShapeError("check", "no exercise has this name", expected=", ".join(NAMES), got=repr(name))
+    return EXERCISES[name]
+
+
+def _judge(
+    name: str, exercise: Exercise, answer: Callable[..., Any], arguments: Sequence[Any], tolerance: float
+) -> Report | None:
+    """Return what is wrong with the answer on these arguments, or None."""
+    want = exercise.reference(*arguments)
+    mine = [x.clone() if isinstance(x, Tensor) else x for x in arguments]
+    try:
+        with contextlib.redirect_stdout(io.StringIO()):
+            got = answer(*mine)
+    except Exception as error:  # whatever a learner's code raises is reported, not raised
+        shapes = ", ".join(str(tuple(x.shape)) for x in arguments if isinstance(x, Tensor))
+        return Report(name, "error", f"With inputs of shape {shapes}: {type(error).__name__}: {error}", "run")
+    if any(isinstance(x, Tensor) and not torch.equal(x, y) for x, y in zip(arguments, mine, strict=True)):
+        return Report(name, "wrong", "It changes its input. Make a new tensor instead.", "input")
+    wanted = want if isinstance(want, tuple) else (want,)
+    answers = tuple(got) if isinstance(want, tuple) and isinstance(got, tuple | list) else (got,)
+    if len(answers) != len(wanted):
+        return Report(name, "wrong", f"It should return {len(wanted)} tensors, and returned {len(answers)}.", "type")
+    for place, (one, other) in enumerate(zip(answers, wanted, strict=True)):
+        part = f"Result {place} " if len(wanted) > 1 else "The result "
+        found = _compare(one, other, exercise.axes, tolerance)
+        if found:
+            return Report(name, "wrong", part + found[1], found[0])
+    return None
+
+
+def _compare(got: Any, want: Tensor, axes: Sequence[str], tolerance: float) -> tuple[str, str] | None:
+    """Return the stage and a clause on how one result differs, or None."""
+    if got is None:
+        return "type", "is None. Is a return missing?"
+    if not isinstance(got, Tensor):
+        return "type", f"should be a tensor, and is {type(got).__name__}."
+    if got.shape != want.shape:
+        return (
+            "shape",
+            f"has shape {tuple(got.shape)}, and should have {tuple(want.shape)}, which is ({', '.join(axes)}).",
+        )
+    if got.dtype != want.dtype:
+        return "dtype", f"is {got.dtype}, and its input {want.dtype}."
+    if not bool(got.isfinite().all()):
+        return "finite", "holds NaN or inf."
+    difference = (got - want).abs()
+    if float(difference.max()) <= tolerance * max(1.0, float(want.abs().max())):
+        return None
+    where = tuple(int(i) for i in torch.unravel_index(difference.argmax(), difference.shape))
+    return "values", (
+        f"has the right shape, but other numbers. The largest difference is {float(difference.max()):.3g}, "
+        f"at index {where}: {float(got[where]):.3g} instead of {float(want[where]):.3g}."
+    )

@@ -1,0 +1,94 @@
+"""Questions to answer before the reveal, marked at once, with a reason for every choice.
+
+They need no widget: choices unfold where they are clicked, on GitHub and without a kernel too.
+"""
+
+from __future__ import annotations
+
+import html
+import re
+from dataclasses import dataclass
+
+from mha_course.errors import ShapeError
+from mha_course.exercises.questions import QUESTIONS, Question
+
+_GREEN, _BROWN = "#1a7f37", "#9a6700"
+_BOX = "border-left:4px solid #2f6fdb;padding:2px 12px;margin:4px 0"
+
+
+@dataclass(frozen=True)
+class Prediction:
+    """A question, with the learner's answer where one was given; shows itself in a notebook."""
+
+    name: str
+    question: Question
+    given: str | None = None
+
+    @property
+    def correct(self) -> bool | None:
+        """Whether the answer is right; None without one."""
+        return None if self.given is None else matches(self.question, self.given)
+
+    def __repr__(self) -> str:
+        if self.given is None:
+            lines = [self.question.text, *(f"  ( ) {choice}" for choice in self.question.choices)]
+            return "\n".join([*lines, f'Answer with predict("{self.name}", "…").'])
+        return f"{'Right' if self.correct else 'Not quite'}. {self._reason()}"
+
+    def _repr_html_(self) -> str:
+        text = f"<strong>Predict.</strong> {html.escape(self.question.text)}"
+        if self.given is not None:
+            color, verdict = (_GREEN, "Right") if self.correct else (_BROWN, "Not quite")
+            reason = html.escape(self._reason())
+            text += (
+                f'<br>You said {html.escape(self.given)}. <strong style="color:{color}">{verdict}.</strong> {reason}'
+            )
+        elif self.question.choices:
+            text += "".join(self._fold(choice) for choice in self.question.choices)
+        else:
+            call = html.escape(f'predict("{self.name}", "your answer")')
+            text += f"<br>Type it between the quotes: <code>{call}</code>, and run the cell."
+            answer = html.escape(f"{self.question.answer()}. {self.question.because}")
+            text += f"<details><summary>Show the answer</summary>{answer}</details>"
+        return f'<div style="{_BOX}">{text}</div>'
+
+    def _fold(self, choice: str) -> str:
+        """Fold the verdict on one choice under it."""
+        right = choice == self.question.answer()
+        color, verdict = (_GREEN, "Right.") if right else (_BROWN, "Not quite.")
+        reason = html.escape(self.question.because if right else self.question.choices[choice])
+        summary = f'<summary style="cursor:pointer">{html.escape(choice)}</summary>'
+        return f'<details>{summary}<strong style="color:{color}">{verdict}</strong> {reason}</details>'
+
+    def _reason(self) -> str:
+        """Say why the answer is right, or what the wrong one overlooks."""
+        if self.correct:
+            return self.question.because
+        known = {_plain(wrong): why for wrong, why in {**self.question.choices, **self.question.wrong}.items()}
+        return known.get(_plain(self.given or ""), self.question.nudge)
+
+
+def predict(name: str, answer: object = None) -> Prediction:
+    """Ask a question, or mark an answer to it.
+
+    Args: name is a key of QUESTIONS; answer a choice, a shape such as ``"2, 5, 24"`` or ``(2, 5, 24)``, or a
+        number. Without an answer the question shows itself.
+    Raises: ShapeError for a name that is not a question.
+    """
+    if name not in QUESTIONS:
+        raise ShapeError("predict", "no question has this name", expected=", ".join(QUESTIONS), got=repr(name))
+    return Prediction(name, QUESTIONS[name], None if answer in (None, "", Ellipsis) else str(answer))
+
+
+def matches(question: Question, given: str) -> bool:
+    """Say whether an answer is right: numbers within the tolerance, all else but for brackets and spaces."""
+    want = question.answer()
+    try:
+        return abs(float(given) - float(want)) <= question.tolerance
+    except ValueError:
+        return _plain(given) == _plain(want)
+
+
+def _plain(text: str) -> str:
+    """Drop brackets, spaces and case."""
+    return re.sub(r"[\s()\[\]]", "", text).rstrip(",").lower()

@@ -1,0 +1,269 @@
+"""Pictures of attention: each function draws on one Axes and returns it, a grid returns its Figure.
+
+Axes of tensors: T query tokens, S key tokens, H heads. Colours are readable without colour vision
+(cividis; vlag where numbers have a sign). Cells hidden by a mask are hatched, unlike a weight of 0.
+"""
+
+from __future__ import annotations
+
+import io
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import matplotlib.pyplot as plt
+import numpy as np
+import seaborn as sns
+from IPython.display import Image, display
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.patches import FancyBboxPatch
+from numpy.typing import NDArray
+
+from mha_course.errors import ShapeError
+
+ACCENT, QUIET, INK = "#f2a900", "#e8eaee", "#1f2430"
+HATCH = {"hatch": "////", "facecolor": "#ffffff", "edgecolor": "#9aa1ad"}
+STAGES = (
+    ("projection", "x Wᵀ + b", "q, k, v"),
+    ("head splitting", "cut C into H × D", "(B, H, S, D)"),
+    ("scaling", "q kᵀ / √D", "(B, H, T, S)"),
+    ("softmax", "rows sum to 1", "(B, H, T, S)"),
+    ("weighted sum", "weights · v", "(B, H, T, D)"),
+    ("concatenation", "merge, then W_O", "(B, T, C)"),
+)
+
+
+def heatmap(
+    weights: Any,
+    *,
+    queries: Sequence[str] | None = None,
+    keys: Sequence[str] | None = None,
+    mask: Any = None,
+    annotate: bool | None = None,
+    title: str | None = None,
+    ax: Axes | None = None,
+) -> Axes:
+    """Draw one matrix: a row for each query, a column for each key.
+
+    Args:
+        weights: (T, S) numbers: a tensor on any device, an array or nested lists. Axes of size 1 in
+            front are dropped. Without negative numbers colours run from 0 to the largest, with them
+            from blue over white at 0 to red.
+        queries, keys: a name for every row and column; keys default to queries where T = S.
+        mask: True = may attend, of a shape that broadcasts to (T, S); hidden cells are hatched.
+        annotate: write the numbers into the cells; by default in matrices of at most 8 columns.
+        title: what is shown.
+        ax: where to draw; by default a new figure.
+    Raises: ShapeError for names or a mask that do not fit, or a matrix that is not one.
+
+    >>> heatmap([[0.9, 0.1], [0.5, 0.5]], queries=["it", "sat"]).get_ylabel()
+    'query'
+    """
+    matrix = _matrix("heatmap", weights)
+    rows, columns = _names("heatmap", matrix.shape, queries, keys)
+    if ax is None:
+        size = (1.2 + 0.42 * len(columns), 0.9 + 0.36 * len(rows))
+        ax = plt.subplots(figsize=(min(max(size[0], 3.2), 11), min(max(size[1], 2.2), 10)), layout="constrained")[1]
+    shown = matrix.shape[1] <= 8 if annotate is None else annotate
+    _draw(ax, matrix, _hidden("heatmap", mask, matrix.shape), annotate=shown, colorbar=True)
+    _label(ax, rows, columns)
+    ax.set(xlabel="key", ylabel="query")
+    if title:
+        ax.set_title(title, loc="left", fontsize=11, fontweight="bold")
+    return ax
+
+
+def head_grid(
+    weights: Any,
+    *,
+    queries: Sequence[str] | None = None,
+    keys: Sequence[str] | None = None,
+    mask: Any = None,
+) -> Figure:
+    """Draw the heads of one layer side by side, all on the colour scale from 0 to 1.
+
+    Args: weights (H, T, S), or (1, H, T, S); mask broadcasts to (H, T, S); the others as for heatmap.
+    Raises: ShapeError as heatmap does.
+
+    >>> len(head_grid(np.full((4, 5, 5), 0.2)).axes)  # four heads and the colour bar
+    5
+    """
+    heads = _array("head_grid", weights)
+    while heads.ndim > 3 and heads.shape[0] == 1:
+        heads = heads[0]
+    if heads.ndim != 3:
+        raise ShapeError("head_grid", "weights must have 3 axes", expected="(H, T, S)", got=str(heads.shape))
+    rows, columns = _names("head_grid", heads.shape[1:], queries, keys)
+    hidden = _hidden("head_grid", mask, heads.shape)
+    across = math.ceil(math.sqrt(len(heads)))
+    down = math.ceil(len(heads) / across)
+    side = min(1.1 + 0.19 * max(len(rows), len(columns)), 4.2)
+    figure, axes = plt.subplots(
+        down, across, figsize=(side * across + 0.8, side * down), squeeze=False, layout="constrained"
+    )
+    for number, ax in enumerate(axes.flat):
+        if number >= len(heads):
+            ax.remove()
+            continue
+        _draw(ax, heads[number], hidden[number], annotate=False, colorbar=False, limits=(0.0, 1.0))
+        _label(ax, rows if number % across == 0 else [], columns, size=7.5)
+        ax.set_title(f"head {number}", fontsize=10, loc="left")
+    figure.colorbar(axes[0, 0].collections[0], ax=[ax for ax in axes.flat if ax.figure], label="weight", aspect=30)
+    return figure
+
+
+def pipeline(lit: str | Sequence[str] = (), *, ax: Axes | None = None) -> Axes:
+    """Draw the steps of multi-head attention in a row, some of them lit.
+
+    Args: lit is the name of a step, or several: see STAGES. Raises: ShapeError for a name it does not have.
+    """
+    chosen = {lit} if isinstance(lit, str) else set(lit)
+    names = [name for name, _, _ in STAGES]
+    if chosen - set(names):
+        raise ShapeError(
+            "pipeline", "lit must name steps", expected=", ".join(names), got=", ".join(chosen - set(names))
+        )
+    if ax is None:
+        ax = plt.subplots(figsize=(11, 1.25), layout="constrained")[1]
+    for place, (name, formula, shape) in enumerate(STAGES):
+        color = ACCENT if name in chosen else QUIET
+        ax.add_patch(
+            FancyBboxPatch((place, 0), 0.82, 1, boxstyle="round,pad=0,rounding_size=0.08", fc=color, ec="none")
+        )
+        weight = "bold" if name in chosen else "normal"
+        for height, text, size in ((0.74, f"{place + 1} {name}", 10), (0.43, formula, 9), (0.17, shape, 8.5)):
+            ax.text(place + 0.41, height, text, ha="center", va="center", fontsize=size, fontweight=weight, color=INK)
+        if place:
+            ax.annotate("", (place - 0.01, 0.5), (place - 0.17, 0.5), arrowprops={"arrowstyle": "-|>", "color": INK})
+    ax.set(xlim=(-0.05, len(STAGES) - 0.13), ylim=(-0.05, 1.05))
+    ax.axis("off")
+    return ax
+
+
+def strongest(weights: Any, queries: Sequence[str], keys: Sequence[str] | None = None) -> str:
+    """Say in words where each query looks most: the text equivalent of a heatmap.
+
+    Args: weights (T, S) or (S,) for one query; names as for heatmap.
+
+    >>> strongest([[0.9, 0.1], [0.3, 0.7]], ["it", "sat"])
+    'it → it 0.90, sat → sat 0.70'
+    """
+    matrix = np.atleast_2d(_matrix("strongest", np.atleast_2d(_array("strongest", weights))))
+    rows, columns = _names("strongest", matrix.shape, queries, keys)
+    best = matrix.argmax(axis=1)
+    return ", ".join(
+        f"{row} → {columns[j]} {matrix[i, j]:.2f}" for i, (row, j) in enumerate(zip(rows, best, strict=True))
+    )
+
+
+def show(picture: Axes | Figure, text: str) -> None:
+    """Show a picture with its text equivalent: as alt text, and printed beneath it."""
+    figure = picture if isinstance(picture, Figure) else picture.get_figure(root=True)
+    if figure is None:
+        raise ShapeError("show", "picture must belong to a figure", expected="an Axes or Figure", got=repr(picture))
+    png = io.BytesIO()
+    figure.savefig(png, dpi=150, bbox_inches="tight", facecolor="white")
+    plt.close(figure)
+    width = int.from_bytes(png.getvalue()[16:20], "big") / 150 * 92
+    display(Image(png.getvalue(), width=round(width), alt=text))
+    print(text)
+
+
+def _array(place: str, numbers: Any) -> NDArray[np.float64]:
+    """Bring tensors of any device, arrays and lists to one form."""
+    if hasattr(numbers, "detach"):
+        numbers = numbers.detach().cpu().double().numpy()
+    try:
+        return np.asarray(numbers, dtype=np.float64)
+    except (TypeError, ValueError) as error:
+        raise ShapeError(
+            place, "weights must be numbers", expected="a tensor, array or lists", got=str(error)
+        ) from None
+
+
+def _matrix(place: str, weights: Any) -> NDArray[np.float64]:
+    """Return (T, S), dropping axes of size 1 in front."""
+    array = _array(place, weights)
+    while array.ndim > 2 and array.shape[0] == 1:
+        array = array[0]
+    if array.ndim != 2 or 0 in array.shape:
+        fix = "weights[0, 0], one head of one sentence" if array.ndim == 4 else None
+        raise ShapeError(place, "weights must be one matrix", expected="(T, S)", got=str(array.shape), fix=fix)
+    return array
+
+
+def _names(
+    place: str, shape: tuple[int, ...], queries: Sequence[str] | None, keys: Sequence[str] | None
+) -> tuple[list[str], list[str]]:
+    """Return a name for every row and column."""
+    if keys is None and shape[0] == shape[1]:
+        keys = queries
+    named = []
+    for word, size, names in (("queries", shape[0], queries), ("keys", shape[1], keys)):
+        chosen = [str(n) for n in (range(size) if names is None else names)]
+        if len(chosen) != size:
+            side = "row" if word == "queries" else "column"
+            raise ShapeError(
+                place, f"{word} must name every {side}", expected=f"{size} names", got=f"{len(chosen)} names"
+            )
+        named.append(chosen)
+    return named[0], named[1]
+
+
+def _hidden(place: str, mask: Any, shape: tuple[int, ...]) -> NDArray[np.bool_]:
+    """Turn True = may attend into True = do not draw, which is how seaborn means it."""
+    if mask is None:
+        return np.zeros(shape, dtype=bool)
+    allowed = np.asarray(mask.detach().cpu().numpy() if hasattr(mask, "detach") else mask)
+    while allowed.ndim > len(shape) and allowed.shape[0] == 1:
+        allowed = allowed[0]
+    fits = allowed.ndim <= len(shape) and all(
+        have in (1, want) for have, want in zip(allowed.shape[::-1], shape[::-1], strict=False)
+    )
+    if allowed.dtype != bool or not fits:
+        expected, got = f"bool, broadcastable to {shape}", f"{allowed.dtype} {allowed.shape}"
+        raise ShapeError(place, "mask must be bool, True = may attend", expected=expected, got=got)
+    return np.broadcast_to(~allowed, shape)
+
+
+def _draw(
+    ax: Axes,
+    matrix: NDArray[np.float64],
+    hidden: NDArray[np.bool_],
+    *,
+    annotate: bool,
+    colorbar: bool,
+    limits: tuple[float, float] | None = None,
+) -> None:
+    """Colour the cells; where one is hidden the hatched background shows."""
+    seen = matrix[~hidden & np.isfinite(matrix)]
+    largest = float(np.abs(seen).max()) if seen.size else 1.0
+    signed = bool((seen < 0).any())
+    low, high = limits or (-largest if signed else 0.0, largest or 1.0)
+    sns.heatmap(
+        matrix,
+        mask=hidden,
+        annot=annotate,
+        fmt=".2f",
+        cmap="vlag" if signed else "cividis",
+        vmin=low,
+        vmax=high,
+        cbar=colorbar,
+        square=True,
+        linewidths=0.5,
+        linecolor="white",
+        xticklabels=False,
+        yticklabels=False,
+        ax=ax,
+    )
+    ax.patch.set(**HATCH)
+
+
+def _label(ax: Axes, rows: Sequence[str], columns: Sequence[str], size: float = 9) -> None:
+    """Write the names along the rows and, at a slant, above the columns."""
+    ax.xaxis.tick_top()
+    ax.xaxis.set_label_position("top")
+    ax.set_xticks(np.arange(len(columns)) + 0.5, columns, rotation=50, ha="left", rotation_mode="anchor", fontsize=size)
+    ax.set_yticks(np.arange(len(rows)) + 0.5, rows, rotation=0, fontsize=size)
+    ax.tick_params(length=0, pad=2)

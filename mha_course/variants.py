@@ -1,0 +1,299 @@
+"""Five ways in which people write multi-head attention, and the single head: other habits, same numbers.
+
+Each class keeps the names of the style it stands for. Given the weights of a reference module with
+``from_reference``, all five compute the same function. Inputs that do not fit raise ShapeError.
+
+Axes: B batch, T query tokens, S key and value tokens, C width, H heads, D = C / H head width.
+"""
+
+from __future__ import annotations
+
+# Longer than 250 lines: the styles stand in one file to be compared side by side.
+import math
+from typing import ClassVar, Self
+
+import torch
+from torch import Tensor, nn
+
+from mha_course.attention import MultiHeadAttention, attention
+from mha_course.errors import ShapeError, require_heads, require_module_inputs
+
+
+class SelfAttention(nn.Module):
+    """Attend with a single head as wide as the tokens: no bias, no output Linear.
+
+    Args: embed_size is C. Forward: x (B, S, C) -> context (B, S, C), weights (B, S, S).
+    """
+
+    def __init__(self, embed_size: int) -> None:
+        super().__init__()
+        require_heads("SelfAttention", embed_size, 1, "embed_size")
+        self.W_q, self.W_k, self.W_v = (nn.Linear(embed_size, embed_size, bias=False) for _ in range(3))
+
+    def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        """Map x (B, S, C) to context (B, S, C) and weights (B, S, S)."""
+        require_module_inputs(type(self).__name__, self.W_q.weight, {"x": x})
+        q, k, v = self.W_q(x), self.W_k(x), self.W_v(x)  # (B, S, C) each
+        scores = q @ k.transpose(1, 2) / math.sqrt(q.size(-1))  # (B, S, S)
+        weights = torch.softmax(scores, dim=-1)  # (B, S, S)
+        return weights @ v, weights
+
+
+class _Variant(nn.Module):
+    """What the five share: the widths and the conversion from the reference."""
+
+    _targets: ClassVar[tuple[str, str, str, str]]  # the Linears that hold W_Q, W_K, W_V and W_O
+    _width_name: ClassVar[str]
+
+    def __init__(self, width: int, num_heads: int) -> None:
+        super().__init__()
+        require_heads(type(self).__name__, width, num_heads, self._width_name)
+        self.num_heads, self.head_dim = num_heads, width // num_heads
+
+    @classmethod
+    def _like(cls, mha: MultiHeadAttention) -> Self:
+        """Make a module of the same sizes."""
+        return cls(mha.d_model, mha.num_heads)
+
+    @classmethod
+    def from_reference(cls, mha: MultiHeadAttention) -> Self:
+        """Return a module with the weights, dtype, device and mode of the reference; dropout has no counterpart.
+
+        Raises: ShapeError where the reference has a bias that this style has no place for.
+        """
+        variant = cls._like(mha).to(mha.q_proj.weight)
+        sources = (mha.q_proj, mha.k_proj, mha.v_proj, mha.out_proj)
+        for name in dict.fromkeys(cls._targets):
+            parts = [source for target, source in zip(cls._targets, sources, strict=True) if target == name]
+            _copy_linear(cls.__name__, getattr(variant, name), parts)
+        return variant.train(mha.training)
+
+
+class FusedQKV(_Variant):
+    """Project q, k and v with one Linear of width 3C, then unpack them.
+
+    Args: hidden_size is C, num_heads divides it, bias is for both Linears. Forward: x -> out, (B, S, C).
+    """
+
+    _targets, _width_name = ("Wqkv", "Wqkv", "Wqkv", "Wo"), "hidden_size"
+
+    def __init__(self, hidden_size: int, num_heads: int, bias: bool = True) -> None:
+        super().__init__(hidden_size, num_heads)
+        self.Wqkv = nn.Linear(hidden_size, 3 * hidden_size, bias=bias)
+        self.Wo = nn.Linear(hidden_size, hidden_size, bias=bias)
+
+    @classmethod
+    def _like(cls, mha: MultiHeadAttention) -> Self:
+        return cls(mha.d_model, mha.num_heads, bias=any(linear.bias is not None for linear in mha.children()))
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Map x (B, S, C) to out (B, S, C)."""
+        require_module_inputs(type(self).__name__, self.Wqkv.weight, {"x": x})
+        batch, tokens, width = x.shape
+        qkv = self.Wqkv(x).reshape(batch, tokens, 3, self.num_heads, self.head_dim)  # (B, S, 3, H, D)
+        q, k, v = qkv.transpose(3, 1).unbind(dim=2)  # (B, H, S, D) each
+        scores = q @ k.transpose(-2, -1) / math.sqrt(self.head_dim)  # (B, H, S, S)
+        context = torch.softmax(scores, dim=-1) @ v  # (B, H, S, D)
+        merged = context.transpose(1, 2).reshape(batch, tokens, width)  # (B, S, C)
+        return self.Wo(merged)
+
+
+class ReturnsWeights(_Variant):
+    """Project with three Linears and hand the weights back for a picture.
+
+    Args: embed_size is C, num_heads divides it. Forward: X -> out (B, S, C), weights (B, H, S, S).
+    """
+
+    _targets, _width_name = ("W_q", "W_k", "W_v", "fc_out"), "embed_size"
+
+    def __init__(self, embed_size: int, num_heads: int) -> None:
+        super().__init__(embed_size, num_heads)
+        self.W_q, self.W_k, self.W_v, self.fc_out = (nn.Linear(embed_size, embed_size) for _ in range(4))
+
+    def forward(self, X: Tensor) -> tuple[Tensor, Tensor]:
+        """Map X (B, S, C) to out (B, S, C) and weights (B, H, S, S)."""
+        require_module_inputs(type(self).__name__, self.W_q.weight, {"X": X})
+        batch, tokens, width = X.shape
+        heads = (batch, tokens, self.num_heads, self.head_dim)
+        q = self.W_q(X).view(heads).transpose(1, 2)  # (B, H, S, D)
+        k = self.W_k(X).view(heads).transpose(1, 2)  # (B, H, S, D)
+        v = self.W_v(X).view(heads).transpose(1, 2)  # (B, H, S, D)
+        scores = torch.matmul(q, k.transpose(-2, -1)) / math.sqrt(self.head_dim)  # (B, H, S, S)
+        attention_weights = torch.softmax(scores, dim=-1)  # (B, H, S, S)
+        context = torch.matmul(attention_weights, v)  # (B, H, S, D)
+        merged = context.transpose(1, 2).contiguous().view(batch, tokens, width)  # (B, S, C)
+        return self.fc_out(merged), attention_weights
+
+
+class SplitCombine(_Variant):
+    """Take query, key and value apart, and a mask in which 0 means hidden; one method a step.
+
+    Args: d_model is C, num_heads divides it. Forward: Q (B, T, C), K and V (B, S, C), mask -> out (B, T, C).
+    """
+
+    _targets, _width_name = ("W_q", "W_k", "W_v", "W_o"), "d_model"
+
+    def __init__(self, d_model: int, num_heads: int) -> None:
+        super().__init__(d_model, num_heads)
+        self.W_q, self.W_k, self.W_v, self.W_o = (nn.Linear(d_model, d_model) for _ in range(4))
+
+    def scaled_dot_product_attention(
+        self, Q: Tensor, K: Tensor, V: Tensor, mask: Tensor | None = None
+    ) -> tuple[Tensor, Tensor]:
+        """Return context (B, H, T, D) and weights (B, H, T, S); a mask is 0 where hidden, of any dtype."""
+        return attention(Q, K, V, None if mask is None else mask != 0)
+
+    def split_heads(self, x: Tensor) -> Tensor:
+        """Map x (B, S, C) to (B, H, S, D)."""
+        batch, tokens, _ = x.size()
+        return x.view(batch, tokens, self.num_heads, self.head_dim).transpose(1, 2)  # (B, H, S, D)
+
+    def combine_heads(self, x: Tensor) -> Tensor:
+        """Map x (B, H, S, D) to (B, S, C)."""
+        batch, _, tokens, _ = x.size()
+        return x.transpose(1, 2).contiguous().view(batch, tokens, self.num_heads * self.head_dim)  # (B, S, C)
+
+    def forward(self, Q: Tensor, K: Tensor, V: Tensor, mask: Tensor | None = None) -> Tensor:
+        """Map Q (B, T, C), K and V (B, S, C) to out (B, T, C)."""
+        seen = None if mask is None else mask != 0
+        require_module_inputs("SplitCombine", self.W_q.weight, {"Q": Q, "K": K, "V": V}, self.num_heads, seen)
+        q = self.split_heads(self.W_q(Q))  # (B, H, T, D)
+        k = self.split_heads(self.W_k(K))  # (B, H, S, D)
+        v = self.split_heads(self.W_v(V))  # (B, H, S, D)
+        context, _ = self.scaled_dot_product_attention(q, k, v, seen)  # (B, H, T, D)
+        return self.W_o(self.combine_heads(context))
+
+
+class PermuteView(_Variant):
+    """Split with view and permute, merge with permute, contiguous and view, as vision code likes to.
+
+    Args: hidden_dim is C, num_heads divides it. Forward: x -> out, (B, S, C); tokens are image patches there.
+    """
+
+    _targets, _width_name = ("q_linear", "k_linear", "v_linear", "out_linear"), "hidden_dim"
+
+    def __init__(self, hidden_dim: int, num_heads: int) -> None:
+        super().__init__(hidden_dim, num_heads)
+        self.q_linear, self.k_linear, self.v_linear, self.out_linear = (
+            nn.Linear(hidden_dim, hidden_dim) for _ in range(4)
+        )
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Map x (B, S, C) to out (B, S, C)."""
+        require_module_inputs(type(self).__name__, self.q_linear.weight, {"x": x})
+        batch, tokens, width = x.shape
+        heads = (batch, tokens, self.num_heads, self.head_dim)
+        q = self.q_linear(x).view(heads).permute(0, 2, 1, 3)  # (B, H, S, D)
+        k = self.k_linear(x).view(heads).permute(0, 2, 1, 3)  # (B, H, S, D)
+        v = self.v_linear(x).view(heads).permute(0, 2, 1, 3)  # (B, H, S, D)
+        scores = q @ k.transpose(-2, -1) / self.head_dim**0.5  # (B, H, S, S)
+        context = scores.softmax(dim=-1) @ v  # (B, H, S, D)
+        merged = context.permute(0, 2, 1, 3).contiguous().view(batch, tokens, width)  # (B, S, C)
+        return self.out_linear(merged)
+
+
+class FoldedHeads(_Variant):
+    """Fold the heads into the batch, so that plain batched matrix products do the work.
+
+    Args: k is C, heads divides it, mask=True hides later tokens. Forward: x -> out, (B, T, C).
+    The projections have no bias. Scores are divided by sqrt(D), the width of a head.
+    """
+
+    _targets, _width_name = ("toqueries", "tokeys", "tovalues", "unifyheads"), "k"
+
+    def __init__(self, k: int, heads: int = 4, mask: bool = False) -> None:
+        super().__init__(k, heads)
+        self.mask = mask
+        self.toqueries, self.tokeys, self.tovalues = (nn.Linear(k, k, bias=False) for _ in range(3))
+        self.unifyheads = nn.Linear(k, k)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Map x (B, T, C) to out (B, T, C)."""
+        require_module_inputs(type(self).__name__, self.toqueries.weight, {"x": x})
+        queries, keys, values = (self._fold(linear(x)) for linear in (self.toqueries, self.tokeys, self.tovalues))
+        dot = torch.bmm(queries, keys.transpose(1, 2)) / math.sqrt(self.head_dim)  # (B*H, T, T)
+        if self.mask:
+            later = torch.ones_like(dot[0], dtype=torch.bool).triu(1)  # (T, T)
+            dot = dot.masked_fill(later, -math.inf)  # (B*H, T, T)
+        context = torch.bmm(torch.softmax(dot, dim=2), values)  # (B*H, T, D)
+        apart = context.view(x.size(0), self.num_heads, x.size(1), self.head_dim)  # (B, H, T, D)
+        return self.unifyheads(apart.transpose(1, 2).reshape(x.shape))
+
+    def _fold(self, x: Tensor) -> Tensor:
+        """Split the heads and lay them along the batch."""
+        apart = x.view(x.size(0), x.size(1), self.num_heads, self.head_dim).transpose(1, 2)  # (B, H, T, D)
+        return apart.contiguous().view(-1, x.size(1), self.head_dim)  # (B*H, T, D)
+
+
+VARIANTS: dict[str, type[_Variant]] = {
+    cls.__name__: cls for cls in (FusedQKV, ReturnsWeights, SplitCombine, PermuteView, FoldedHeads)
+}
+
+
+def to_torch(mha: MultiHeadAttention) -> nn.MultiheadAttention:
+    """Return PyTorch's module with the same weights, dropout, dtype, device and mode, batch_first=True.
+
+    Mind its conventions: in its masks True means ignore, and it averages the weights over the heads
+    unless ``average_attn_weights=False``.
+    """
+    bias = mha.q_proj.bias is not None
+    module = nn.MultiheadAttention(mha.d_model, mha.num_heads, mha.dropout, bias=bias, batch_first=True)
+    module.to(mha.q_proj.weight)
+    with torch.no_grad():
+        for ours, theirs in _paired_parameters(mha, module):
+            theirs.copy_(ours)
+    return module.train(mha.training)
+
+
+def from_torch(module: nn.MultiheadAttention) -> MultiHeadAttention:
+    """Return the reference with the weights, dropout, dtype, device and mode of PyTorch's module.
+
+    Raises: ShapeError for kdim, vdim, add_bias_kv or add_zero_attn, which the reference does not have.
+    """
+    extras = {
+        "kdim or vdim": module.in_proj_weight is None,
+        "add_bias_kv": module.bias_k is not None,
+        "add_zero_attn": module.add_zero_attn,
+    }
+    if any(extras.values()):
+        got = " and ".join(name for name, present in extras.items() if present)
+        raise ShapeError("from_torch", "the module has parts the reference lacks", expected="a plain module", got=got)
+    bias = module.in_proj_bias is not None
+    mha = MultiHeadAttention(module.embed_dim, module.num_heads, bias=bias, dropout=module.dropout)
+    mha.to(module.out_proj.weight)
+    with torch.no_grad():
+        for ours, theirs in _paired_parameters(mha, module):
+            ours.copy_(theirs)
+    return mha.train(module.training)
+
+
+def _paired_parameters(mha: MultiHeadAttention, module: nn.MultiheadAttention) -> list[tuple[Tensor, Tensor]]:
+    """Pair each parameter of the reference with its place in PyTorch's module."""
+    inputs = (mha.q_proj, mha.k_proj, mha.v_proj)
+    pairs = [*zip([linear.weight for linear in inputs], module.in_proj_weight.chunk(3), strict=True)]
+    pairs += [(mha.out_proj.weight, module.out_proj.weight)]
+    if mha.q_proj.bias is not None:
+        pairs += zip([linear.bias for linear in inputs], module.in_proj_bias.chunk(3), strict=True)
+        pairs += [(mha.out_proj.bias, module.out_proj.bias)]
+    return pairs
+
+
+def _copy_linear(place: str, target: nn.Linear, sources: list[nn.Linear]) -> None:
+    """Stack the sources into the target; where a source has no bias it counts as 0."""
+    biases = [source.bias for source in sources]
+    if target.bias is None and any(bias is not None for bias in biases):
+        raise ShapeError(
+            place,
+            "q, k and v have no bias in this style",
+            expected="q_proj, k_proj and v_proj without bias",
+            got="a bias",
+            fix="MultiHeadAttention(d_model, num_heads, bias=False)",
+        )
+    with torch.no_grad():
+        target.weight.copy_(torch.cat([source.weight for source in sources]))
+        if target.bias is not None:
+            known: list[Tensor] = [
+                source.weight.new_zeros(source.out_features) if source.bias is None else source.bias
+                for source in sources
+            ]
+            target.bias.copy_(torch.cat(known))
