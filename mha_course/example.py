@@ -73,6 +73,23 @@ def load(sentence: str = SENTENCE, *, device: torch.device | str = "cpu") -> Exa
     return Example(tuple(sentence.split()), x, model.blocks[-1].attention, model)
 
 
+def guess(sentence: str, count: int = 3) -> list[tuple[str, float]]:
+    """Let the trained model guess the one word that reads ``<mask>``: (word, probability), likeliest first.
+
+    Raises: ShapeError for another number of hidden words, or an unknown one.
+    """
+    ids, _ = encode([sentence.split()])
+    places = (ids[0] == MASK).nonzero().flatten().tolist()
+    if len(places) != 1:
+        raise ShapeError(
+            "guess", "one word must be hidden", expected="one <mask>", got=f"{len(places)} in {sentence!r}"
+        )
+    with torch.no_grad():
+        probabilities = trained_model()(ids)[0, places[0]].softmax(-1)  # (V,)
+    best = probabilities.topk(count)
+    return [(vocabulary()[i], p) for p, i in zip(best.values.tolist(), best.indices.tolist(), strict=True)]
+
+
 def encode(texts: Sequence[Sequence[str]]) -> tuple[Tensor, Tensor]:
     """Turn words into ids (B, S), padded on the right, and a mask (B, 1, 1, S), True = a real word.
 

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import io
 import math
-from collections.abc import Sequence
+import textwrap
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import matplotlib.pyplot as plt
@@ -17,21 +18,12 @@ import seaborn as sns
 from IPython.display import Image, display
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.patches import FancyBboxPatch
 from numpy.typing import NDArray
 
 from mha_course.errors import ShapeError
 
-ACCENT, QUIET, INK = "#f2a900", "#e8eaee", "#1f2430"
+ACCENT, BAR, QUIET, INK = "#f2a900", "#5b7fb4", "#e8eaee", "#1f2430"
 HATCH = {"hatch": "////", "facecolor": "#ffffff", "edgecolor": "#9aa1ad"}
-STAGES = (
-    ("projection", "x Wᵀ + b", "q, k, v"),
-    ("head splitting", "cut C into H × D", "(B, H, S, D)"),
-    ("scaling", "q kᵀ / √D", "(B, H, T, S)"),
-    ("softmax", "rows sum to 1", "(B, H, T, S)"),
-    ("weighted sum", "weights · v", "(B, H, T, D)"),
-    ("concatenation", "merge, then W_O", "(B, T, C)"),
-)
 
 
 def heatmap(
@@ -63,7 +55,7 @@ def heatmap(
     matrix = _matrix("heatmap", weights)
     rows, columns = _names("heatmap", matrix.shape, queries, keys)
     if ax is None:
-        size = (1.2 + 0.42 * len(columns), 0.9 + 0.36 * len(rows))
+        size = (1.6 + 0.36 * len(columns), 0.9 + 0.36 * len(rows))
         ax = plt.subplots(figsize=(min(max(size[0], 3.2), 11), min(max(size[1], 2.2), 10)), layout="constrained")[1]
     shown = matrix.shape[1] <= 8 if annotate is None else annotate
     _draw(ax, matrix, _hidden("heatmap", mask, matrix.shape), annotate=shown, colorbar=True)
@@ -113,32 +105,30 @@ def head_grid(
     return figure
 
 
-def pipeline(lit: str | Sequence[str] = (), *, ax: Axes | None = None) -> Axes:
-    """Draw the steps of multi-head attention in a row, some of them lit.
+def token_bars(rows: Mapping[str, Any], names: Sequence[str], *, highlight: Sequence[str] = ()) -> Figure:
+    """Draw numbers that belong to tokens as bars, one panel a title, each with its own scale.
 
-    Args: lit is the name of a step, or several: see STAGES. Raises: ShapeError for a name it does not have.
+    Args: rows maps a title to S numbers; names are the S tokens, those in highlight are lit.
+    Raises: ShapeError for a panel with another length than names.
+
+    >>> len(token_bars({"before": [1, 2], "after": [0, 3]}, ["it", "cat"], highlight=["cat"]).axes)
+    2
     """
-    chosen = {lit} if isinstance(lit, str) else set(lit)
-    names = [name for name, _, _ in STAGES]
-    if chosen - set(names):
-        raise ShapeError(
-            "pipeline", "lit must name steps", expected=", ".join(names), got=", ".join(chosen - set(names))
-        )
-    if ax is None:
-        ax = plt.subplots(figsize=(11, 1.25), layout="constrained")[1]
-    for place, (name, formula, shape) in enumerate(STAGES):
-        color = ACCENT if name in chosen else QUIET
-        ax.add_patch(
-            FancyBboxPatch((place, 0), 0.82, 1, boxstyle="round,pad=0,rounding_size=0.08", fc=color, ec="none")
-        )
-        weight = "bold" if name in chosen else "normal"
-        for height, text, size in ((0.74, f"{place + 1} {name}", 10), (0.43, formula, 9), (0.17, shape, 8.5)):
-            ax.text(place + 0.41, height, text, ha="center", va="center", fontsize=size, fontweight=weight, color=INK)
-        if place:
-            ax.annotate("", (place - 0.01, 0.5), (place - 0.17, 0.5), arrowprops={"arrowstyle": "-|>", "color": INK})
-    ax.set(xlim=(-0.05, len(STAGES) - 0.13), ylim=(-0.05, 1.05))
-    ax.axis("off")
-    return ax
+    size = (min(3.6 * len(rows) + 1, 11), 0.9 + 0.24 * len(names))
+    figure, axes = plt.subplots(1, len(rows), figsize=size, sharey=True, squeeze=False, layout="constrained")
+    colors = [ACCENT if name in highlight else BAR for name in names]
+    for ax, (title, numbers) in zip(axes.flat, rows.items(), strict=True):
+        values = _array("token_bars", numbers).reshape(-1)
+        _names("token_bars", (len(values), 0), names, ())
+        ax.barh(range(len(names)), values, color=colors)
+        ax.axvline(0, color=INK, linewidth=0.8)
+        ax.set_title(title, loc="left", fontsize=10)
+        ax.set_yticks(range(len(names)), names, fontsize=9)
+        ax.tick_params(axis="y", length=0)
+        ax.margins(y=0.01)
+        sns.despine(ax=ax, left=True)
+    axes[0, 0].invert_yaxis()
+    return figure
 
 
 def strongest(weights: Any, queries: Sequence[str], keys: Sequence[str] | None = None) -> str:
@@ -167,7 +157,7 @@ def show(picture: Axes | Figure, text: str) -> None:
     plt.close(figure)
     width = int.from_bytes(png.getvalue()[16:20], "big") / 150 * 92
     display(Image(png.getvalue(), width=round(width), alt=text))
-    print(text)
+    print(textwrap.fill(text, 100))
 
 
 def _array(place: str, numbers: Any) -> NDArray[np.float64]:

@@ -82,8 +82,7 @@ def is_stub(answer: Any) -> bool:
 
 
 def _stub() -> None:
-    """Stand for an unsolved cell."""
-    ...
+    """Stand for an unsolved cell: what it compiles to is what a cell of dots compiles to."""
 
 
 def _exercise(name: str) -> Exercise:

@@ -1,0 +1,105 @@
+"""Drawings that explain: the steps in a row, a matrix product to scale, vectors in a plane."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import matplotlib.pyplot as plt
+from matplotlib.axes import Axes
+from matplotlib.patches import FancyBboxPatch, Rectangle
+
+from mha_course.errors import ShapeError
+from mha_course.plots import ACCENT, BAR, INK, QUIET
+
+STAGES = (
+    ("projection", "x Wᵀ + b", "q, k, v"),
+    ("head splitting", "cut C into H × D", "(B, H, S, D)"),
+    ("scaling", "q kᵀ / √D", "(B, H, T, S)"),
+    ("softmax", "rows sum to 1", "(B, H, T, S)"),
+    ("weighted sum", "weights · v", "(B, H, T, D)"),
+    ("concatenation", "merge, then W_O", "(B, T, C)"),
+)
+
+
+def pipeline(*lit: str, ax: Axes | None = None) -> Axes:
+    """Draw the steps of multi-head attention in a row, some of them lit, or all where none is named.
+
+    Args: lit are names of steps: see STAGES. Raises: ShapeError for a name it does not have.
+    """
+    names = [name for name, _, _ in STAGES]
+    chosen = set(lit or names)
+    if chosen - set(names):
+        got = ", ".join(sorted(chosen - set(names)))
+        raise ShapeError("pipeline", "lit must name steps", expected=", ".join(names), got=got)
+    ax = ax or plt.subplots(figsize=(11, 1.25), layout="constrained")[1]
+    for place, (name, formula, shape) in enumerate(STAGES):
+        color, weight = (ACCENT, "bold") if name in chosen else (QUIET, "normal")
+        ax.add_patch(
+            FancyBboxPatch((place, 0), 0.82, 1, boxstyle="round,pad=0,rounding_size=0.08", fc=color, ec="none")
+        )
+        for height, text, size in ((0.74, f"{place + 1} {name}", 10), (0.43, formula, 9), (0.17, shape, 8.5)):
+            ax.text(place + 0.41, height, text, ha="center", va="center", fontsize=size, fontweight=weight, color=INK)
+        if place:
+            ax.annotate("", (place - 0.01, 0.5), (place - 0.17, 0.5), arrowprops={"arrowstyle": "-|>", "color": INK})
+    ax.set(xlim=(-0.05, len(STAGES) - 0.13), ylim=(-0.05, 1.05))
+    ax.axis("off")
+    return ax
+
+
+class Block(NamedTuple):
+    """A matrix in a drawing: its name, its sizes, and the letters of its axes."""
+
+    name: str
+    rows: int
+    columns: int
+    letters: tuple[str, str]
+
+
+def product(left: Block, right: Block, result: Block, *, ax: Axes | None = None) -> Axes:
+    """Draw left · right = result to scale; what is summed over is lit on both sides.
+
+    Raises: ShapeError when the sizes do not fit.
+    """
+    if (left.columns, left.rows, right.columns) != (right.rows, result.rows, result.columns):
+        expected = f"({left.rows}, n) · (n, {right.columns}) = ({left.rows}, {right.columns})"
+        got = " ".join(f"({block.rows}, {block.columns})" for block in (left, right, result))
+        raise ShapeError("product", "the sizes must fit", expected=expected, got=got)
+    ax = ax or plt.subplots(figsize=(9, 3), layout="constrained")[1]
+    tallest, gap, x = max(left.rows, right.rows), 0.35 * max(left.columns, right.rows), 0.0
+    for block, sign in ((left, "·"), (right, "="), (result, "")):
+        bottom = (tallest - block.rows) / 2
+        ax.add_patch(Rectangle((x, bottom), block.columns, block.rows, fc=QUIET, ec=INK))
+        if block is left:
+            ax.add_patch(Rectangle((x, bottom + block.rows - 1), block.columns, 1, fc=ACCENT, ec=INK))
+        elif block is right:
+            ax.add_patch(Rectangle((x, bottom), 1, block.rows, fc=ACCENT, ec=INK))
+        else:
+            ax.add_patch(Rectangle((x, bottom + block.rows - 1), 1, 1, fc=ACCENT, ec=INK))
+        middle, height = x + block.columns / 2, bottom + block.rows / 2
+        ax.text(middle, bottom + block.rows + 0.6, f"{block.letters[1]} = {block.columns}", ha="center", color=INK)
+        ax.text(x - 0.4, height, f"{block.letters[0]} = {block.rows}", ha="right", va="center", rotation=90, color=INK)
+        ax.text(middle, height, block.name, ha="center", va="center", fontsize=13, fontweight="bold", color=INK)
+        ax.text(x + block.columns + gap / 3, tallest / 2, sign, ha="center", va="center", fontsize=16, color=INK)
+        x += block.columns + gap
+    ax.set(xlim=(-3, x - gap + 1), ylim=(-1, tallest + 3), aspect="equal")
+    ax.axis("off")
+    return ax
+
+
+def plane(points: Any, mixtures: Any, names: Sequence[str], *, ax: Axes | None = None) -> Axes:
+    """Draw vectors in two dimensions as arrows, and mixtures of them as dots among them.
+
+    Args: points and mixtures are (S, 2) tensors; names are S strings.
+    """
+    ax = ax or plt.subplots(figsize=(4.2, 4.2), layout="constrained")[1]
+    corners = [tuple(point) for point in points.tolist()]
+    ax.fill(*zip(*corners, strict=True), color=QUIET, zorder=0)
+    for name, (x, y), (mixed_x, mixed_y) in zip(names, corners, mixtures.tolist(), strict=True):
+        ax.annotate("", (x, y), (0, 0), arrowprops={"arrowstyle": "-|>", "color": BAR, "linewidth": 2})
+        ax.annotate(name, (x, y), xytext=(6, 6), textcoords="offset points", fontsize=12, color=INK)
+        ax.scatter(mixed_x, mixed_y, color=ACCENT, edgecolor=INK, s=70, zorder=3)
+        ax.annotate(f"context of {name}", (mixed_x, mixed_y), xytext=(9, -3), textcoords="offset points", color=INK)
+    ax.set(xlim=(-0.3, 2.9), ylim=(-0.3, 2.4), aspect="equal")
+    ax.spines[["top", "right"]].set_visible(False)
+    return ax
