@@ -49,8 +49,8 @@ def attention(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None = None) -> tu
 
     Args: q (B, H, T, D), k and v (B, H, S, D) of one float dtype; v may have a width of its own.
         mask: True = may attend; (T, S), or 4-D and broadcastable to (B, H, T, S).
-    Returns: context (B, H, T, D) and weights (B, H, T, S). A row of weights sums to 1; one with
-        every key hidden is all 0, and so is its context; its gradients are finite.
+    Returns: context (B, H, T, D) and weights (B, H, T, S), whose rows sum to 1. A row with every
+        key hidden gives weights 0 and context 0, and finite gradients.
     Raises: ShapeError. Section 3.2.1, equation 1.
 
     >>> context, weights = attention(*(torch.ones(2, 4, n, 6) for n in (5, 7, 7)))
@@ -115,10 +115,9 @@ class MultiHeadAttention(nn.Module):
         self, query: Tensor, key: Tensor | None = None, value: Tensor | None = None, mask: Tensor | None = None,
         *, need_weights: bool = True,
     ) -> tuple[Tensor, Tensor | None]:  # fmt: skip
-        """Return out (B, T, C) and weights (B, H, T, S), or None for weights nobody needs.
+        """Return out (B, T, C) and weights (B, H, T, S); without need_weights None, and a fused kernel.
 
-        query is (B, T, C); key (B, S, C) is query if not given, value is key. Without weights
-        PyTorch's fused kernel does the work. Raises: ShapeError.
+        query is (B, T, C); key (B, S, C) is query if not given, value is key. Raises: ShapeError.
         """
         if need_weights:
             steps = self.steps(query, key, value, mask)

@@ -75,7 +75,7 @@ def sentence(rng: random.Random, kind: str, subject: str, other: str) -> Sentenc
     Raises: KeyError for a kind or a noun that the grammar does not have.
 
     >>> " ".join(sentence(random.Random(1), "so", "cat", "dogs").words)
-    'the grey cat with the loud dogs was late , so it hurried onward'
+    'the grey cat that liked the loud dogs was happy , so it danced merrily'
     """
     one, two = ([rng.choice(_ADJECTIVES[noun]), noun] for noun in (subject, other))
     about = other if kind == "because_object" else subject

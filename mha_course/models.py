@@ -101,14 +101,10 @@ def train(
     lr: float,
     progress: bool = True,
 ) -> list[float]:
-    """Train with AdamW on a one-cycle schedule and return the loss of every step.
+    """Train with AdamW and return the loss of every step.
 
-    Args:
-        batches: at least ``steps`` tuples; each is handed to ``loss(model, *batch)``.
-        steps: how many batches to take.
-        lr: the highest learning rate, reached after 30 % of the steps.
-        progress: whether to show a progress bar.
-
+    Args: ``loss(model, *batch)`` is called on the first ``steps`` batches; lr is the highest learning rate
+        of a one-cycle schedule, reached after 30 % of the steps; progress shows a bar.
     Runs on one thread, so that two runs on one machine give the same bits.
     """
     optimizer = torch.optim.AdamW(model.parameters(), lr=lr)

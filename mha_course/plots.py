@@ -1,7 +1,10 @@
 """Pictures of attention: each function draws on one Axes and returns it, a grid returns its Figure.
 
-Axes of tensors: T query tokens, S key tokens, H heads. Colours are readable without colour vision
-(cividis; vlag where numbers have a sign). Cells hidden by a mask are hatched, unlike a weight of 0.
+Axes of tensors: T query tokens, S key tokens, H heads. Everywhere ``weights`` are numbers as a tensor
+on any device, an array or lists, where axes of size 1 in front are dropped; ``queries`` and ``keys`` name
+every row and column, and keys default to queries where T = S; ``mask`` is bool, True = may attend,
+broadcastable to the weights. Hidden cells are hatched, unlike a weight of 0. Colours can be told apart
+without colour vision: cividis, or vlag where numbers have a sign. What does not fit raises ShapeError.
 """
 
 from __future__ import annotations
@@ -23,6 +26,7 @@ from numpy.typing import NDArray
 from mha_course.errors import ShapeError
 
 ACCENT, BAR, QUIET, INK = "#f2a900", "#5b7fb4", "#e8eaee", "#1f2430"
+LOOK = {"square": True, "linewidths": 0.5, "linecolor": "white", "xticklabels": False, "yticklabels": False}
 HATCH = {"hatch": "////", "facecolor": "#ffffff", "edgecolor": "#9aa1ad"}
 
 
@@ -36,23 +40,15 @@ def heatmap(
     title: str | None = None,
     ax: Axes | None = None,
 ) -> Axes:
-    """Draw one matrix: a row for each query, a column for each key.
+    """Draw one matrix (T, S): a row for each query, a column for each key.
 
-    Args:
-        weights: (T, S) numbers: a tensor on any device, an array or nested lists. Axes of size 1 in
-            front are dropped. Without negative numbers colours run from 0 to the largest, with them
-            from blue over white at 0 to red.
-        queries, keys: a name for every row and column; keys default to queries where T = S.
-        mask: True = may attend, of a shape that broadcasts to (T, S); hidden cells are hatched.
-        annotate: write the numbers into the cells; by default in matrices of at most 8 columns.
-        title: what is shown.
-        ax: where to draw; by default a new figure.
-    Raises: ShapeError for names or a mask that do not fit, or a matrix that is not one.
+    Colours run from 0 to the largest number, or evenly to both sides of a white 0 if some are negative.
+    annotate writes the numbers into the cells, by default up to 8 columns; without ax a figure is made.
 
     >>> heatmap([[0.9, 0.1], [0.5, 0.5]], queries=["it", "sat"]).get_ylabel()
     'query'
     """
-    matrix = _matrix("heatmap", weights)
+    matrix = _array("heatmap", weights, ("T", "S"))
     rows, columns = _names("heatmap", matrix.shape, queries, keys)
     if ax is None:
         size = (1.6 + 0.36 * len(columns), 0.9 + 0.36 * len(rows))
@@ -73,19 +69,12 @@ def head_grid(
     keys: Sequence[str] | None = None,
     mask: Any = None,
 ) -> Figure:
-    """Draw the heads of one layer side by side, all on the colour scale from 0 to 1.
-
-    Args: weights (H, T, S), or (1, H, T, S); mask broadcasts to (H, T, S); the others as for heatmap.
-    Raises: ShapeError as heatmap does.
+    """Draw the heads (H, T, S) of one layer beside each other, all on one scale from 0 to 1.
 
     >>> len(head_grid(np.full((4, 5, 5), 0.2)).axes)  # four heads and the colour bar
     5
     """
-    heads = _array("head_grid", weights)
-    while heads.ndim > 3 and heads.shape[0] == 1:
-        heads = heads[0]
-    if heads.ndim != 3:
-        raise ShapeError("head_grid", "weights must have 3 axes", expected="(H, T, S)", got=str(heads.shape))
+    heads = _array("head_grid", weights, ("H", "T", "S"))
     rows, columns = _names("head_grid", heads.shape[1:], queries, keys)
     hidden = _hidden("head_grid", mask, heads.shape)
     across = math.ceil(math.sqrt(len(heads)))
@@ -118,7 +107,7 @@ def token_bars(rows: Mapping[str, Any], names: Sequence[str], *, highlight: Sequ
     figure, axes = plt.subplots(1, len(rows), figsize=size, sharey=True, squeeze=False, layout="constrained")
     colors = [ACCENT if name in highlight else BAR for name in names]
     for ax, (title, numbers) in zip(axes.flat, rows.items(), strict=True):
-        values = _array("token_bars", numbers).reshape(-1)
+        values = _array("token_bars", numbers, ("S",))
         _names("token_bars", (len(values), 0), names, ())
         ax.barh(range(len(names)), values, color=colors)
         ax.axvline(0, color=INK, linewidth=0.8)
@@ -134,12 +123,10 @@ def token_bars(rows: Mapping[str, Any], names: Sequence[str], *, highlight: Sequ
 def strongest(weights: Any, queries: Sequence[str], keys: Sequence[str] | None = None) -> str:
     """Say in words where each query looks most: the text equivalent of a heatmap.
 
-    Args: weights (T, S) or (S,) for one query; names as for heatmap.
-
     >>> strongest([[0.9, 0.1], [0.3, 0.7]], ["it", "sat"])
     'it → it 0.90, sat → sat 0.70'
     """
-    matrix = np.atleast_2d(_matrix("strongest", np.atleast_2d(_array("strongest", weights))))
+    matrix = _array("strongest", weights, ("T", "S"))
     rows, columns = _names("strongest", matrix.shape, queries, keys)
     best = matrix.argmax(axis=1)
     return ", ".join(
@@ -160,26 +147,22 @@ def show(picture: Axes | Figure, text: str) -> None:
     print(textwrap.fill(text, 100))
 
 
-def _array(place: str, numbers: Any) -> NDArray[np.float64]:
-    """Bring tensors of any device, arrays and lists to one form."""
+def _array(place: str, numbers: Any, axes: Sequence[str]) -> NDArray[np.float64]:
+    """Bring tensors of any device, arrays and lists to one form with these axes."""
     if hasattr(numbers, "detach"):
         numbers = numbers.detach().cpu().double().numpy()
     try:
-        return np.asarray(numbers, dtype=np.float64)
+        array = np.asarray(numbers, dtype=np.float64)
     except (TypeError, ValueError) as error:
         raise ShapeError(
             place, "weights must be numbers", expected="a tensor, array or lists", got=str(error)
         ) from None
-
-
-def _matrix(place: str, weights: Any) -> NDArray[np.float64]:
-    """Return (T, S), dropping axes of size 1 in front."""
-    array = _array(place, weights)
-    while array.ndim > 2 and array.shape[0] == 1:
+    while array.ndim > len(axes) and array.shape[0] == 1:
         array = array[0]
-    if array.ndim != 2 or 0 in array.shape:
-        fix = "weights[0, 0], one head of one sentence" if array.ndim == 4 else None
-        raise ShapeError(place, "weights must be one matrix", expected="(T, S)", got=str(array.shape), fix=fix)
+    if array.ndim != len(axes) or 0 in array.shape:
+        fix = "weights[0], one sentence" if array.ndim == len(axes) + 1 else None
+        expected = f"({', '.join(axes)}), none of them 0"
+        raise ShapeError(place, f"weights must have {len(axes)} axes", expected=expected, got=str(array.shape), fix=fix)
     return array
 
 
@@ -231,22 +214,8 @@ def _draw(
     largest = float(np.abs(seen).max()) if seen.size else 1.0
     signed = bool((seen < 0).any())
     low, high = limits or (-largest if signed else 0.0, largest or 1.0)
-    sns.heatmap(
-        matrix,
-        mask=hidden,
-        annot=annotate,
-        fmt=".2f",
-        cmap="vlag" if signed else "cividis",
-        vmin=low,
-        vmax=high,
-        cbar=colorbar,
-        square=True,
-        linewidths=0.5,
-        linecolor="white",
-        xticklabels=False,
-        yticklabels=False,
-        ax=ax,
-    )
+    colors = {"cmap": "vlag" if signed else "cividis", "vmin": low, "vmax": high}
+    sns.heatmap(matrix, mask=hidden, annot=annotate, fmt=".2f", cbar=colorbar, ax=ax, **colors, **LOOK)
     ax.patch.set(**HATCH)
 
 

@@ -133,7 +133,7 @@ def _compare(got: Any, want: Tensor, axes: Sequence[str], tolerance: float) -> t
         return "dtype", f"is {got.dtype}, and its input {want.dtype}."
     if not bool(got.isfinite().all()):
         return "finite", "holds NaN or inf."
-    difference = (got - want).abs()
+    difference = (got.detach() - want).abs()
     if float(difference.max()) <= tolerance * max(1.0, float(want.abs().max())):
         return None
     where = tuple(int(i) for i in torch.unravel_index(difference.argmax(), difference.shape))

@@ -1,0 +1,141 @@
+"""Bad input gets one message in one form; the whole message is what is tested."""
+
+import pytest
+import torch
+
+from mha_course.attention import MultiHeadAttention, attention, merge_heads, split_heads
+from mha_course.errors import ShapeError
+from mha_course.masks import causal_mask, combine_masks, padding_mask
+from mha_course.variants import FusedQKV, SplitCombine
+
+X = torch.ones(2, 5, 24)
+MHA = MultiHeadAttention(24, 4)
+Q, K = torch.ones(2, 4, 5, 6), torch.ones(2, 4, 7, 6)
+CASES = {
+    "num_heads": (
+        lambda: MultiHeadAttention(10, 3),
+        "MultiHeadAttention: num_heads must divide d_model. expected d_model % num_heads == 0, "
+        "got d_model=10, num_heads=3, fix: num_heads=2 or 5, or d_model=9 or 12",
+    ),
+    "num_heads above the width": (
+        lambda: MultiHeadAttention(4, 6),
+        "MultiHeadAttention: num_heads must divide d_model. expected d_model % num_heads == 0, "
+        "got d_model=4, num_heads=6, fix: num_heads=4, or d_model=6",
+    ),
+    "no heads": (
+        lambda: MultiHeadAttention(24, 0),
+        "MultiHeadAttention: num_heads must be a positive int. expected num_heads >= 1, got num_heads=0",
+    ),
+    "heads that are no number": (
+        lambda: FusedQKV(24, 4.0),
+        "FusedQKV: num_heads must be a positive int. expected num_heads >= 1, got num_heads=4.0",
+    ),
+    "split": (
+        lambda: split_heads(torch.ones(2, 5, 10), 4),
+        "split_heads: num_heads must divide C. expected C % num_heads == 0, got C=10, num_heads=4, "
+        "fix: num_heads=2 or 5, or C=8 or 12",
+    ),
+    "2-D x": (
+        lambda: MHA(X[0]),
+        "MultiHeadAttention: query must have 3 axes. expected (B, T, C), got (5, 24), "
+        "fix: query.unsqueeze(0), a batch of one",
+    ),
+    "integer x": (
+        lambda: MHA(X.long()),
+        "MultiHeadAttention: query must be floating point. expected a float dtype, got torch.int64, fix: query.float()",
+    ),
+    "a list": (
+        lambda: split_heads([[1.0]], 1),
+        "split_heads: x must be a tensor. expected a torch.Tensor, got list, fix: torch.tensor(x)",
+    ),
+    "other dtype than the weights": (
+        lambda: MHA(X.double()),
+        "MultiHeadAttention: query must have the dtype and device of weight. expected torch.float32 on cpu, "
+        "got torch.float64 on cpu, fix: query.to(weight)",
+    ),
+    "width": (
+        lambda: MHA(torch.ones(2, 5, 20)),
+        "MultiHeadAttention: query has the wrong C. expected (B, T, C=24), got (B=2, T=5, C=20)",
+    ),
+    "every failing axis at once": (
+        lambda: MHA(X, torch.ones(3, 7, 20)),
+        "MultiHeadAttention: key has the wrong B and C. expected (B=2, S, C=24), got (B=3, S=7, C=20)",
+    ),
+    "values of other length than keys": (
+        lambda: MHA(X, torch.ones(2, 7, 24), X),
+        "MultiHeadAttention: value has the wrong S. expected (B=2, S=7, C=24), got (B=2, S=5, C=24)",
+    ),
+    "mask shape": (
+        lambda: MHA(X, mask=causal_mask(6)),
+        "MultiHeadAttention: mask must be (T, S), or 4-D and broadcastable to (B, H, T, S). "
+        "expected (B=2, H=4, T=5, S=5), or its last two axes, got (6, 6)",
+    ),
+    "3-D mask": (
+        lambda: MHA(X, mask=causal_mask(5).expand(2, 5, 5)),
+        "MultiHeadAttention: mask must be (T, S), or 4-D and broadcastable to (B, H, T, S). "
+        "expected (B=2, H=4, T=5, S=5), or its last two axes, got (2, 5, 5), "
+        "fix: mask.unsqueeze(1), which gives it a head axis",
+    ),
+    "mask of numbers": (
+        lambda: attention(Q, K, K, torch.ones(5, 7)),
+        "attention: mask must be bool, True = may attend. expected torch.bool, got torch.float32, "
+        "fix: mask.bool() if it holds 1 for may attend, mask == 0 if it is additive (0 and -inf)",
+    ),
+    "head width of k": (
+        lambda: attention(Q, torch.ones(2, 4, 7, 5), K),
+        "attention: k has the wrong D. expected (B=2, H=4, S, D=6), got (B=2, H=4, S=7, D=5)",
+    ),
+    "merge": (
+        lambda: merge_heads(X),
+        "merge_heads: x must have 4 axes. expected (B, H, S, D), got (2, 5, 24), fix: x.unsqueeze(0), a batch of one",
+    ),
+    "mask of a style": (
+        lambda: SplitCombine(24, 4)(X, X, X, causal_mask(5).expand(2, 5, 5)),
+        "SplitCombine: mask must be (T, S), or 4-D and broadcastable to (B, H, T, S). "
+        "expected (B=2, H=4, T=5, S=5), or its last two axes, got (2, 5, 5), "
+        "fix: mask.unsqueeze(1), which gives it a head axis",
+    ),
+    "no tokens": (
+        lambda: causal_mask(0),
+        "causal_mask: seq_len must be positive. expected seq_len >= 1, got 0",
+    ),
+    "too long": (
+        lambda: padding_mask([3, 9], 7),
+        "padding_mask: lengths must be whole numbers from 0 to max_len. expected 0 <= length <= 7, got [3, 9]",
+    ),
+    "masks of other lengths": (
+        lambda: combine_masks(causal_mask(5), padding_mask([3], 7)),
+        "combine_masks: padding has the wrong S. expected (B, 1=1, 1'=1, S=5), got (B=1, 1=1, 1'=1, S=7)",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_the_whole_message(name):
+    call, message = CASES[name]
+    with pytest.raises(ShapeError) as caught:
+        call()
+    assert str(caught.value) == message
+
+
+def test_both_paths_of_the_module_check_alike():
+    for need_weights in (True, False):
+        with pytest.raises(ShapeError, match="mask must be"):
+            MHA(X, mask=causal_mask(6), need_weights=need_weights)
+
+
+@pytest.mark.parametrize(("width", "heads"), [(10, 3), (24, 7), (12, 5), (7, 2), (30, 4)])
+def test_every_fix_works(width, heads):
+    with pytest.raises(ShapeError) as caught:
+        MultiHeadAttention(width, heads)
+    by_heads, by_width = caught.value.fix.split(", or d_model=")
+    for better in by_heads.removeprefix("num_heads=").split(" or "):
+        MultiHeadAttention(width, int(better))
+    for better in by_width.split(" or "):
+        MultiHeadAttention(int(better), heads)
+
+
+def test_the_fields_are_there_for_tools():
+    error = ShapeError("here", "that must hold", expected="a", got="b")
+    assert (error.place, error.rule, error.expected, error.got, error.fix) == ("here", "that must hold", "a", "b", None)
+    assert isinstance(error, ValueError)

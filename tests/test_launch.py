@@ -1,0 +1,228 @@
+"""Set-up on a fresh machine, its repairs, its messages, and the learner's copies."""
+
+import importlib.util
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from mha_course import __main__ as entry
+from mha_course import launch
+
+REPOSITORY = launch.ROOT
+
+
+@pytest.fixture
+def course(tmp_path, monkeypatch):
+    """A course that needs no packages, in a folder with a space in its name."""
+    root = tmp_path / "my course"
+    (root / "notebooks").mkdir(parents=True)
+    for name in ("00_start_here", "01_projection"):
+        (root / "notebooks" / f"{name}.ipynb").write_text(f'"{name} as shipped"')
+    (root / "requirements.txt").write_text("# nothing\n")
+    monkeypatch.setattr(launch, "ROOT", root)
+    monkeypatch.setattr(launch, "_answers", lambda address: False)
+    monkeypatch.setitem(launch.GIB_NEEDED, "cpu", 0.1)
+    return root
+
+
+def forbid_processes(monkeypatch):
+    def refuse(*arguments, **options):
+        raise AssertionError(f"nothing should be run, and this was: {arguments}")
+
+    monkeypatch.setattr(subprocess, "run", refuse)
+
+
+def test_set_up_once_then_never_again(course, monkeypatch):
+    python = launch.set_up()
+    assert (
+        subprocess.run([python, "-c", "import sys; sys.exit(sys.prefix == sys.base_prefix)"], check=False).returncode
+        == 0
+    )
+    news = json.loads((course / ".venv/share/jupyter/lab/settings/overrides.json").read_text())
+    assert news["@jupyterlab/apputils-extension:notification"]["fetchNews"] == "false"
+    forbid_processes(monkeypatch)
+    assert launch.set_up() == python
+
+
+@pytest.mark.parametrize(
+    "damage", ["pip was stopped", "venv was stopped", "no interpreter", "other requirements", "half a stamp"]
+)
+def test_whatever_was_interrupted_is_repaired(course, damage):
+    python = launch.set_up()
+    venv = course / ".venv"
+    leftover = venv / "leftover"
+    leftover.touch()
+    (venv / "mha_course.json").write_text("" if damage == "half a stamp" else "{}")
+    if damage == "pip was stopped":
+        (venv / "mha_course.unfinished").touch()
+    elif damage == "venv was stopped":
+        for pip in venv.rglob("pip"):
+            if pip.is_dir():
+                shutil.rmtree(pip)
+    elif damage == "no interpreter":
+        python.unlink()
+    elif damage == "other requirements":
+        (course / "requirements.txt").write_text("# still nothing\n")
+    assert launch.set_up() == python
+    assert subprocess.run([python, "-m", "pip", "--version"], capture_output=True, check=False).returncode == 0
+    made_anew = damage in ("pip was stopped", "venv was stopped", "no interpreter")
+    assert leftover.exists() != made_anew
+    assert not (venv / "mha_course.unfinished").exists()
+
+
+def message(capsys, *arguments):
+    """Run a command that must fail, and return what it says."""
+    assert launch.main(arguments) == 1
+    said = capsys.readouterr().err
+    assert "Traceback" not in said
+    return said
+
+
+def test_no_venv_module(course, monkeypatch, capsys):
+    found = importlib.util.find_spec
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None if name == "ensurepip" else found(name))
+    said = message(capsys, "setup")
+    assert "expected the modules venv and ensurepip" in said
+    assert f"sudo apt install python{sys.version_info.major}.{sys.version_info.minor}-venv" in said
+
+
+def test_no_disk(course, monkeypatch, capsys):
+    monkeypatch.setitem(launch.GIB_NEEDED, "cpu", 1e9)
+    assert "is nearly full. expected 1000000000.0 GiB free" in message(capsys, "setup")
+
+
+def test_no_network(course, monkeypatch, capsys):
+    (course / "requirements.txt").write_text("surely-not-installed==1.0\n")
+    for name in ("PIP_FIND_LINKS", "PIP_EXTRA_INDEX_URL"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("PIP_CONFIG_FILE", os.devnull)
+    monkeypatch.setenv("PIP_INDEX_URL", "http://127.0.0.1:9/simple")
+    said = message(capsys, "setup")
+    assert said == (
+        "mha_course: the package index could not be reached. fix: check the network and run the same command again\n"
+    )
+    assert (course / ".venv/mha_course.unfinished").exists()
+
+
+def test_pip_fails_for_another_reason(course, capsys):
+    (course / "requirements.txt").write_text("./is-not-there.whl\n")
+    said = message(capsys, "setup")
+    assert "pip could not install the requirements:" in said
+    assert "is-not-there.whl" in said
+    assert "setup.log" in said
+
+
+def test_a_file_in_the_way(course, capsys):
+    (course / ".venv").write_text("mine")
+    assert "is in the way. expected a folder or nothing" in message(capsys, "setup")
+    assert (course / ".venv").read_text() == "mine"
+
+
+def test_not_a_clone(course, capsys):
+    (course / "requirements.txt").unlink()
+    assert "has no requirements.txt" in message(capsys, "setup")
+
+
+def test_copies_are_never_written_over(course):
+    first = launch.copy_lessons()
+    assert first.read_text() == '"00_start_here as shipped"'
+    first.write_text("my work")
+    (course / "my_course/01_projection.ipynb").unlink()
+    launch.copy_lessons()
+    assert first.read_text() == "my work"
+    assert (course / "my_course/01_projection.ipynb").exists()
+
+
+def test_reset_brings_back_one_lesson_and_keeps_mine(course, capsys):
+    mine = launch.copy_lessons()
+    for work in ("first try", "second try"):
+        mine.write_text(work)
+        assert launch.main(["reset", "0"]) == 0
+        assert mine.read_text() == '"00_start_here as shipped"'
+    kept = sorted((course / "my_course").glob("*.kept-*"))
+    assert [path.read_text() for path in kept] == ["first try", "second try"]
+    assert "Your lesson is kept as my_course/00_start_here.kept-2.ipynb." in capsys.readouterr().out
+
+
+def test_reset_of_a_lesson_that_is_not(course, capsys):
+    assert "there is no lesson 42. expected one of 00, 01, got 42" in message(capsys, "reset", "42")
+
+
+def test_opening_is_local_with_the_token_on(course, monkeypatch):
+    started = []
+    monkeypatch.setattr(launch, "_in_venv", lambda python, *arguments: started.extend(arguments) or 0)
+    assert launch.main(["--no-browser", "--port=9999"]) == 0
+    assert started[0] == "jupyterlab"
+    assert started[1] == str(course / "my_course/00_start_here.ipynb")
+    assert "--ServerApp.ip=127.0.0.1" in started
+    assert not [option for option in started if "token" in option]
+    assert started[-2:] == ["--no-browser", "--port=9999"]
+
+
+@pytest.mark.parametrize("arguments", [["test"], ["test", "--all"]])
+def test_testing_runs_the_tests_and_every_notebook_strictly(course, monkeypatch, arguments):
+    started = []
+    monkeypatch.setattr(launch, "_in_venv", lambda python, *arguments: started.extend(arguments) or 3)
+    assert launch.main(arguments) == 3
+    assert started[:3] == ["pytest", "tests", "notebooks"]
+    assert "--nbval" in started
+    assert ("--all" in started) == (len(arguments) > 1)
+
+
+def test_an_interrupt_is_one_line(course, monkeypatch, capsys):
+    def interrupt():
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(launch, "set_up", interrupt)
+    assert launch.main(["setup"]) == 130
+    assert capsys.readouterr().err == "\nmha_course: stopped. Run the same command again to go on.\n"
+
+
+@pytest.mark.parametrize(("version", "word"), [((3, 8), "old"), ((3, 15), "new")])
+def test_a_python_that_does_not_suit(version, word, monkeypatch, capsys):
+    monkeypatch.setattr(sys, "version_info", version)
+    monkeypatch.setattr(entry, "find_python", list)
+    assert entry.main() == 1
+    said = capsys.readouterr().err
+    assert said.startswith(
+        f"mha_course: this Python is too {word}. expected Python 3.11 to 3.14, got 3.{version[1]}, fix: "
+    )
+
+
+def test_a_python_that_suits_is_found_and_used(monkeypatch):
+    monkeypatch.setattr(shutil, "which", lambda name: sys.executable if name in ("python3.12", "py") else None)
+    assert entry.find_python()[0] == sys.executable
+    monkeypatch.setattr(sys, "version_info", (3, 8))
+    monkeypatch.setattr(sys, "argv", ["mha_course", "setup"])
+    calls = []
+    monkeypatch.setattr(subprocess, "call", lambda command, **options: calls.append(command) or 0)
+    assert entry.main() == 0
+    assert calls[-1][-3:] == ["-m", "mha_course", "setup"]
+
+
+def test_the_real_command_answers(tmp_path):
+    done = subprocess.run(
+        [sys.executable, "-m", "mha_course", "reset", "99"], cwd=REPOSITORY, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 1
+    assert done.stderr.startswith("mha_course: there is no lesson 99.")
+
+
+def test_the_cpu_index_is_asked_only_where_it_helps(course, monkeypatch):
+    commands = []
+
+    def fake(command, **options):
+        commands.append([str(part) for part in command])
+        return subprocess.CompletedProcess(command, 0)
+
+    monkeypatch.setattr(subprocess, "run", fake)
+    monkeypatch.setattr(sys, "platform", "linux")
+    for kind, answers in (("cpu", True), ("cpu", False), ("cuda", True)):
+        monkeypatch.setattr(launch, "_answers", lambda address, answers=answers: answers)
+        launch._install(Path(course / ".venv/bin/python"), course / "requirements.txt", kind)
+    assert [launch.CPU_INDEX in command for command in commands] == [True, False, False]

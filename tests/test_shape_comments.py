@@ -1,0 +1,183 @@
+"""Every comment like ``# (B, H, S, D)`` in the reference code is run, and must tell the truth."""
+
+import ast
+import io
+import re
+import sys
+import tokenize
+from pathlib import Path
+
+import pytest
+import torch
+from torch import Tensor
+
+from mha_course import attention, grammar, masks, models, variants
+from mha_course import example as running_example
+from mha_course.exercises import references
+
+SIZES = {"B": 2, "T": 5, "S": 7, "H": 4, "D": 6, "C": 24, "L": 3, "out": 18}
+FREE = {"S": (5, 7), "out": (18, 72)}  # one of these throughout a call, in a function that does not also name T
+COMMENT = re.compile(r"#\s*\(([A-Za-z0-9*, ]+)\)(?: each)?\s*(?:$|,)")
+
+
+def promises(path):
+    """Return {line: axes} of the shape comments in a file."""
+    found = {}
+    for token in tokenize.generate_tokens(io.StringIO(Path(path).read_text()).readline):
+        match = COMMENT.match(token.string) if token.type == tokenize.COMMENT else None
+        if match:
+            found[token.start[0]] = [axis.strip() for axis in match[1].split(",") if axis.strip()]
+    return found
+
+
+def assigned(path):
+    """Return {last line of a statement: the names it assigns, or None for a return}."""
+    names = {}
+    for node in ast.walk(ast.parse(Path(path).read_text())):
+        if isinstance(node, ast.Assign):
+            targets = node.targets[0].elts if isinstance(node.targets[0], ast.Tuple) else node.targets
+            names[node.end_lineno] = [
+                target.id for target in targets if isinstance(target, ast.Name) and target.id != "_"
+            ]
+        elif isinstance(node, ast.Return):
+            names[node.end_lineno] = None
+    return names
+
+
+def audit(path, run, sizes):
+    """Run something and return (lines whose comment was verified, complaints)."""
+    wanted, targets, seen, complaints = promises(path), assigned(path), set(), []
+
+    def judge(line, value, bound):
+        for tensor in value if isinstance(value, list | tuple) else [value]:
+            if isinstance(tensor, Tensor):
+                seen.add(line)
+                for axis, size in zip(wanted[line], tensor.shape, strict=False):
+                    if axis in FREE and axis not in bound and size in FREE[axis]:
+                        bound[axis] = size
+                want = [eval(axis, {}, sizes | bound) for axis in wanted[line]]
+                if list(tensor.shape) != want:
+                    complaints.append(
+                        f"{Path(path).name}:{line} says {wanted[line]} = {want}, is {tuple(tensor.shape)}"
+                    )
+
+    def tracer(frame, event, argument):
+        code = frame.f_code
+        if code.co_filename != str(path) or code.co_name.startswith("<"):
+            return None
+        lines = {line for _, _, line in code.co_lines() if line}
+        names_t = any("T" in wanted.get(line, ()) for line in lines)
+        last, bound = None, {"S": sizes["S"]} if names_t else {}
+
+        def local(frame, event, argument):
+            nonlocal last
+            if last in wanted and targets.get(last):
+                judge(last, [frame.f_locals.get(name) for name in targets[last]], bound)
+            if event == "return" and frame.f_lineno in wanted and targets.get(frame.f_lineno, ()) is None:
+                judge(frame.f_lineno, argument, bound)
+            last = frame.f_lineno
+            return local
+
+        return local
+
+    before = sys.gettrace()
+    sys.settrace(tracer)
+    try:
+        run()
+    finally:
+        sys.settrace(before)
+    return seen, complaints
+
+
+def use_attention():
+    mha = attention.MultiHeadAttention(24, 4)
+    x, memory = torch.randn(2, 5, 24), torch.randn(2, 7, 24)
+    mask = torch.ones(2, 1, 5, 7, dtype=torch.bool)
+    mha(x, memory)
+    for need_weights in (True, False):
+        mha(x, memory, mask=mask, need_weights=need_weights)
+    mha(x, memory, need_weights=False)
+
+
+def use_masks():
+    masks.combine_masks(masks.causal_mask(7), masks.padding_mask([7, 3], 7))
+
+
+def use_variants():
+    variants.SelfAttention(24)(torch.randn(2, 7, 24))
+    for cls in variants.VARIANTS.values():
+        if cls is variants.SplitCombine:
+            cls(24, 4)(torch.randn(2, 5, 24), torch.randn(2, 7, 24), torch.randn(2, 7, 24))
+        else:
+            x = torch.randn(2, 5 if cls is variants.FoldedHeads else 7, 24)
+            cls(24, 4, mask=True)(x) if cls is variants.FoldedHeads else cls(24, 4)(x)
+
+
+def use_models():
+    model = models.MaskedWordModel(11, 7, d_model=24, num_heads=4, d_ff=10, num_layers=3)
+    ids = torch.randint(11, (2, 7))
+    model(ids)
+    model.attention_weights(ids)
+
+
+def use_references():
+    references.similarity(torch.randn(7, 24))
+    references.project(torch.randn(2, 7, 24), torch.randn(18, 24), torch.randn(18))
+    references.project_qkv(torch.randn(2, 7, 24), torch.randn(72, 24), torch.randn(72))
+
+
+CASES = {
+    "attention": (attention, use_attention, SIZES),
+    "masks": (masks, use_masks, SIZES),
+    "variants": (variants, use_variants, SIZES),
+    "models": (models, use_models, SIZES | {"V": 11}),
+    "references": (references, use_references, SIZES),
+}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_comments_tell_the_truth(name):
+    module, run, sizes = CASES[name]
+    seen, complaints = audit(module.__file__, run, sizes)
+    fields = {line for line in promises(module.__file__) if "Tensor  #" in source_line(module.__file__, line)}
+    assert not complaints
+    assert not promises(module.__file__).keys() - seen - fields, "comments that were never run"
+    assert seen
+
+
+def test_fields_of_the_steps_tell_the_truth(draw):
+    mha, x, memory = attention.MultiHeadAttention(24, 4).double(), draw(2, 5, 24), draw(2, 7, 24)
+    steps = mha.steps(x, memory)
+    path = attention.__file__
+    fields = {line: axes for line, axes in promises(path).items() if "Tensor  #" in source_line(path, line)}
+    assert len(fields) == 10
+    for line, axes in fields.items():
+        name = source_line(path, line).split(":")[0].strip()
+        assert list(getattr(steps, name).shape) == [SIZES[axis] for axis in axes], name
+
+
+def test_a_comment_that_lies_is_found(tmp_path):
+    lie = tmp_path / "lie.py"
+    lie.write_text("def f(x):\n    y = x.mT  # (S, C)\n    return y @ x  # (C, C)\n")
+    space = {}
+    exec(compile(lie.read_text(), str(lie), "exec"), space)
+    seen, complaints = audit(lie, lambda: space["f"](torch.ones(7, 24)), SIZES)
+    assert seen == {2, 3}
+    assert complaints == ["lie.py:2 says ['S', 'C'] = [7, 24], is (24, 7)"]
+
+
+def test_the_running_example_keeps_its_promises_too():
+    example_sizes = {"B": 1, "S": 15, "C": 48, "V": len(grammar.vocabulary())}
+    seen, complaints = audit(running_example.__file__, running_example.load, example_sizes)
+    assert seen
+    assert not complaints
+    sizes = {"B": 128, "S": 15, "V": len(grammar.vocabulary())}
+    batches = running_example.training_batches(0)
+    next(batches)  # encodes its pool
+    seen, complaints = audit(running_example.__file__, lambda: next(batches), sizes)
+    assert len(seen) >= 4
+    assert not complaints
+
+
+def source_line(path, line):
+    return Path(path).read_text().splitlines()[line - 1]
