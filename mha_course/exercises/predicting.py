@@ -77,6 +77,8 @@ def predict(name: str, answer: object = None) -> Prediction:
     """
     if name not in QUESTIONS:
         raise ShapeError("predict", "no question has this name", expected=", ".join(QUESTIONS), got=repr(name))
+    if isinstance(answer, list | tuple):
+        answer = ", ".join(map(str, answer))
     return Prediction(name, QUESTIONS[name], None if answer in (None, "", Ellipsis) else str(answer))
 
 

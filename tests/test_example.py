@@ -1,0 +1,232 @@
+"""The grammar, the model trained on it, and what its heads look at: measured on sentences held out."""
+
+import itertools
+import random
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+from torch.nn import functional as F
+
+from mha_course import authoring, example, grammar, measures
+from mha_course.errors import ShapeError
+from mha_course.models import EncoderBlock, MaskedWordModel
+from mha_course.variants import to_torch
+
+DRAWN = grammar.sentences(2000, "test", seed=77)
+
+
+def test_every_kind_says_what_belongs_together():
+    for text in DRAWN:
+        words, pairs = text.words, text.pairs
+        nouns = [grammar._PRONOUNS[word] for word in words if word in grammar._PRONOUNS]
+        assert len(set(nouns)) == 2
+        assert all(0 <= a < len(words) > b >= 0 for found in pairs.values() for a, b in found)
+        for start, end in pairs.get("pronoun", ()):
+            pronoun = grammar._PRONOUNS[words[end]]
+            assert words[start] in (pronoun, grammar.OBJECT_FORMS[pronoun])
+        for start, end in pairs.get("subject", ()):
+            assert words[start] == ("were" if grammar._PRONOUNS[words[end]] == "they" else "was")
+        for start, end in pairs.get("state", ()):
+            assert grammar.CONSEQUENCES[words[end]].split()[0] == words[start]
+        for start, end in pairs["noun"]:
+            assert end == start + 1
+            assert words[start] in grammar._ADJECTIVES[words[end]]
+        assert pairs["adjective"] == tuple((b, a) for a, b in pairs["noun"])
+        if text.kind == "agreement":
+            assert not {"he", "she", "it", "they"} & set(words), "another cue of number"
+        if text.kind == "because_object":
+            assert text.pairs["pronoun"][0][1] > text.pairs["distractor"][0][1]
+
+
+def test_splits_share_no_pair_of_nouns_and_sentences_repeat():
+    splits = [set(grammar.noun_pairs(name)) for name in ("train", "validation", "test")]
+    assert not any(a & b for a, b in itertools.combinations(splits, 2))
+    assert sum(map(len, splits)) == 16 * 12
+    assert grammar.sentences(50, "test", seed=3) == grammar.sentences(50, "test", seed=3)
+    assert grammar.sentences(50, "test", seed=3) != grammar.sentences(50, "test", seed=4)
+    assert max(len(text.words) for text in DRAWN) == grammar.MAX_WORDS
+
+
+def test_each_word_has_one_class():
+    words = [word for group in grammar.word_classes() for word in group]
+    assert len(words) == len(set(words)) == len(grammar.vocabulary()) - 2
+    assert {word for text in DRAWN for word in text.words} <= set(words)
+
+
+def test_batches_hide_a_fifth_half_of_it_by_other_words():
+    ids, mask, targets = next(example.training_batches(0))
+    chosen = targets != -100
+    real = mask[:, 0, 0]
+    assert not (chosen & ~real).any()
+    assert 0.17 < (chosen.sum() / real.sum()) < 0.23
+    hidden = (ids == example.MASK) & chosen
+    assert 0.4 < hidden.sum() / chosen.sum() < 0.6
+    classes = {word: group for group in grammar.word_classes() for word in group}
+    vocabulary = grammar.vocabulary()
+    for got, want in zip(ids[chosen & ~hidden].tolist(), targets[chosen & ~hidden].tolist(), strict=True):
+        assert classes[vocabulary[got]] == classes[vocabulary[want]]
+        assert got != want or len(classes[vocabulary[want]]) == 1
+
+
+def test_training_is_bit_equal_and_learns():
+    (one, losses), (other, again) = (example.train_model(5, steps=60, progress=False) for _ in range(2))
+    assert losses == again
+    for mine, theirs in zip(one.parameters(), other.parameters(), strict=True):
+        assert torch.equal(mine, theirs)
+    different, _ = example.train_model(6, steps=1, progress=False)
+    assert not torch.equal(one.to_words.weight, different.to_words.weight)
+    assert sum(losses[-10:]) < 0.8 * sum(losses[:10])
+
+
+def test_padding_does_not_reach_the_words():
+    model = example.trained_model()
+    short, long = DRAWN[0].words[:9], DRAWN[1].words
+    alone, _ = example.encode([short])
+    beside, mask = example.encode([short, (*long, *long)[:15]])
+    assert torch.allclose(model(alone)[0], model(beside, mask)[0, : len(short)], atol=1e-4)
+
+
+def test_encoder_block_equals_pytorchs(draw):
+    torch.manual_seed(0)
+    theirs = nn.TransformerEncoderLayer(24, 4, 10, 0.0, F.gelu, batch_first=True, norm_first=True).double()
+    ours = EncoderBlock(24, 4, 10).double()
+    ours.norm1, ours.norm2 = theirs.norm1, theirs.norm2
+    ours.feed_forward[0], ours.feed_forward[2] = theirs.linear1, theirs.linear2
+    with torch.no_grad():
+        theirs.self_attn.in_proj_bias.normal_()
+        theirs.self_attn.load_state_dict(to_torch(ours.attention).state_dict())
+    x = draw(2, 5, 24)
+    assert torch.allclose(ours(x), theirs(x))
+
+
+def test_loading_runs_no_code_and_is_what_was_saved(tmp_path):
+    model = example.new_model(3)
+    example.save(model, tmp_path / "weights.npz")
+    loaded = example.trained_model(tmp_path / "weights.npz")
+    assert all(torch.equal(a, b) for a, b in zip(model.parameters(), loaded.parameters(), strict=True))
+    with np.load(example.WEIGHTS, allow_pickle=False) as arrays:
+        assert all(arrays[name].dtype == np.float32 for name in arrays.files)
+    assert example.WEIGHTS.stat().st_size < 1_000_000
+
+
+def test_the_example_is_the_layer_inside_the_model(device):
+    loaded = example.load(device=device)
+    ids, _ = example.encode([loaded.tokens])
+    out, weights = loaded.mha(loaded.x)
+    assert " ".join(loaded.tokens) == example.SENTENCE
+    assert torch.allclose(weights, loaded.model.attention_weights(ids.to(device))[-1])
+    for letter, linear in zip("qkvo", loaded.mha.children(), strict=True):
+        assert torch.equal(loaded.projections[f"w_{letter}"], linear.weight)
+        assert torch.equal(loaded.projections[f"b_{letter}"], linear.bias)
+    assert not any(p.requires_grad for p in loaded.model.parameters())
+    assert len({*out.shape, loaded.num_heads, loaded.mha.d_model // loaded.num_heads}) == 5
+
+
+@pytest.mark.parametrize(
+    ("sentence", "message"),
+    [
+        ("the zebra slept", "encode: a sentence needs at least one word, and each must be in the vocabulary. "
+         "expected words of grammar.vocabulary(), got 'zebra'"),
+        ("", "encode: a sentence needs at least one word, and each must be in the vocabulary. "
+         "expected words of grammar.vocabulary(), got an empty sentence"),
+        ("the " * 16, "MaskedWordModel: the sentence is too long. expected S <= 15, got S=16"),
+    ],
+)  # fmt: skip
+def test_sentences_that_cannot_be_loaded(sentence, message):
+    with pytest.raises(ShapeError) as caught:
+        example.load(sentence)
+    assert str(caught.value) == message
+
+
+def test_guess_wants_one_gap():
+    assert example.guess("the <mask> cat near the loud dogs was hungry and ate greedily", 2)[0][0] in ("grey", "sleek")
+    with pytest.raises(ShapeError, match="one word must be hidden"):
+        example.guess("the grey cat")
+
+
+@pytest.fixture(scope="module")
+def shipped():
+    """The model that ships, with its weights on sentences about noun pairs it never saw."""
+    model = example.trained_model()
+    return model, measures.all_weights(model, DRAWN)
+
+
+def test_the_model_resolves_what_it_should(shipped):
+    model, _ = shipped
+    agreement = [text for text in DRAWN if text.kind == "agreement"]  # was or were, with no other cue of number
+    assert measures.accuracy(model, DRAWN, "pronoun") > 0.98
+    assert measures.accuracy(model, agreement, "subject") > 0.95
+    assert measures.accuracy(model, DRAWN, "state") > 0.98
+    assert measures.accuracy(model, DRAWN, "adjective") > 0.95  # hides nouns: their adjective gives them away
+    assert 0.4 < measures.accuracy(model, DRAWN, "noun") < 0.6  # hides adjectives: every noun has two
+
+
+@pytest.mark.parametrize(
+    ("relation", "least", "above_places"),
+    [("pronoun", 0.9, 0.5), ("adjective", 0.95, 0.5), ("noun", 0.95, 0.5), ("state", 0.9, 0.5), ("adverb", 0.9, 0.5)],
+)
+def test_a_head_of_the_last_layer_looks_there_and_not_by_chance(shipped, relation, least, above_places):
+    _model, weights = shipped
+    found = measures.relation_weights(weights, DRAWN, relation)[-1]
+    head = int(found.argmax())
+    places = measures.position_baseline(weights, DRAWN, relation)[-1, head]
+    untrained = measures.relation_weights(measures.all_weights(example.new_model(1), DRAWN), DRAWN, relation).max()
+    assert found[head] > least
+    assert found[head] - places > above_places
+    assert untrained < 0.2
+
+
+def test_heads_do_different_things(shipped):
+    model, weights = shipped
+    table = torch.stack([measures.relation_weights(weights, DRAWN, r)[-1] for r in ("pronoun", "adjective", "state")])
+    assert len(set(table.argmax(1).tolist())) == 3
+    pronoun = int(table[0].argmax())
+    assert measures.relation_weights(weights, DRAWN, "distractor")[-1, pronoun] < 0.1
+    silenced = measures.without_head(model, -1, pronoun)
+    assert measures.accuracy(silenced, DRAWN, "pronoun") < 0.8
+    others = [measures.without_head(model, -1, head) for head in range(4) if head != pronoun]
+    assert all(measures.accuracy(other, DRAWN, "pronoun") > 0.9 for other in others)
+
+
+def test_silencing_is_zeroing_the_context_of_a_head(draw):
+    model = example.trained_model()
+    attention = model.blocks[-1].attention
+    x = draw(1, 7, 48, dtype=torch.float32)
+    steps = attention.steps(x)
+    context = steps.context.clone()
+    context[:, 2] = 0
+    want = attention.out_proj(context.transpose(1, 2).flatten(2))
+    silenced = measures.without_head(model, -1, 2)
+    assert torch.allclose(silenced.blocks[-1].attention(x)[0], want, atol=1e-6)
+    assert torch.equal(attention(x)[0], steps.out)
+
+
+def test_measures_on_weights_that_are_known():
+    texts = [grammar.sentence(random.Random(n), "because_object", "cat", "dogs") for n in range(3)]
+    texts += [grammar.sentence(random.Random(n), "because_subject", "cat", "dogs") for n in range(3)]
+    weights = torch.zeros(1, 6, 1, 11, 11)
+    for n, text in enumerate(texts):
+        for start, end in text.pairs["pronoun"]:
+            weights[0, n, 0, start, end] = 1.0
+    assert measures.relation_weights(weights, texts, "pronoun").item() == 1
+    assert measures.relation_weights(weights, texts, "distractor").item() == 0
+    assert measures.position_baseline(weights, texts, "pronoun").item() == 0
+    with pytest.raises(ValueError, match="no sentence has the relation 'subject'"):
+        measures.relation_weights(weights, texts, "subject")
+    with pytest.raises(ValueError, match="no sentence has the relation 'subject'"):
+        measures.accuracy(example.trained_model(), texts, "subject")
+
+
+def test_the_report_and_the_score_of_the_shipped_model():
+    model = example.trained_model()
+    assert authoring.score(model) > 3.2
+    lines = authoring.report(model).splitlines()
+    assert [line.split()[0] for line in lines] == list(authoring.RELATIONS)
+
+
+def test_a_model_of_other_sizes_can_be_built():
+    model = MaskedWordModel(11, 7, d_model=24, num_heads=3, d_ff=10, num_layers=3)
+    assert model(torch.zeros(2, 5, dtype=torch.long)).shape == (2, 5, 11)
+    assert model.attention_weights(torch.zeros(2, 5, dtype=torch.long)).shape == (3, 2, 3, 5, 5)
