@@ -10,23 +10,9 @@ from mha_course import authoring
 
 LESSONS = sorted(authoring.LESSONS.glob("*.ipynb"))
 NAMES = [
-    "00_start_here",
-    "01_projection",
-    "02_head_splitting",
-    "03_scaling",
-    "04_softmax",
-    "05_weighted_sum",
-    "06_concatenation",
-    "07_multi_head_attention",
-    "08_masks",
-    "09_cross_attention",
-    "10_positions",
-    "11_kv_cache",
-    "12_flash_attention",
-    "13_encoder_block",
-    "14_vision",
-    "15_language_model",
-    "16_why_many_heads",
+    *("00_start_here", "01_projection", "02_head_splitting", "03_scaling", "04_softmax", "05_weighted_sum"),
+    *("06_concatenation", "07_multi_head_attention", "08_masks", "09_cross_attention", "10_positions", "11_kv_cache"),
+    *("12_flash_attention", "13_encoder_block", "14_vision", "15_language_model", "16_why_many_heads"),
 ]
 FREE = {"nbval-ignore-output"}
 

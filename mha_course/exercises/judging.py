@@ -18,7 +18,8 @@ from mha_course.exercises.probes import EXERCISES, Exercise
 
 NAMES = tuple(EXERCISES)
 TOLERANCE = {torch.float64: 1e-9, torch.float32: 1e-5}
-_COLORS = {"correct": "#1a7f37", "wrong": "#9a6700", "unattempted": "#57606a", "error": "#b42318"}
+_COLORS = {"correct": "#2da44e", "wrong": "#d4a72c", "unattempted": "#8c959f", "error": "#cf4a3c"}
+_SIGNS = {"correct": "✔", "wrong": "✘", "unattempted": "○", "error": "⚠"}
 _TITLES = {"correct": "Correct", "wrong": "Not yet", "unattempted": "Not attempted", "error": "It stopped"}
 
 
@@ -40,10 +41,9 @@ class Report:
         return f"{self.name}: {_TITLES[self.status]}. {self.message}"
 
     def _repr_html_(self) -> str:
-        color, title = _COLORS[self.status], _TITLES[self.status]
-        style = f"border-left:4px solid {color};padding:2px 12px;margin:4px 0"
+        style = f"border-left:4px solid {_COLORS[self.status]};padding:2px 12px;margin:4px 0"
         return (
-            f'<div style="{style}"><strong style="color:{color}">{title}</strong> '
+            f'<div style="{style}"><strong>{_SIGNS[self.status]} {_TITLES[self.status]}</strong> '
             f"<code>{html.escape(self.name)}</code><br>{html.escape(self.message)}</div>"
         )
 

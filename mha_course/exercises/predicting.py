@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from mha_course.errors import ShapeError
 from mha_course.exercises.questions import QUESTIONS, Question
 
-_GREEN, _BROWN = "#1a7f37", "#9a6700"
+_VERDICTS = {True: "✔ Right", False: "✘ Not quite"}
 _BOX = "border-left:4px solid #2f6fdb;padding:2px 12px;margin:4px 0"
 
 
@@ -38,11 +38,8 @@ class Prediction:
     def _repr_html_(self) -> str:
         text = f"<strong>Predict.</strong> {html.escape(self.question.text)}"
         if self.given is not None:
-            color, verdict = (_GREEN, "Right") if self.correct else (_BROWN, "Not quite")
-            reason = html.escape(self._reason())
-            text += (
-                f'<br>You said {html.escape(self.given)}. <strong style="color:{color}">{verdict}.</strong> {reason}'
-            )
+            verdict = f"<strong>{_VERDICTS[bool(self.correct)]}.</strong> {html.escape(self._reason())}"
+            text += f"<br>You said {html.escape(self.given)}. {verdict}"
         elif self.question.choices:
             text += "".join(self._fold(choice) for choice in self.question.choices)
         else:
@@ -55,10 +52,9 @@ class Prediction:
     def _fold(self, choice: str) -> str:
         """Fold the verdict on one choice under it."""
         right = choice == self.question.answer()
-        color, verdict = (_GREEN, "Right.") if right else (_BROWN, "Not quite.")
         reason = html.escape(self.question.because if right else self.question.choices[choice])
         summary = f'<summary style="cursor:pointer">{html.escape(choice)}</summary>'
-        return f'<details>{summary}<strong style="color:{color}">{verdict}</strong> {reason}</details>'
+        return f"<details>{summary}<strong>{_VERDICTS[right]}.</strong> {reason}</details>"
 
     def _reason(self) -> str:
         """Say why the answer is right, or what the wrong one overlooks."""
