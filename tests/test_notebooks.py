@@ -165,3 +165,13 @@ def test_rendering_again_changes_no_byte(path, request):
 
 def without_pixels(text):
     return re.sub(r'"image/png": "[^"]*"', "", text)
+
+
+def test_the_readme_lists_every_lesson_with_its_minutes():
+    rows = [line for line in (authoring.LESSONS.parent / "README.md").read_text().splitlines() if ".ipynb)" in line]
+    assert len(rows) == len(LESSONS)
+    for row, path in zip(rows, LESSONS, strict=True):
+        opening = read(path).cells[0].source
+        title, minutes = re.search(r"# \d+ · (.+)", opening)[1], re.search(r"About (\d+) minutes", opening)[1]
+        assert row.startswith(f"| {int(path.stem[:2])} | [{title}](notebooks/{path.name}) |")
+        assert row.endswith(f"| {minutes} |")
