@@ -13,10 +13,11 @@ from torch import Tensor
 
 from mha_course import attention, grammar, masks, models, variants
 from mha_course import example as running_example
-from mha_course.exercises import references
+from mha_course.exercises import probes, references
 
 SIZES = {"B": 2, "T": 5, "S": 7, "H": 4, "D": 6, "C": 24, "L": 3, "out": 18}
-FREE = {"S": (5, 7), "out": (18, 72)}  # one of these throughout a call, in a function that does not also name T
+# One of these sizes throughout a call; S is free only in a function that does not also name T.
+FREE = {"S": (5, 7), "T": (5, 7), "out": (18, 72)}
 COMMENT = re.compile(r"#\s*\(([A-Za-z0-9*, ]+)\)(?: each)?\s*(?:$|,)")
 
 
@@ -121,9 +122,9 @@ def use_models():
 
 
 def use_references():
-    references.similarity(torch.randn(7, 24))
-    references.project(torch.randn(2, 7, 24), torch.randn(18, 24), torch.randn(18))
-    references.project_qkv(torch.randn(2, 7, 24), torch.randn(72, 24), torch.randn(72))
+    for name, parts in probes.EXERCISES.items():
+        for exercise in parts:
+            exercise.run(getattr(references, name), *exercise.probe())
 
 
 CASES = {

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import dis
 import html
 import inspect
 import io
@@ -20,6 +21,7 @@ NAMES = tuple(EXERCISES)
 TOLERANCE = {torch.float64: 1e-9, torch.float32: 1e-5}
 _COLORS = {"correct": "#2da44e", "wrong": "#d4a72c", "unattempted": "#8c959f", "error": "#cf4a3c"}
 _SIGNS = {"correct": "✔", "wrong": "✘", "unattempted": "○", "error": "⚠"}
+_NOTHING = {"RESUME", "NOP", "LOAD_CONST", "RETURN_VALUE", "RETURN_CONST", "POP_TOP"}  # what dots compile to
 _TITLES = {"correct": "Correct", "wrong": "Not yet", "unattempted": "Not attempted", "error": "It stopped"}
 
 
@@ -54,39 +56,42 @@ def check(name: str, answer: Any) -> Report:
     Args: name is one of NAMES; answer is a callable. Returns: a Report; nothing is printed or raised.
     Raises: ShapeError for a name that is not an exercise.
     """
-    exercise = _exercise(name)
+    parts = _exercise(name)
     if is_stub(answer):
         return Report(name, "unattempted", "Replace the dots by your code, run the cell, then run this one again.")
     if not callable(answer):
         return Report(name, "wrong", f"It takes a function, and got {type(answer).__name__}.", "signature")
     for dtype, tolerance in TOLERANCE.items():
-        arguments = [x.to(dtype) if isinstance(x, Tensor) else x for x in exercise.probe()]
-        report = _judge(name, exercise, answer, arguments, tolerance)
-        if report is not None:
-            return report
+        for exercise in parts:
+            arguments = [
+                x.to(dtype) if isinstance(x, Tensor) and x.is_floating_point() else x for x in exercise.probe()
+            ]
+            report = _judge(name, exercise, answer, arguments, max(tolerance, exercise.tolerance))
+            if report is not None:
+                return report
     return Report(name, "correct", "It agrees with the reference on sizes that all differ, in float64 and float32.")
 
 
 def solution(name: str) -> str:
     """Return the source of the reference itself. Raises: ShapeError for a name that is not an exercise."""
-    return inspect.getsource(_exercise(name).reference)
+    return inspect.getsource(_exercise(name)[0].reference)
 
 
 def is_stub(answer: Any) -> bool:
-    """Say whether a function is still nothing but its docstring and ``...``."""
+    """Say whether a function, or the forward of a class, is still nothing but its docstring and ``...``."""
+    if isinstance(answer, type):
+        forward = vars(answer).get("forward")
+        return forward is not None and is_stub(forward)
     code = getattr(answer, "__code__", None)
     if code is None:
         return answer is None or answer is Ellipsis
-    constants = [constant for constant in code.co_consts if not isinstance(constant, str)]
-    return not code.co_names and set(constants) <= {None, Ellipsis} and len(code.co_code) <= len(_stub.__code__.co_code)
+    does = {instruction.opname for instruction in dis.get_instructions(code)}
+    returns = {constant for constant in code.co_consts if not isinstance(constant, str)}
+    return does <= _NOTHING and returns <= {None, Ellipsis}
 
 
-def _stub() -> None:
-    """Stand for an unsolved cell: what it compiles to is what a cell of dots compiles to."""
-
-
-def _exercise(name: str) -> Exercise:
-    """Find an exercise by its name."""
+def _exercise(name: str) -> tuple[Exercise, ...]:
+    """Find the parts of an exercise by its name."""
     if name not in EXERCISES:
         raise ShapeError("check", "no exercise has this name", expected=", ".join(NAMES), got=repr(name))
     return EXERCISES[name]
@@ -96,11 +101,11 @@ def _judge(
     name: str, exercise: Exercise, answer: Callable[..., Any], arguments: Sequence[Any], tolerance: float
 ) -> Report | None:
     """Return what is wrong with the answer on these arguments, or None."""
-    want = exercise.reference(*arguments)
+    want = exercise.run(exercise.reference, *arguments)
     mine = [x.clone() if isinstance(x, Tensor) else x for x in arguments]
     try:
         with contextlib.redirect_stdout(io.StringIO()):
-            got = answer(*mine)
+            got = exercise.run(answer, *mine)
     except Exception as error:  # whatever a learner's code raises is reported, not raised
         shapes = ", ".join(str(tuple(x.shape)) for x in arguments if isinstance(x, Tensor))
         return Report(name, "error", f"With inputs of shape {shapes}: {type(error).__name__}: {error}", "run")
@@ -112,16 +117,19 @@ def _judge(
         return Report(name, "wrong", f"It should return {len(wanted)} tensors, and returned {len(answers)}.", "type")
     for place, (one, other) in enumerate(zip(answers, wanted, strict=True)):
         part = f"Result {place} " if len(wanted) > 1 else "The result "
-        found = _compare(one, other, exercise.axes, tolerance)
+        axes = exercise.axes[place] if exercise.axes and isinstance(exercise.axes[0], tuple) else exercise.axes
+        found = _compare(one, other, [str(axis) for axis in axes], tolerance)
         if found:
             return Report(name, "wrong", part + found[1], found[0])
     return None
 
 
-def _compare(got: Any, want: Tensor, axes: Sequence[str], tolerance: float) -> tuple[str, str] | None:
+def _compare(got: Any, want: Any, axes: Sequence[str], tolerance: float) -> tuple[str, str] | None:
     """Return the stage and a clause on how one result differs, or None."""
     if got is None:
         return "type", "is None. Is a return missing?"
+    if isinstance(want, int):
+        return None if got == want and not isinstance(got, bool) else ("values", f"is {got}, and should be {want}.")
     if not isinstance(got, Tensor):
         return "type", f"should be a tensor, and is {type(got).__name__}."
     if got.shape != want.shape:
@@ -133,7 +141,8 @@ def _compare(got: Any, want: Tensor, axes: Sequence[str], tolerance: float) -> t
         return "dtype", f"is {got.dtype}, and its input {want.dtype}."
     if not bool(got.isfinite().all()):
         return "finite", "holds NaN or inf."
-    difference = (got.detach() - want).abs()
+    got, want = got.detach(), want.detach()
+    difference = (got - want).abs()
     if float(difference.max()) <= tolerance * max(1.0, float(want.abs().max())):
         return None
     where = tuple(int(i) for i in torch.unravel_index(difference.argmax(), difference.shape))

@@ -79,14 +79,15 @@ def predict(name: str, answer: object = None) -> Prediction:
 
 
 def matches(question: Question, given: str) -> bool:
-    """Say whether an answer is right: numbers within the tolerance, all else but for brackets and spaces."""
+    """Say whether an answer is right: numbers within the tolerance, all else but for brackets, spaces and case."""
     want = question.answer()
     try:
-        return abs(float(given) - float(want)) <= question.tolerance
+        return abs(float(given.replace(",", "")) - float(want)) <= question.tolerance
     except ValueError:
         return _plain(given) == _plain(want)
 
 
 def _plain(text: str) -> str:
-    """Drop brackets, spaces and case."""
-    return re.sub(r"[\s()\[\]]", "", text).rstrip(",").lower()
+    """Drop brackets, spaces and case, and write a shape with commas."""
+    text = re.sub(r"[\s()\[\]]", "", text.lower().replace("torch.size", ""))
+    return re.sub(r"(?<=\d)[x×*](?=\d)", ",", text).rstrip(",")

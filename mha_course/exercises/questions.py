@@ -70,11 +70,11 @@ QUESTIONS = {
     "row-sum": Question(
         "The row of “it” holds 15 weights, one for each word of the sentence. What do they sum to?",
         answer=lambda: f"{torch.randn(15).softmax(-1).sum():.0f}",
-        because="A softmax makes each row a set of shares: none negative, together 1.",
+        because="The weights of a row are shares of one whole: none is negative, and together they make 1.",
         choices={
             "15": "That would be one whole share for each word. There is only one share to hand out.",
             "1": "",
-            "It depends on the sentence": "The single weights do. Their sum does not: softmax divides by it.",
+            "It depends on the sentence": "The single weights do. Their sum does not: they are shares of one whole.",
         },
     ),
     "context-of-a": Question(
