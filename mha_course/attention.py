@@ -14,7 +14,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from mha_course.errors import require_attention_inputs, require_heads, require_module_inputs, require_tokens
+from mha_course import errors
 
 _FiveTensors = tuple[Tensor, Tensor, Tensor, Tensor, Tensor]
 
@@ -27,8 +27,8 @@ def split_heads(x: Tensor, num_heads: int) -> Tensor:
     >>> split_heads(torch.zeros(2, 5, 24), num_heads=4).shape
     torch.Size([2, 4, 5, 6])
     """
-    require_tokens("split_heads", "x", x, "B S C")
-    require_heads("split_heads", x.size(2), num_heads, width="C")
+    errors.require_tokens("split_heads", "x", x, "B S C")
+    errors.require_heads("split_heads", x.size(2), num_heads, width="C")
     return x.unflatten(2, (num_heads, -1)).transpose(1, 2)  # (B, H, S, D)
 
 
@@ -36,11 +36,10 @@ def merge_heads(x: Tensor) -> Tensor:
     """Undo split_heads: lay the heads of each token side by side, which the paper calls Concat.
 
     Shape: x (B, H, S, D) -> (B, S, C); copies unless H or S is 1. Raises: ShapeError. Section 3.2.2.
-
     >>> merge_heads(torch.zeros(2, 4, 5, 6)).shape
     torch.Size([2, 5, 24])
     """
-    require_tokens("merge_heads", "x", x, "B H S D")
+    errors.require_tokens("merge_heads", "x", x, "B H S D")
     return x.transpose(1, 2).flatten(2)  # (B, S, C)
 
 
@@ -57,7 +56,7 @@ def attention(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None = None) -> tu
     >>> context.shape, weights.shape
     (torch.Size([2, 4, 5, 6]), torch.Size([2, 4, 5, 7]))
     """
-    require_attention_inputs("attention", q, k, v, mask)
+    errors.require_attention_inputs("attention", q, k, v, mask)
     *_, weights, context = _attend(q, k, v, mask)
     return context, weights
 
@@ -106,7 +105,8 @@ class MultiHeadAttention(nn.Module):
 
     def __init__(self, d_model: int, num_heads: int, *, bias: bool = True, dropout: float = 0.0) -> None:
         super().__init__()
-        require_heads("MultiHeadAttention", d_model, num_heads)
+        errors.require_heads("MultiHeadAttention", d_model, num_heads)
+        errors.require_dropout("MultiHeadAttention", dropout)
         self.d_model, self.num_heads, self.dropout = d_model, num_heads, dropout
         linears = (nn.Linear(d_model, d_model, bias=bias) for _ in range(4))
         self.q_proj, self.k_proj, self.v_proj, self.out_proj = linears
@@ -145,6 +145,6 @@ class MultiHeadAttention(nn.Module):
         key = query if key is None else key
         value = key if value is None else value
         inputs = {"query": query, "key": key, "value": value}
-        require_module_inputs("MultiHeadAttention", self.q_proj.weight, inputs, self.num_heads, mask)
+        errors.require_module_inputs("MultiHeadAttention", self.q_proj.weight, inputs, self.num_heads, mask)
         projections = self.q_proj, self.k_proj, self.v_proj
         return [split_heads(proj(x), self.num_heads) for proj, x in zip(projections, inputs.values(), strict=True)]

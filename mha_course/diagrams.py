@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import itertools
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import matplotlib.pyplot as plt
+import seaborn as sns
 from matplotlib.axes import Axes
+from matplotlib.figure import Figure
 from matplotlib.patches import FancyBboxPatch, Rectangle
+from torch import Tensor
 
 from mha_course.errors import ShapeError
 from mha_course.plots import ACCENT, BAR, INK, QUIET
@@ -103,3 +107,34 @@ def plane(points: Any, mixtures: Any, names: Sequence[str], *, ax: Axes | None =
     ax.set(xlim=(-0.3, 2.9), ylim=(-0.3, 2.4), aspect="equal")
     ax.spines[["top", "right"]].set_visible(False)
     return ax
+
+
+def cells(x: Tensor, readings: Mapping[str, Tensor]) -> Figure:
+    """Draw how tensors read one strip of memory: each cell holds its place in the strip, coloured by its token.
+
+    Args: x is (S, C) holding 0, 1, 2, …; readings maps titles to tensors (H, S, D) made of x, drawn head by head.
+    """
+    palette = sns.color_palette("pastel", len(x))
+    heads, tokens = next(iter(readings.values())).shape[:2]
+    figure = plt.figure(figsize=(11, 1.5 + 0.42 * tokens), layout="constrained")
+    halves: Any = figure.subfigures(2, 1, height_ratios=(1, 0.5 + 0.42 * tokens))
+    top, bottom = halves
+    _grid(top.subplots(), x.reshape(1, -1), x.size(1), palette, "memory: the tokens one after the other")
+    parts = bottom.subfigures(1, len(readings), squeeze=False)
+    for part, (title, reading) in zip(parts.flat, readings.items(), strict=True):
+        part.suptitle(title, fontsize=11, fontweight="bold", color=INK)
+        for head, ax in enumerate(part.subplots(1, heads)):
+            _grid(ax, reading[head], x.size(1), palette, f"head {head}")
+    return figure
+
+
+def _grid(ax: Axes, table: Tensor, per_token: int, palette: Sequence[Any], title: str) -> None:
+    """Draw a table of places in memory."""
+    rows, columns = table.shape
+    for i, j in itertools.product(range(rows), range(columns)):
+        place = int(table[i, j])
+        ax.add_patch(Rectangle((j, rows - 1 - i), 1, 1, fc=palette[place // per_token], ec="white", lw=1.5))
+        ax.text(j + 0.5, rows - 0.5 - i, str(place), ha="center", va="center", fontsize=10, color=INK)
+    ax.set(xlim=(0, columns), ylim=(0, rows), aspect="equal")
+    ax.set_title(title, fontsize=10, color=INK)
+    ax.axis("off")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -28,35 +28,39 @@ class ShapeError(ValueError):
         mend = f", fix: {fix}" if fix else ""
         super().__init__(f"{place}: {rule}. expected {expected}, got {got}{mend}")
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _rebuild, (self.place, self.rule, self.expected, self.got, self.fix)
+
+
+def _rebuild(place: str, rule: str, expected: str, got: str, fix: str | None) -> ShapeError:
+    """Make the error again where it was copied or sent to."""
+    return ShapeError(place, rule, expected=expected, got=got, fix=fix)
+
 
 def require_float(place: str, **tensors: Tensor) -> None:
-    """Raise unless all tensors are floating point, of one dtype and on one device."""
+    """Raise unless all are floating-point tensors on one device and, except under autocast, of one dtype."""
     first_name, first = next(iter(tensors.items()))
     for name, tensor in tensors.items():
         if not hasattr(tensor, "is_floating_point"):
-            raise ShapeError(
-                place,
-                f"{name} must be a tensor",
-                expected="a torch.Tensor",
-                got=type(tensor).__name__,
-                fix=f"torch.tensor({name})",
-            )
+            fix = None if tensor is None else f"torch.as_tensor({name})"
+            got = type(tensor).__name__
+            raise ShapeError(place, f"{name} must be a tensor", expected="a torch.Tensor", got=got, fix=fix)
         if not tensor.is_floating_point():
-            raise ShapeError(
-                place,
-                f"{name} must be floating point",
-                expected="a float dtype",
-                got=str(tensor.dtype),
-                fix=f"{name}.float()",
-            )
-        if (tensor.dtype, tensor.device) != (first.dtype, first.device):
-            raise ShapeError(
-                place,
-                f"{name} must have the dtype and device of {first_name}",
-                expected=f"{first.dtype} on {first.device}",
-                got=f"{tensor.dtype} on {tensor.device}",
-                fix=f"{name}.to({first_name})",
-            )
+            rule, got = f"{name} must be floating point", str(tensor.dtype)
+            raise ShapeError(place, rule, expected="a float dtype", got=got, fix=f"{name}.float()")
+        if tensor.device != first.device:
+            rule, fix = f"{name} must be on the device of {first_name}", f"{name}.to({str(first.device)!r})"
+            raise ShapeError(place, rule, expected=str(first.device), got=str(tensor.device), fix=fix)
+        if tensor.dtype != first.dtype and not _autocast(first):
+            rule, fix = f"{name} must have the dtype of {first_name}", f"{name}.to({first.dtype})"
+            raise ShapeError(place, rule, expected=str(first.dtype), got=str(tensor.dtype), fix=fix)
+
+
+def _autocast(tensor: Tensor) -> bool:
+    """Say whether torch casts by itself on this tensor's device."""
+    import torch  # noqa: PLC0415 (the rest of this room works without torch)
+
+    return torch.is_autocast_enabled(tensor.device.type)
 
 
 def require_shape(
@@ -67,14 +71,21 @@ def require_shape(
     sizes = list(axes.values())
     if len(shape) == len(sizes) and all(want in (None, have) for want, have in zip(sizes, shape, strict=True)):
         return
-    expected = [letter if size is None else f"{letter}={size}" for letter, size in axes.items()]
+    expected = [_axis(letter, size) for letter, size in axes.items()]
     if len(shape) != len(sizes):
         rule, got = f"{name} must have {len(sizes)} axes", str(shape)
     else:
         wrong = [letter for (letter, want), have in zip(axes.items(), shape, strict=True) if want not in (None, have)]
         rule = f"{name} has the wrong {' and '.join(wrong)}"
-        got = f"({', '.join(f'{letter}={have}' for letter, have in zip(axes, shape, strict=True))})"
+        got = f"({', '.join(_axis(letter, have) for letter, have in zip(axes, shape, strict=True))})"
     raise ShapeError(place, rule, expected=f"({', '.join(expected)})", got=got, fix=fix)
+
+
+def _axis(letter: str, size: int | None) -> str:
+    """Write an axis: its letter, and its size where that is known; an axis of size 1 has no letter."""
+    if letter[0].isdigit():
+        return str(size)
+    return letter if size is None else f"{letter}={size}"
 
 
 def require_heads(place: str, d_model: int, num_heads: int, width: str = "d_model") -> None:
@@ -97,30 +108,43 @@ def require_heads(place: str, d_model: int, num_heads: int, width: str = "d_mode
     )
 
 
-def require_mask(place: str, mask: Tensor, sizes: Mapping[str, int]) -> None:
-    """Raise unless the mask is bool and is (T, S), or 4-D and broadcastable to (B, H, T, S)."""
-    shape = tuple(getattr(mask, "shape", ()))
-    full = tuple(sizes.values())
-    if str(getattr(mask, "dtype", type(mask).__name__)) != "torch.bool":
-        raise ShapeError(
-            place,
-            "mask must be bool, True = may attend",
-            expected="torch.bool",
-            got=str(getattr(mask, "dtype", type(mask).__name__)),
-            fix="mask.bool() if it holds 1 for may attend, mask == 0 if it is additive (0 and -inf)",
-        )
-    fits = len(shape) == 4 and all(have in (1, want) for have, want in zip(shape, full, strict=True))
-    if shape == full[2:] or fits:
+def require_dropout(place: str, dropout: float) -> None:
+    """Raise unless 0 <= dropout < 1."""
+    if not isinstance(dropout, int | float) or not 0 <= dropout < 1:
+        raise ShapeError(place, "dropout must be a share", expected="0 <= dropout < 1", got=f"dropout={dropout!r}")
+
+
+def require_mask(place: str, mask: Tensor, sizes: Mapping[str, int], device: object = None) -> None:
+    """Raise unless the mask is a bool tensor on the device, (T, S) or 4-D and broadcastable to (B, H, T, S)."""
+    if not hasattr(mask, "is_floating_point"):
+        fix = "torch.as_tensor(mask, dtype=torch.bool)"
+        raise ShapeError(place, "mask must be a tensor", expected="torch.bool", got=type(mask).__name__, fix=fix)
+    if str(mask.dtype) != "torch.bool":
+        fix = "mask.bool() if it holds 1 for may attend, mask == 0 if it is additive (0 and -inf)"
+        rule = "mask must be bool, True = may attend"
+        raise ShapeError(place, rule, expected="torch.bool", got=str(mask.dtype), fix=fix)
+    if device is not None and mask.device != device:
+        fix = f"mask.to({str(device)!r})"
+        rule = "mask must be on the device of the tokens"
+        raise ShapeError(place, rule, expected=str(device), got=str(mask.device), fix=fix)
+    shape, full = tuple(mask.shape), tuple(sizes.values())
+    if shape == full[2:] or (len(shape) == 4 and _broadcasts(shape, full)):
         return
-    letters = ", ".join(f"{letter}={size}" for letter, size in sizes.items())
-    fix = "mask.unsqueeze(1), which gives it a head axis" if len(shape) == 3 else None
+    letters = {2: ["T", "S"], 4: list(sizes)}.get(len(shape))
+    got = str(shape) if letters is None else f"({', '.join(map(_axis, letters, shape))})"
+    lacks_heads = len(shape) == 3 and _broadcasts((shape[0], 1, *shape[1:]), full)
     raise ShapeError(
         place,
         "mask must be (T, S), or 4-D and broadcastable to (B, H, T, S)",
-        expected=f"({letters}), or its last two axes",
-        got=str(shape),
-        fix=fix,
+        expected=f"({', '.join(map(_axis, sizes, full))}), or its last two axes",
+        got=got,
+        fix="mask.unsqueeze(1), which gives it a head axis" if lacks_heads else None,
     )
+
+
+def _broadcasts(shape: tuple[int, ...], full: tuple[int, ...]) -> bool:
+    """Say whether each axis is 1 or full."""
+    return all(have in (1, want) for have, want in zip(shape, full, strict=True))
 
 
 def require_tokens(place: str, name: str, x: Tensor, axes: str) -> None:
@@ -138,7 +162,7 @@ def require_attention_inputs(place: str, q: Tensor, k: Tensor, v: Tensor, mask: 
     require_shape(place, "k", k, {"B": batch, "H": heads, "S": None, "D": width})
     require_shape(place, "v", v, {"B": batch, "H": heads, "S": k.size(2), "D": None})
     if mask is not None:
-        require_mask(place, mask, {"B": batch, "H": heads, "T": queries, "S": k.size(2)})
+        require_mask(place, mask, {"B": batch, "H": heads, "T": queries, "S": k.size(2)}, q.device)
 
 
 def require_module_inputs(
@@ -148,11 +172,11 @@ def require_module_inputs(
     first, *others = inputs
     for name, x in inputs.items():
         require_tokens(place, name, x, "B T C" if others and name == first else "B S C")
-    require_float(place, weight=weight, **inputs)
+    require_float(place, **{"the weights": weight}, **inputs)
     batch, queries, width = inputs[first].size(0), inputs[first].size(1), weight.size(1)
     require_shape(place, first, inputs[first], {"B": None, "T" if others else "S": None, "C": width})
     keys = inputs[others[0]].size(1) if others else queries
     for name in others:
         require_shape(place, name, inputs[name], {"B": batch, "S": None if name == others[0] else keys, "C": width})
     if mask is not None:
-        require_mask(place, mask, {"B": batch, "H": num_heads, "T": queries, "S": keys})
+        require_mask(place, mask, {"B": batch, "H": num_heads, "T": queries, "S": keys}, weight.device)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+# Longer than 250 lines: whoever looks for what went wrong in a set-up should find all of it in one file.
 import argparse
 import hashlib
 import importlib.util
@@ -22,6 +23,7 @@ CPU_INDEX = "https://download.pytorch.org/whl/cpu"
 CUDA_INDEX = "https://download.pytorch.org/whl/cu130"
 GIB_NEEDED = {"cpu": 2.5, "cuda": 9.0}
 AUTHORING = {"render": "execute notebooks in place", "train": "train the model of the running example"}
+SUITS = "import sys; sys.exit(not (3, 11) <= sys.version_info[:2] < (3, 15))"
 NETWORK_SIGNS = (
     "NewConnectionError|NameResolutionError|ConnectTimeout|Read timed out|ProxyError|Max retries|Network is unreachable"
 )
@@ -35,7 +37,7 @@ def main(argv: Sequence[str]) -> int:
     """Run one command and return its exit status; every failure is one message."""
     try:
         return _run(list(argv))
-    except SetupError as error:
+    except (SetupError, OSError) as error:
         print(f"mha_course: {error}", file=sys.stderr)
         return 1
     except KeyboardInterrupt:
@@ -57,12 +59,11 @@ def _run(argv: list[str]) -> int:
     reset.add_argument("lesson", help="its number, such as 03")
     for name, text in AUTHORING.items():
         commands.add_parser(name, help=text + " (for maintainers)", add_help=False)
-    chosen, rest = parser.parse_known_args(argv)
-    if chosen.command in (None, *AUTHORING):
-        python = set_up()
-        return open_lab(python, rest) if chosen.command is None else _in_venv(python, "mha_course.authoring", *argv)
-    if rest:
-        parser.error(f"unrecognized arguments: {' '.join(rest)}")
+    if not argv or (argv[0].startswith("-") and argv[0] not in ("-h", "--help")):
+        return open_lab(set_up(), argv)
+    if argv[0] in AUTHORING:
+        return _in_venv(set_up(), "mha_course.authoring", *argv)
+    chosen = parser.parse_args(argv)
     if chosen.command == "reset":
         return reset_lesson(chosen.lesson)
     python = set_up()
@@ -80,13 +81,14 @@ def set_up() -> Path:
     python = venv / ("Scripts/python.exe" if os.name == "nt" else "bin/python")
     stamp, unfinished = venv / "mha_course.json", venv / "mha_course.unfinished"
     want = {"requirements": hashlib.sha256(requirements.read_bytes()).hexdigest(), "folder": str(venv)}
-    if python.exists() and stamp.exists() and json.loads(stamp.read_text() or "{}") == want:
+    if _read(stamp) == want and _runs(python, ""):
         return python
     print("Setting up the course in .venv. This happens once and takes some minutes.", flush=True)
     kind = _torch_kind()
-    _require_disk(GIB_NEEDED[kind])
-    if unfinished.exists() or not _works(python):
+    if unfinished.exists() or not _runs(python, SUITS):
+        _require_disk(GIB_NEEDED[kind])
         _make_venv(venv)
+    _require_pip(python)
     unfinished.touch()
     _install(python, requirements, kind)
     _quieten_news(venv)
@@ -95,8 +97,16 @@ def set_up() -> Path:
     print("The course is set up.", flush=True)
     if sys.platform == "win32" and shutil.which("nvidia-smi"):
         torch = next(line for line in requirements.read_text().splitlines() if line.startswith("torch=="))
-        print(f"To use the NVIDIA GPU: {python} -m pip install {torch}+cu130 --extra-index-url {CUDA_INDEX}")
+        print(f'To use the NVIDIA GPU: "{python}" -m pip install {torch}+cu130 --extra-index-url {CUDA_INDEX}')
     return python
+
+
+def _read(stamp: Path) -> object:
+    """Return what the last set-up wrote, or None where it was cut short."""
+    try:
+        return json.loads(stamp.read_text())
+    except (OSError, ValueError):
+        return None
 
 
 def _torch_kind() -> str:
@@ -115,10 +125,21 @@ def _require_disk(gib: float) -> None:
         )
 
 
-def _works(python: Path) -> bool:
-    """Say whether this environment has a Python that suits and a pip."""
-    check = "import sys, pip; sys.exit(not (3, 11) <= sys.version_info[:2] < (3, 15))"
-    return python.exists() and subprocess.run([python, "-c", check], capture_output=True, check=False).returncode == 0
+def _runs(python: Path, *arguments: str) -> bool:
+    """Say whether this Python can be started and is content with ``-c`` code or a module."""
+    command: list[str | Path] = [python, "-c", *arguments] if len(arguments) == 1 else [python, *arguments]
+    try:
+        return subprocess.run(command, capture_output=True, check=False).returncode == 0
+    except OSError:
+        return False
+
+
+def _require_pip(python: Path) -> None:
+    """Give the environment a pip where it has none, or half of one."""
+    if not _runs(python, "-m", "pip", "--version"):
+        _runs(python, "-m", "ensurepip", "--upgrade")
+        if not _runs(python, "-m", "pip", "--version"):
+            _make_venv(python.parent.parent)
 
 
 def _make_venv(venv: Path) -> None:
@@ -162,6 +183,7 @@ def _install(python: Path, requirements: Path, kind: str) -> None:
     if "No space left on device" in said:
         raise SetupError("the disk is full. fix: make room and run the same command again")
     if re.search(NETWORK_SIGNS, said):
+        (python.parent.parent / "mha_course.unfinished").unlink()  # pip fetches before it changes anything
         raise SetupError(
             "the package index could not be reached. fix: check the network and run the same command again"
         )
@@ -221,8 +243,12 @@ def reset_lesson(number: str) -> int:
 def open_lab(python: Path, options: Sequence[str]) -> int:
     """Open the first lesson in JupyterLab, on this machine only, with its token on."""
     lesson = copy_lessons()
-    local = ("--ServerApp.ip=127.0.0.1", f"--ServerApp.root_dir={ROOT}")
-    return _in_venv(python, "jupyterlab", str(lesson), *local, *options)
+    settings = [
+        "--ServerApp.ip=127.0.0.1",
+        f"--ServerApp.root_dir={ROOT}",
+        "--ContentsManager.pre_save_hook=mha_course.saving.drop_widget_views",
+    ]
+    return _in_venv(python, "jupyterlab", str(lesson), *settings, *options)
 
 
 def run_tests(python: Path, *, everything: bool) -> int:

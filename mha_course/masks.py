@@ -23,8 +23,8 @@ def causal_mask(seq_len: int, *, device: torch.device | str | None = None) -> Te
 
     Reference: Vaswani et al. 2017, section 3.2.3.
     """
-    if seq_len < 1:
-        raise ShapeError("causal_mask", "seq_len must be positive", expected="seq_len >= 1", got=str(seq_len))
+    if not isinstance(seq_len, int) or seq_len < 1:
+        raise ShapeError("causal_mask", "seq_len must be a positive int", expected="seq_len >= 1", got=repr(seq_len))
     return torch.ones(seq_len, seq_len, dtype=torch.bool, device=device).tril()  # (S, S)
 
 
@@ -37,7 +37,7 @@ def padding_mask(lengths: Tensor | Sequence[int], max_len: int) -> Tensor:
     >>> padding_mask([1, 3], max_len=3).squeeze().int().tolist()
     [[1, 0, 0], [1, 1, 1]]
     """
-    lengths = torch.as_tensor(lengths)
+    lengths = torch.as_tensor([] if lengths is None else lengths)
     require_shape("padding_mask", "lengths", lengths, {"B": None})
     if lengths.is_floating_point() or bool(((lengths < 0) | (lengths > max_len)).any()):
         raise ShapeError(

@@ -72,7 +72,14 @@ def position_baseline(weights: Tensor, texts: Sequence[Sentence], relation: str)
 
 
 def without_head(model: MaskedWordModel, layer: int, head: int) -> MaskedWordModel:
-    """Return a copy in which one head adds nothing: its columns of the output projection are 0."""
+    """Return a copy in which one head adds nothing: its columns of the output projection are 0.
+
+    Raises: IndexError for a head or layer that the model does not have.
+    """
+    if not 0 <= head < model.blocks[layer].attention.num_heads:
+        raise IndexError(
+            f"without_head: there is no head {head}, expected 0 to {model.blocks[layer].attention.num_heads - 1}"
+        )
     silenced = copy.deepcopy(model)
     attention = silenced.blocks[layer].attention
     width = attention.d_model // attention.num_heads

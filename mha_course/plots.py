@@ -9,16 +9,17 @@ without colour vision: cividis, or vlag where numbers have a sign. What does not
 
 from __future__ import annotations
 
+import base64
 import io
 import math
 import textwrap
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import matplotlib.pyplot as plt
 import numpy as np
 import seaborn as sns
-from IPython.display import Image, display
+from IPython.display import display
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
@@ -48,8 +49,8 @@ def heatmap(
     >>> heatmap([[0.9, 0.1], [0.5, 0.5]], queries=["it", "sat"]).get_ylabel()
     'query'
     """
-    matrix = _array("heatmap", weights, ("T", "S"))
-    rows, columns = _names("heatmap", matrix.shape, queries, keys)
+    matrix = as_array("heatmap", weights, ("T", "S"))
+    rows, columns = as_names("heatmap", matrix.shape, queries, keys)
     if ax is None:
         size = (1.6 + 0.36 * len(columns), 0.9 + 0.36 * len(rows))
         ax = plt.subplots(figsize=(min(max(size[0], 3.2), 11), min(max(size[1], 2.2), 10)), layout="constrained")[1]
@@ -74,8 +75,8 @@ def head_grid(
     >>> len(head_grid(np.full((4, 5, 5), 0.2)).axes)  # four heads and the colour bar
     5
     """
-    heads = _array("head_grid", weights, ("H", "T", "S"))
-    rows, columns = _names("head_grid", heads.shape[1:], queries, keys)
+    heads = as_array("head_grid", weights, ("H", "T", "S"))
+    rows, columns = as_names("head_grid", heads.shape[1:], queries, keys)
     hidden = _hidden("head_grid", mask, heads.shape)
     across = math.ceil(math.sqrt(len(heads)))
     down = math.ceil(len(heads) / across)
@@ -94,60 +95,45 @@ def head_grid(
     return figure
 
 
-def token_bars(rows: Mapping[str, Any], names: Sequence[str], *, highlight: Sequence[str] = ()) -> Figure:
-    """Draw numbers that belong to tokens as bars, one panel a title, each with its own scale.
-
-    Args: rows maps a title to S numbers; names are the S tokens, those in highlight are lit.
-    Raises: ShapeError for a panel with another length than names.
-
-    >>> len(token_bars({"before": [1, 2], "after": [0, 3]}, ["it", "cat"], highlight=["cat"]).axes)
-    2
-    """
-    size = (min(3.6 * len(rows) + 1, 11), 0.9 + 0.24 * len(names))
-    figure, axes = plt.subplots(1, len(rows), figsize=size, sharey=True, squeeze=False, layout="constrained")
-    colors = [ACCENT if name in highlight else BAR for name in names]
-    for ax, (title, numbers) in zip(axes.flat, rows.items(), strict=True):
-        values = _array("token_bars", numbers, ("S",))
-        _names("token_bars", (len(values), 0), names, ())
-        ax.barh(range(len(names)), values, color=colors)
-        ax.axvline(0, color=INK, linewidth=0.8)
-        ax.set_title(title, loc="left", fontsize=10)
-        ax.set_yticks(range(len(names)), names, fontsize=9)
-        ax.tick_params(axis="y", length=0)
-        ax.margins(y=0.01)
-        sns.despine(ax=ax, left=True)
-    axes[0, 0].invert_yaxis()
-    return figure
-
-
 def strongest(weights: Any, queries: Sequence[str], keys: Sequence[str] | None = None) -> str:
     """Say in words where each query looks most: the text equivalent of a heatmap.
 
     >>> strongest([[0.9, 0.1], [0.3, 0.7]], ["it", "sat"])
     'it → it 0.90, sat → sat 0.70'
     """
-    matrix = _array("strongest", weights, ("T", "S"))
-    rows, columns = _names("strongest", matrix.shape, queries, keys)
+    matrix = as_array("strongest", weights, ("T", "S"))
+    rows, columns = as_names("strongest", matrix.shape, queries, keys)
     best = matrix.argmax(axis=1)
     return ", ".join(
         f"{row} → {columns[j]} {matrix[i, j]:.2f}" for i, (row, j) in enumerate(zip(rows, best, strict=True))
     )
 
 
-def show(picture: Axes | Figure, text: str) -> None:
-    """Show a picture with its text equivalent: as alt text, and printed beneath it."""
+def png(picture: Axes | Figure) -> bytes:
+    """Return a picture as PNG, and close its figure."""
     figure = picture if isinstance(picture, Figure) else picture.get_figure(root=True)
     if figure is None:
-        raise ShapeError("show", "picture must belong to a figure", expected="an Axes or Figure", got=repr(picture))
-    png = io.BytesIO()
-    figure.savefig(png, dpi=150, bbox_inches="tight", facecolor="white")
+        raise ShapeError("png", "picture must belong to a figure", expected="an Axes or Figure", got=repr(picture))
+    file = io.BytesIO()
+    figure.savefig(file, dpi=150, bbox_inches="tight", facecolor="white")
     plt.close(figure)
-    width = int.from_bytes(png.getvalue()[16:20], "big") / 150 * 92
-    display(Image(png.getvalue(), width=round(width), alt=text))
+    return file.getvalue()
+
+
+def display_width(data: bytes) -> int:
+    """Return the width in which a PNG of ours is shown: sharp on fine screens, in proportion to its text."""
+    return round(int.from_bytes(data[16:20], "big") / 150 * 92)
+
+
+def show(picture: Axes | Figure, text: str) -> None:
+    """Show a picture with its text equivalent: as alt text, and printed beneath it."""
+    data = png(picture)
+    bundle = {"image/png": base64.b64encode(data).decode(), "text/plain": f"Picture: {text}"}
+    display(bundle, metadata={"image/png": {"alt": text, "width": display_width(data)}}, raw=True)
     print(textwrap.fill(text, 100))
 
 
-def _array(place: str, numbers: Any, axes: Sequence[str]) -> NDArray[np.float64]:
+def as_array(place: str, numbers: Any, axes: Sequence[str]) -> NDArray[np.float64]:
     """Bring tensors of any device, arrays and lists to one form with these axes."""
     if hasattr(numbers, "detach"):
         numbers = numbers.detach().cpu().double().numpy()
@@ -166,7 +152,7 @@ def _array(place: str, numbers: Any, axes: Sequence[str]) -> NDArray[np.float64]
     return array
 
 
-def _names(
+def as_names(
     place: str, shape: tuple[int, ...], queries: Sequence[str] | None, keys: Sequence[str] | None
 ) -> tuple[list[str], list[str]]:
     """Return a name for every row and column."""
@@ -174,7 +160,7 @@ def _names(
         keys = queries
     named = []
     for word, size, names in (("queries", shape[0], queries), ("keys", shape[1], keys)):
-        chosen = [str(n) for n in (range(size) if names is None else names)]
+        chosen = [str(n).replace("$", r"\$") for n in (range(size) if names is None else names)]  # no mathtext
         if len(chosen) != size:
             side = "row" if word == "queries" else "column"
             raise ShapeError(

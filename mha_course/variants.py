@@ -222,7 +222,7 @@ class FoldedHeads(_Variant):
     def _fold(self, x: Tensor) -> Tensor:
         """Split the heads and lay them along the batch."""
         apart = x.view(x.size(0), x.size(1), self.num_heads, self.head_dim).transpose(1, 2)  # (B, H, T, D)
-        return apart.contiguous().view(-1, x.size(1), self.head_dim)  # (B*H, T, D)
+        return apart.flatten(0, 1)  # (B*H, T, D)
 
 
 VARIANTS: dict[str, type[_Variant]] = {
@@ -236,12 +236,12 @@ def to_torch(mha: MultiHeadAttention) -> nn.MultiheadAttention:
     Mind its conventions: in its masks True means ignore, and it averages the weights over the heads
     unless ``average_attn_weights=False``.
     """
-    bias = mha.q_proj.bias is not None
+    bias = any(linear.bias is not None for linear in (mha.q_proj, mha.k_proj, mha.v_proj, mha.out_proj))
     module = nn.MultiheadAttention(mha.d_model, mha.num_heads, mha.dropout, bias=bias, batch_first=True)
     module.to(mha.q_proj.weight)
     with torch.no_grad():
         for ours, theirs in _paired_parameters(mha, module):
-            theirs.copy_(ours)
+            theirs.copy_(torch.zeros_like(theirs) if ours is None else ours)
     return module.train(mha.training)
 
 
@@ -263,16 +263,19 @@ def from_torch(module: nn.MultiheadAttention) -> MultiHeadAttention:
     mha.to(module.out_proj.weight)
     with torch.no_grad():
         for ours, theirs in _paired_parameters(mha, module):
-            ours.copy_(theirs)
+            if ours is not None:
+                ours.copy_(theirs)
     return mha.train(module.training)
 
 
-def _paired_parameters(mha: MultiHeadAttention, module: nn.MultiheadAttention) -> list[tuple[Tensor, Tensor]]:
-    """Pair each parameter of the reference with its place in PyTorch's module."""
+def _paired_parameters(mha: MultiHeadAttention, module: nn.MultiheadAttention) -> list[tuple[Tensor | None, Tensor]]:
+    """Pair each parameter of the reference, or None for a missing bias, with its place in PyTorch's module."""
     inputs = (mha.q_proj, mha.k_proj, mha.v_proj)
-    pairs = [*zip([linear.weight for linear in inputs], module.in_proj_weight.chunk(3), strict=True)]
+    pairs: list[tuple[Tensor | None, Tensor]] = [
+        *zip([linear.weight for linear in inputs], module.in_proj_weight.chunk(3), strict=True)
+    ]
     pairs += [(mha.out_proj.weight, module.out_proj.weight)]
-    if mha.q_proj.bias is not None:
+    if module.in_proj_bias is not None:
         pairs += zip([linear.bias for linear in inputs], module.in_proj_bias.chunk(3), strict=True)
         pairs += [(mha.out_proj.bias, module.out_proj.bias)]
     return pairs

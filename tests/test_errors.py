@@ -1,5 +1,7 @@
 """Bad input gets one message in one form; the whole message is what is tested."""
 
+import pickle
+
 import pytest
 import torch
 
@@ -46,12 +48,12 @@ CASES = {
     ),
     "a list": (
         lambda: split_heads([[1.0]], 1),
-        "split_heads: x must be a tensor. expected a torch.Tensor, got list, fix: torch.tensor(x)",
+        "split_heads: x must be a tensor. expected a torch.Tensor, got list, fix: torch.as_tensor(x)",
     ),
     "other dtype than the weights": (
         lambda: MHA(X.double()),
-        "MultiHeadAttention: query must have the dtype and device of weight. expected torch.float32 on cpu, "
-        "got torch.float64 on cpu, fix: query.to(weight)",
+        "MultiHeadAttention: query must have the dtype of the weights. expected torch.float32, got torch.float64, "
+        "fix: query.to(torch.float32)",
     ),
     "width": (
         lambda: MHA(torch.ones(2, 5, 20)),
@@ -68,7 +70,7 @@ CASES = {
     "mask shape": (
         lambda: MHA(X, mask=causal_mask(6)),
         "MultiHeadAttention: mask must be (T, S), or 4-D and broadcastable to (B, H, T, S). "
-        "expected (B=2, H=4, T=5, S=5), or its last two axes, got (6, 6)",
+        "expected (B=2, H=4, T=5, S=5), or its last two axes, got (T=6, S=6)",
     ),
     "3-D mask": (
         lambda: MHA(X, mask=causal_mask(5).expand(2, 5, 5)),
@@ -85,6 +87,32 @@ CASES = {
         lambda: attention(Q, torch.ones(2, 4, 7, 5), K),
         "attention: k has the wrong D. expected (B=2, H=4, S, D=6), got (B=2, H=4, S=7, D=5)",
     ),
+    "3-D mask of other heads": (
+        lambda: MHA(X, mask=torch.ones(3, 5, 5, dtype=torch.bool)),
+        "MultiHeadAttention: mask must be (T, S), or 4-D and broadcastable to (B, H, T, S). "
+        "expected (B=2, H=4, T=5, S=5), or its last two axes, got (3, 5, 5)",
+    ),
+    "mask in a list": (
+        lambda: MHA(X, mask=[[True]]),
+        "MultiHeadAttention: mask must be a tensor. expected torch.bool, got list, "
+        "fix: torch.as_tensor(mask, dtype=torch.bool)",
+    ),
+    "mask elsewhere": (
+        lambda: MHA(X, mask=causal_mask(5, device="meta")),
+        "MultiHeadAttention: mask must be on the device of the tokens. expected cpu, got meta, fix: mask.to('cpu')",
+    ),
+    "nothing": (
+        lambda: MHA(None),
+        "MultiHeadAttention: query must be a tensor. expected a torch.Tensor, got NoneType",
+    ),
+    "dropout": (
+        lambda: MultiHeadAttention(24, 4, dropout=1.5),
+        "MultiHeadAttention: dropout must be a share. expected 0 <= dropout < 1, got dropout=1.5",
+    ),
+    "half a token": (
+        lambda: causal_mask(2.5),
+        "causal_mask: seq_len must be a positive int. expected seq_len >= 1, got 2.5",
+    ),
     "merge": (
         lambda: merge_heads(X),
         "merge_heads: x must have 4 axes. expected (B, H, S, D), got (2, 5, 24), fix: x.unsqueeze(0), a batch of one",
@@ -97,7 +125,7 @@ CASES = {
     ),
     "no tokens": (
         lambda: causal_mask(0),
-        "causal_mask: seq_len must be positive. expected seq_len >= 1, got 0",
+        "causal_mask: seq_len must be a positive int. expected seq_len >= 1, got 0",
     ),
     "too long": (
         lambda: padding_mask([3, 9], 7),
@@ -105,7 +133,7 @@ CASES = {
     ),
     "masks of other lengths": (
         lambda: combine_masks(causal_mask(5), padding_mask([3], 7)),
-        "combine_masks: padding has the wrong S. expected (B, 1=1, 1'=1, S=5), got (B=1, 1=1, 1'=1, S=7)",
+        "combine_masks: padding has the wrong S. expected (B, 1, 1, S=5), got (B=1, 1, 1, S=7)",
     ),
 }
 
@@ -139,3 +167,17 @@ def test_the_fields_are_there_for_tools():
     error = ShapeError("here", "that must hold", expected="a", got="b")
     assert (error.place, error.rule, error.expected, error.got, error.fix) == ("here", "that must hold", "a", "b", None)
     assert isinstance(error, ValueError)
+
+
+def test_errors_can_be_sent_and_copied():
+    with pytest.raises(ShapeError) as caught:
+        causal_mask(0)
+    again = pickle.loads(pickle.dumps(caught.value))
+    assert (str(again), again.rule) == (str(caught.value), caught.value.rule)
+
+
+def test_autocast_is_left_alone(device):
+    mha, x = MultiHeadAttention(24, 4).to(device), X.to(device)
+    with torch.autocast(device, torch.bfloat16):
+        assert mha(mha(x)[0])[0].dtype == torch.bfloat16
+        assert FusedQKV(24, 4).to(device)(mha(x)[0]).dtype == torch.bfloat16

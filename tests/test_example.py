@@ -201,6 +201,9 @@ def test_silencing_is_zeroing_the_context_of_a_head(draw):
     silenced = measures.without_head(model, -1, 2)
     assert torch.allclose(silenced.blocks[-1].attention(x)[0], want, atol=1e-6)
     assert torch.equal(attention(x)[0], steps.out)
+    for head in (-1, 4):
+        with pytest.raises(IndexError, match=f"there is no head {head}, expected 0 to 3"):
+            measures.without_head(model, -1, head)
 
 
 def test_measures_on_weights_that_are_known():

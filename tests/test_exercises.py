@@ -1,5 +1,7 @@
 """Checks and predictions: right answers pass in any style, wrong ones never, and nothing ever raises."""
 
+import sys
+
 import pytest
 import torch
 from torch import nn
@@ -52,6 +54,10 @@ class OnlyInit(nn.Module):
 RIGHT = {
     "similarity": [
         lambda x: torch.einsum("sc,tc->st", x, x),
+        lambda x: x.float() @ x.float().T,
+        lambda x: x.double() @ x.double().T,
+        lambda x: (x @ x.T).bfloat16(),
+        lambda x: (x @ x.T).to_sparse(),
         lambda x: (x[:, None] * x[None]).sum(-1),
         lambda *args: torch.stack([args[0] @ row for row in args[0]]),
     ],
@@ -137,7 +143,9 @@ WRONG = {
         (lambda x: x @ x.T / x.size(1) ** 0.5, "values"),
         (lambda x: torch.cdist(x, x), "values"),
         (lambda x: (x @ x.T).tolist(), "type"),
-        (lambda x: (x @ x.T).float() if x.dtype == torch.float64 else x @ x.T, "dtype"),
+        (lambda x: (x @ x.T).long(), "dtype"),
+        (lambda x: sys.exit(), "run"),
+        (lambda x: (x @ x.T).to_sparse() * 2, "values"),
         (lambda x: x.mul_(2) @ x.T, "input"),
         (lambda x: (x @ x.T) / 0, "finite"),
         (lambda x: print(x.shape), "type"),
@@ -278,6 +286,7 @@ WRONG = {
         (lambda c, h, bias: 4 * c * c * h, "values"),
         (lambda c, h, bias: 3 * c * (c + bias), "values"),
         (lambda c, h, bias: str(4 * c * (c + bias)), "values"),
+        (lambda c, h, bias: torch.ones(2), "values"),
     ],
     "fold_value_bias": [
         (lambda w, v, o: v + o, "values"),

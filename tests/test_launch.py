@@ -30,49 +30,76 @@ def course(tmp_path, monkeypatch):
     return root
 
 
-def forbid_processes(monkeypatch):
+def forbid_installing(monkeypatch):
     def refuse(*arguments, **options):
-        raise AssertionError(f"nothing should be run, and this was: {arguments}")
+        raise AssertionError(f"nothing should be made or installed, and this was: {arguments}")
 
-    monkeypatch.setattr(subprocess, "run", refuse)
+    for name in ("_make_venv", "_install"):
+        monkeypatch.setattr(launch, name, refuse)
 
 
 def test_set_up_once_then_never_again(course, monkeypatch):
     python = launch.set_up()
-    assert (
-        subprocess.run([python, "-c", "import sys; sys.exit(sys.prefix == sys.base_prefix)"], check=False).returncode
-        == 0
-    )
+    inside = "import sys; sys.exit(sys.prefix == sys.base_prefix)"
+    assert subprocess.run([python, "-c", inside], check=False).returncode == 0
     news = json.loads((course / ".venv/share/jupyter/lab/settings/overrides.json").read_text())
     assert news["@jupyterlab/apputils-extension:notification"]["fetchNews"] == "false"
-    forbid_processes(monkeypatch)
+    forbid_installing(monkeypatch)
     assert launch.set_up() == python
 
 
-@pytest.mark.parametrize(
-    "damage", ["pip was stopped", "venv was stopped", "no interpreter", "other requirements", "half a stamp"]
-)
+def remove(venv, pattern):
+    for folder in list(venv.rglob(pattern)):
+        if folder.is_dir():
+            shutil.rmtree(folder)
+
+
+# How it is damaged, and whether the environment must be made anew or only mended.
+DAMAGES = {
+    "pip was stopped": (lambda venv, python: (venv / "mha_course.unfinished").touch(), True),
+    "ensurepip was stopped": (lambda venv, python: remove(venv, "pip"), True),
+    "made without pip": (lambda venv, python: remove(venv, "pip*"), False),
+    "no interpreter": (lambda venv, python: python.unlink(), True),
+    "a broken interpreter": (lambda venv, python: (python.unlink(), python.write_text("nothing")), True),
+    "other requirements": (lambda venv, python: (venv.parent / "requirements.txt").write_text("# still none\n"), False),
+    "half a stamp": (lambda venv, python: (venv / "mha_course.json").write_text('{"req'), False),
+}
+
+
+@pytest.mark.parametrize("damage", DAMAGES)
 def test_whatever_was_interrupted_is_repaired(course, damage):
     python = launch.set_up()
     venv = course / ".venv"
     leftover = venv / "leftover"
     leftover.touch()
-    (venv / "mha_course.json").write_text("" if damage == "half a stamp" else "{}")
-    if damage == "pip was stopped":
-        (venv / "mha_course.unfinished").touch()
-    elif damage == "venv was stopped":
-        for pip in venv.rglob("pip"):
-            if pip.is_dir():
-                shutil.rmtree(pip)
-    elif damage == "no interpreter":
-        python.unlink()
-    elif damage == "other requirements":
-        (course / "requirements.txt").write_text("# still nothing\n")
+    (venv / "mha_course.json").unlink()
+    break_it, made_anew = DAMAGES[damage]
+    break_it(venv, python)
     assert launch.set_up() == python
     assert subprocess.run([python, "-m", "pip", "--version"], capture_output=True, check=False).returncode == 0
-    made_anew = damage in ("pip was stopped", "venv was stopped", "no interpreter")
     assert leftover.exists() != made_anew
     assert not (venv / "mha_course.unfinished").exists()
+
+
+def test_an_environment_that_does_not_start_is_noticed_at_once(course):
+    python = launch.set_up()
+    python.unlink()
+    assert launch.set_up() == python
+    assert subprocess.run([python, "-c", ""], check=False).returncode == 0
+
+
+def test_an_update_without_network_leaves_what_was_there(course, monkeypatch, capsys):
+    python = launch.set_up()
+    leftover = course / ".venv/leftover"
+    leftover.touch()
+    without_network(monkeypatch)
+    (course / "requirements.txt").write_text("surely-not-installed==1.0\n")
+    for _ in range(2):
+        assert "the package index could not be reached" in message(capsys, "setup")
+    assert leftover.exists()
+    (course / "requirements.txt").write_text("# nothing\n")
+    forbid_installing(monkeypatch)
+    assert launch.set_up() == python
 
 
 def message(capsys, *arguments):
@@ -96,17 +123,21 @@ def test_no_disk(course, monkeypatch, capsys):
     assert "is nearly full. expected 1000000000.0 GiB free" in message(capsys, "setup")
 
 
-def test_no_network(course, monkeypatch, capsys):
-    (course / "requirements.txt").write_text("surely-not-installed==1.0\n")
+def without_network(monkeypatch):
     for name in ("PIP_FIND_LINKS", "PIP_EXTRA_INDEX_URL"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("PIP_CONFIG_FILE", os.devnull)
     monkeypatch.setenv("PIP_INDEX_URL", "http://127.0.0.1:9/simple")
+
+
+def test_no_network(course, monkeypatch, capsys):
+    (course / "requirements.txt").write_text("surely-not-installed==1.0\n")
+    without_network(monkeypatch)
     said = message(capsys, "setup")
     assert said == (
         "mha_course: the package index could not be reached. fix: check the network and run the same command again\n"
     )
-    assert (course / ".venv/mha_course.unfinished").exists()
+    assert not (course / ".venv/mha_course.json").exists()
 
 
 def test_pip_fails_for_another_reason(course, capsys):
@@ -149,6 +180,12 @@ def test_reset_brings_back_one_lesson_and_keeps_mine(course, capsys):
     assert "Your lesson is kept as my_course/00_start_here.kept-2.ipynb." in capsys.readouterr().out
 
 
+def test_a_file_where_the_copies_go(course, capsys):
+    (course / "my_course").write_text("mine")
+    assert "my_course" in message(capsys, "reset", "0")
+    assert (course / "my_course").read_text() == "mine"
+
+
 def test_reset_of_a_lesson_that_is_not(course, capsys):
     assert "there is no lesson 42. expected one of 00, 01, got 42" in message(capsys, "reset", "42")
 
@@ -156,12 +193,13 @@ def test_reset_of_a_lesson_that_is_not(course, capsys):
 def test_opening_is_local_with_the_token_on(course, monkeypatch):
     started = []
     monkeypatch.setattr(launch, "_in_venv", lambda python, *arguments: started.extend(arguments) or 0)
-    assert launch.main(["--no-browser", "--port=9999"]) == 0
+    assert launch.main(["--no-browser", "--port", "9999"]) == 0
     assert started[0] == "jupyterlab"
     assert started[1] == str(course / "my_course/00_start_here.ipynb")
     assert "--ServerApp.ip=127.0.0.1" in started
     assert not [option for option in started if "token" in option]
-    assert started[-2:] == ["--no-browser", "--port=9999"]
+    assert started[-3:] == ["--no-browser", "--port", "9999"]
+    assert "--ContentsManager.pre_save_hook=mha_course.saving.drop_widget_views" in started
 
 
 @pytest.mark.parametrize("arguments", [["test"], ["test", "--all"]])

@@ -15,10 +15,12 @@ PACKAGE = ROOT / "mha_course"
 FLOORS = [
     {"__main__"},
     {"launch", "authoring"},
+    {"widgets"},
+    {"widgets.panel"},
     {"exercises.judging", "exercises.predicting", "exercises"},
     {"exercises.probes", "exercises.questions"},
     {"exercises.references"},
-    {"diagrams"},
+    {"diagrams", "charts"},
     {"plots"},
     {"measures"},
     {"example"},
@@ -27,10 +29,10 @@ FLOORS = [
     {"variants"},
     {"masks"},
     {"attention"},
-    {"errors"},
+    {"errors", "saving", "experiments"},
 ]
-LONG_FILES = {"variants.py"}  # each says why in a comment
-ALONE = {"launch", "__main__"}  # run before anything is installed
+LONG_FILES = {"variants.py", "launch.py"}  # each says why in a comment
+ALONE = {"launch", "__main__", "saving"}  # run before anything is installed
 
 
 def modules():

@@ -212,3 +212,13 @@ def test_bad_widths_and_inputs_name_the_style(cls):
     module, bad = cls(C, H), torch.ones(S, C)
     with pytest.raises(ShapeError, match=rf"^{cls.__name__}: \w+ must have 3 axes"):
         module(bad, bad, bad) if cls is SplitCombine else module(bad)
+
+
+def test_a_bias_in_one_place_only_goes_to_pytorch_and_back(draw):
+    mha, x = MultiHeadAttention(C, H).double(), draw(B, S, C)
+    nn.init.normal_(mha.out_proj.bias)
+    mha.q_proj.bias = mha.k_proj.bias = mha.v_proj.bias = None
+    assert torch.allclose(to_torch(mha)(x, x, x)[0], mha(x)[0])
+    assert torch.allclose(from_torch(to_torch(mha))(x)[0], mha(x)[0])
+    assert torch.allclose(FusedQKV.from_reference(mha)(x), mha(x)[0])
+    assert torch.allclose(FoldedHeads.from_reference(mha)(x), mha(x)[0])

@@ -47,6 +47,11 @@ def _crashes() -> str:
         "x @ W.T": lambda: x @ weight.T,
         "F.linear(x, W)": lambda: F.linear(x, weight),
     }
+    return _raising(ways)
+
+
+def _raising(ways: dict[str, Callable[[], torch.Tensor]]) -> str:
+    """Name the ways that raise."""
     failed = []
     for name, way in ways.items():
         try:
@@ -54,6 +59,24 @@ def _crashes() -> str:
         except RuntimeError:
             failed.append(name)
     return " and ".join(failed)
+
+
+def _larger_scores() -> str:
+    """Compare the largest weight before and after."""
+    scores = torch.tensor([0.1, 0.3, -0.2, 0.25])
+    before, after = scores.softmax(-1).max(), (100 * scores).softmax(-1).max()
+    return "it comes close to 1" if before < 0.5 and after > 0.99 else "nothing: softmax normalises"
+
+
+def _view_fails() -> str:
+    """Try the three ways to lay heads together and say which one raises."""
+    heads = torch.ones(2, 5, 24).view(2, 5, 4, 6).transpose(1, 2)
+    ways: dict[str, Callable[[], torch.Tensor]] = {
+        "heads.view(2, 5, 24)": lambda: heads.view(2, 5, 24),
+        "heads.reshape(2, 5, 24)": lambda: heads.reshape(2, 5, 24),
+        "heads.contiguous().view(2, 5, 24)": lambda: heads.contiguous().view(2, 5, 24),
+    }
+    return _raising(ways)
 
 
 def _heads_reached() -> str:
@@ -131,6 +154,85 @@ QUESTIONS = {
             "head 0 alone": "That would be so if heads shared out the channels of x. They share out the rows of W_Q.",
             "all four": "",
             "none": "q is computed from x, so it changes with it.",
+        },
+    ),
+    "split-shape": Question(
+        "x has shape (2, 5, 24). What is the shape of x.unflatten(2, (4, 6)).transpose(1, 2)?",
+        answer=lambda: _shape(torch.ones(2, 5, 24).unflatten(2, (4, 6)).transpose(1, 2)),
+        because="24 becomes 4 · 6, and then the tokens and the heads change places.",
+        wrong={
+            "2, 5, 4, 6": "That is after unflatten. The transpose still swaps axes 1 and 2.",
+            "2, 4, 6, 5": "Only axes 1 and 2 change places; D stays last.",
+            "2, 4, 30": "Nothing is joined: one axis is cut in two.",
+        },
+    ),
+    "wrong-row": Question(
+        "24 numbers lie in memory, 6 for each of tokens 0 to 3. In view(2, 4, 3), whose numbers are row 0 of head 1?",
+        answer=lambda: f"token {int(torch.arange(24).view(2, 4, 3)[1, 0, 0]) // 6}",
+        because="Head 1 starts in the middle of the strip, at place 12, and that is where token 2 begins.",
+        choices={
+            "token 0": "Row 0 ought to be token 0. But view never rearranges: it deals the strip out in order.",
+            "token 1": "Token 1 has the places 6 to 11. Head 1 starts at place 12.",
+            "token 2": "",
+        },
+    ),
+    "view-or-not": Question(
+        "heads = x.view(2, 5, 4, 6).transpose(1, 2). Which of these raises an error?",
+        answer=_view_fails,
+        because="After the transpose the memory order no longer matches, and view refuses to copy.",
+        choices={
+            "heads.view(2, 5, 24)": "",
+            "heads.reshape(2, 5, 24)": "reshape copies where a view is not possible. It runs (and is wrong: lesson 6).",
+            "heads.contiguous().view(2, 5, 24)": "contiguous makes a copy in the new order, and that can be viewed.",
+        },
+    ),
+    "contiguous-copies": Question(
+        "With num_heads = 1, does heads.contiguous() copy the memory?",
+        answer=lambda: "yes" if torch.ones(2, 1, 5, 6).transpose(1, 2).is_contiguous() is False else "no",
+        because="An axis of size 1 can stand anywhere. The tensor is contiguous already, so it comes back as it is.",
+        choices={"yes": "Only where the order of the memory has to change. With one head it need not.", "no": ""},
+    ),
+    "typical-score": Question(
+        "q and k hold 64 independent numbers each, of mean 0 and variance 1. What is the standard deviation of q · k?",
+        answer=lambda: f"{64**0.5:.0f}",
+        because="Each of 64 products has variance 1, variances add up to 64, and the root of that is 8.",
+        wrong={
+            "64": "That is the variance. The standard deviation is its root.",
+            "1": "One product has that. Here 64 of them are added.",
+            "0": "That is the mean.",
+        },
+        nudge="How do the variances of 64 independent products add up?",
+        tolerance=0.5,
+    ),
+    "scores-shape": Question(
+        "q has shape (2, 4, 5, 6) and k (2, 4, 7, 6). What is the shape of q @ k.transpose(-2, -1)?",
+        answer=lambda: _shape(torch.ones(2, 4, 5, 6) @ torch.ones(2, 4, 7, 6).transpose(-2, -1)),
+        because="One number for every query and every key, in every head: D is summed away.",
+        wrong={
+            "2, 4, 7, 5": "Queries come first: a row for each query.",
+            "2, 4, 5, 6": "D is what the product sums over, so it is gone.",
+            "2, 5, 7": "Every head keeps its own scores.",
+        },
+    ),
+    "which-width": Question(
+        "d_model is 512, and there are 8 heads. By what should each head divide its scores?",
+        answer=lambda: f"{(512 // 8) ** 0.5:.0f}",
+        because="A head sums over its own D = 64 products, so their spread is the root of 64.",
+        choices={
+            "8": "",
+            "22.6": "That is the root of d_model. No head ever adds 512 products.",
+            "64": "That is D itself. The spread grows with the root of D.",
+            "2.8": "That is the root of the number of heads, which has no part in a dot product.",
+        },
+    ),
+    "scale-of-one": Question(
+        "All scores of a row are 100 times larger. What happens to the largest weight?",
+        answer=_larger_scores,
+        because="Softmax sees differences. A hundred times the difference leaves the largest with all of it.",
+        choices={
+            "nothing: softmax normalises": "It makes the sum 1. How the 1 is shared out depends on the differences.",
+            "it gets 100 times larger": "Weights cannot exceed 1, and softmax is not linear.",
+            "it comes close to 1": "",
         },
     ),
 }

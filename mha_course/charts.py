@@ -1,0 +1,61 @@
+"""Bars and lines, drawn in one style. Numbers may be tensors on any device, arrays or lists."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import matplotlib.pyplot as plt
+import seaborn as sns
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from mha_course import plots
+
+
+def token_bars(rows: Mapping[str, Any], names: Sequence[str], *, highlight: Sequence[str] = ()) -> Figure:
+    """Draw numbers that belong to tokens as bars, one panel a title, each with its own scale.
+
+    Args: rows maps a title to S numbers; names are the S tokens, those in highlight are lit.
+    Raises: ShapeError for a panel with another length than names.
+
+    >>> len(token_bars({"before": [1, 2], "after": [0, 3]}, ["it", "cat"], highlight=["cat"]).axes)
+    2
+    """
+    size = (min(3.6 * len(rows) + 1, 11), 0.9 + 0.24 * len(names))
+    figure, axes = plt.subplots(1, len(rows), figsize=size, sharey=True, squeeze=False, layout="constrained")
+    colors = [plots.ACCENT if name in highlight else plots.BAR for name in names]
+    for ax, (title, numbers) in zip(axes.flat, rows.items(), strict=True):
+        values = plots.as_array("token_bars", numbers, ("S",))
+        plots.as_names("token_bars", (len(values), 0), names, ())
+        ax.barh(range(len(names)), values, color=colors)
+        ax.axvline(0, color=plots.INK, linewidth=0.8)
+        ax.set_title(title, loc="left", fontsize=10)
+        ax.set_yticks(range(len(names)), names, fontsize=9)
+        ax.tick_params(axis="y", length=0)
+        ax.margins(y=0.01)
+        sns.despine(ax=ax, left=True)
+    axes[0, 0].invert_yaxis()
+    return figure
+
+
+def curves(
+    x: Sequence[float], lines: Mapping[str, Sequence[float]], *, xlabel: str, ylabel: str, logarithmic: bool = True
+) -> Axes:
+    """Draw several lines over the same x, each with its name at its end and a marker of its own.
+
+    >>> curves([1, 2], {"double": [2, 4]}, xlabel="n", ylabel="2n").get_xlabel()
+    'n'
+    """
+    ax = plt.subplots(figsize=(7, 3.4), layout="constrained")[1]
+    for (name, values), marker, color in zip(lines.items(), "osD^vP", sns.color_palette("colorblind"), strict=False):
+        ax.plot(x, values, marker=marker, color=color, label=name)
+        ax.annotate(name, (x[-1], values[-1]), xytext=(8, 0), textcoords="offset points", va="center", color=plots.INK)
+    if logarithmic:
+        ax.set(xscale="log", yscale="log", xticks=list(x))
+        ax.set_xticks(list(x), [str(value) for value in x])
+        ax.minorticks_off()
+    ax.set(xlabel=xlabel, ylabel=ylabel)
+    ax.margins(x=0.12)
+    sns.despine(ax=ax)
+    return ax

@@ -1,0 +1,68 @@
+"""A picture and a sentence that follow a few controls."""
+
+from __future__ import annotations
+
+import base64
+import html
+import textwrap
+from collections.abc import Callable
+from typing import Any
+
+import ipywidgets as W
+import matplotlib.pyplot as plt
+from IPython.display import display
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from mha_course import plots
+
+WIDGET_VIEW = "application/vnd.jupyter.widget-view+json"
+
+
+class Panel(W.VBox):  # type: ignore[misc]
+    """Draw anew whenever a control moves.
+
+    Args:
+        draw: takes the controls' values by name, returns a picture and the sentence that says what it shows.
+        controls: ipywidgets with a ``value``, by the names that draw takes.
+
+    Without a kernel the picture of the last reading shows instead. What ``draw`` raises is shown in place, and
+    the next move of a control tries again.
+    """
+
+    def __init__(self, draw: Callable[..., tuple[Axes | Figure, str]], **controls: Any) -> None:
+        self._draw, self._controls = draw, controls
+        self._image, self.text, self._png = W.HTML(), "", b""
+        super().__init__([W.HBox(list(controls.values()), layout={"flex_flow": "row wrap"}), self._image])
+        for control in controls.values():
+            control.observe(self._redraw, names="value")
+        self._redraw()
+
+    def __repr__(self) -> str:
+        return f"Panel: {self.text}"
+
+    def _repr_mimebundle_(self, **_: Any) -> tuple[dict[str, Any], dict[str, Any]]:
+        view = {"version_major": 2, "version_minor": 0, "model_id": self.model_id}
+        data = {"text/plain": repr(self), "image/png": base64.b64encode(self._png).decode(), WIDGET_VIEW: view}
+        return data, {"image/png": {"alt": self.text, "width": plots.display_width(self._png)}}
+
+    _ipython_display_ = None  # ipywidgets 7 would bypass the bundle
+
+    def show(self) -> None:
+        """Display the panel, and print what it shows at the start."""
+        display(self)
+        print(textwrap.fill(f"At the start: {self.text}", 100))
+
+    def _redraw(self, _: Any = None) -> None:
+        """Bring picture and sentence up to the controls."""
+        try:
+            picture, self.text = self._draw(**{name: control.value for name, control in self._controls.items()})
+            self._png = plots.png(picture)
+        except Exception as error:  # shown to whoever moved the control
+            plt.close("all")
+            self._image.value = f"<p>⚠ {html.escape(f'{type(error).__name__}: {error}')}</p>"
+            return
+        source, width = base64.b64encode(self._png).decode(), plots.display_width(self._png)
+        text = html.escape(self.text)
+        image = f'<img src="data:image/png;base64,{source}" alt="{text}" width="{width}" style="max-width:100%">'
+        self._image.value = f'{image}<p aria-live="polite">{text}</p>'
