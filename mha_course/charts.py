@@ -42,20 +42,21 @@ def token_bars(rows: Mapping[str, Any], names: Sequence[str], *, highlight: Sequ
 def curves(
     x: Sequence[float], lines: Mapping[str, Sequence[float]], *, xlabel: str, ylabel: str, logarithmic: bool = True
 ) -> Axes:
-    """Draw several lines over the same x, each with its name at its end and a marker of its own.
+    """Draw several lines over the same x, each with a marker of its own.
 
     >>> curves([1, 2], {"double": [2, 4]}, xlabel="n", ylabel="2n").get_xlabel()
     'n'
     """
     ax = plt.subplots(figsize=(7, 3.4), layout="constrained")[1]
     for (name, values), marker, color in zip(lines.items(), "osD^vP", sns.color_palette("colorblind"), strict=False):
-        ax.plot(x, values, marker=marker, color=color, label=name)
-        ax.annotate(name, (x[-1], values[-1]), xytext=(8, 0), textcoords="offset points", va="center", color=plots.INK)
+        ax.plot(x, values, marker=marker, markersize=9, alpha=0.75, color=color, label=name)
     if logarithmic:
-        ax.set(xscale="log", yscale="log", xticks=list(x))
-        ax.set_xticks(list(x), [str(value) for value in x])
-        ax.minorticks_off()
+        ax.set_xscale("log", base=2)
+        ax.set_yscale("log", base=2)
+        for axis in (ax.xaxis, ax.yaxis):
+            axis.set_major_formatter("{x:g}")
+    ax.set_xticks(list(x), [f"{value:g}" for value in x])
     ax.set(xlabel=xlabel, ylabel=ylabel)
-    ax.margins(x=0.12)
+    ax.legend(frameon=False)
     sns.despine(ax=ax)
     return ax

@@ -70,7 +70,7 @@ def product(left: Block, right: Block, result: Block, *, ax: Axes | None = None)
         got = " ".join(f"({block.rows}, {block.columns})" for block in (left, right, result))
         raise ShapeError("product", "the sizes must fit", expected=expected, got=got)
     ax = ax or plt.subplots(figsize=(9, 3), layout="constrained")[1]
-    tallest, gap, x = max(left.rows, right.rows), 0.35 * max(left.columns, right.rows), 0.0
+    tallest, gap, x = max(left.rows, right.rows), max(3.0, 0.35 * max(left.columns, right.rows)), 0.0
     for block, sign in ((left, "·"), (right, "="), (result, "")):
         bottom = (tallest - block.rows) / 2
         ax.add_patch(Rectangle((x, bottom), block.columns, block.rows, fc=QUIET, ec=INK))
@@ -138,3 +138,32 @@ def _grid(ax: Axes, table: Tensor, per_token: int, palette: Sequence[Any], title
     ax.set(xlim=(0, columns), ylim=(0, rows), aspect="equal")
     ax.set_title(title, fontsize=10, color=INK)
     ax.axis("off")
+
+
+def mixture(weights: Tensor, v: Tensor, names: Sequence[str]) -> Figure:
+    """Draw how one context comes about: the weights, all values, each value times its weight, and the sum.
+
+    Args: weights (S,) of one query, v (S, D), names of the S tokens.
+    """
+    figure, axes = plt.subplots(
+        2, 3, figsize=(10.5, 5.2), width_ratios=(1, 2, 2), height_ratios=(len(names), 1), layout="constrained"
+    )
+    share, values, parts = axes[0]
+    limit = float(v.abs().max())
+    look = {"cmap": "vlag", "vmin": -limit, "vmax": limit, "aspect": "auto"}
+    share.barh(range(len(names)), weights.tolist(), color=ACCENT)
+    share.set(ylim=(len(names) - 0.5, -0.5), xlim=(0, 1))
+    share.set_yticks(range(len(names)), names, fontsize=9)
+    sns.despine(ax=share)
+    values.imshow(v.detach().numpy(), **look)
+    image = parts.imshow((weights[:, None] * v).detach().numpy(), **look)
+    axes[1, 2].imshow((weights @ v)[None].detach().numpy(), **look)
+    titles = ("weights", "values v", "weight × value", "", "", "their sum: the context")
+    for ax, title in zip(axes.flat, titles, strict=True):
+        ax.set_title(title, fontsize=10, loc="left", color=INK)
+        if ax is not share:
+            ax.set(xticks=[], yticks=[])
+    axes[1, 0].axis("off")
+    axes[1, 1].axis("off")
+    figure.colorbar(image, ax=axes[:, 2], aspect=30)
+    return figure

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+# Longer than 250 lines: data, one question after the other, with the function that answers it.
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
@@ -66,6 +67,85 @@ def _larger_scores() -> str:
     scores = torch.tensor([0.1, 0.3, -0.2, 0.25])
     before, after = scores.softmax(-1).max(), (100 * scores).softmax(-1).max()
     return "it comes close to 1" if before < 0.5 and after > 0.99 else "nothing: softmax normalises"
+
+
+_ROW = torch.tensor([0.3, 2.0, -1.0, 0.5])
+
+
+def _shifted() -> str:
+    """Add 5 and compare."""
+    before, after = _ROW.softmax(-1), (_ROW + 5).softmax(-1)
+    return "nothing" if torch.allclose(before, after) else "the largest gets larger"
+
+
+def _softmax_axis() -> str:
+    """Find the axis over which PyTorch's own attention shares out."""
+    q, k = torch.randn(2, 4, 5, 6), torch.randn(2, 4, 7, 6)
+    want = F.scaled_dot_product_attention(q, k, torch.eye(7).expand(2, 4, 7, 7))  # values that show the weights
+    scores = q @ k.mT / 6**0.5
+    return next(f"dim={dim}" for dim in (1, -2, -1) if torch.allclose(scores.softmax(dim), want, atol=1e-5))
+
+
+def _all_hidden() -> str:
+    """Look at what comes out."""
+    weights = _ROW.masked_fill(torch.ones(4, dtype=torch.bool), -1e9).softmax(-1)
+    return "NaN" if weights.isnan().any() else "all 0" if not weights.any() else "all alike"
+
+
+def _uniform() -> str:
+    """Mix three values with equal weights."""
+    v = torch.tensor([[1.0, 5.0], [2.0, 0.0], [9.0, 4.0]])
+    context = torch.full((1, 3), 1 / 3) @ v
+    return "the mean of the values" if torch.allclose(context[0], v.mean(0)) else "the sum of the values"
+
+
+def _shuffled() -> str:
+    """Shuffle before and after."""
+    x, order = torch.randn(1, 5, 6), torch.tensor([3, 0, 4, 2, 1])
+    before, after = (F.scaled_dot_product_attention(y, y, y) for y in (x, x[:, order]))
+    if torch.allclose(before, after, atol=1e-5):
+        return "the same result"
+    return (
+        "the same results, shuffled alike" if torch.allclose(before[:, order], after, atol=1e-5) else "something else"
+    )
+
+
+def _value_width() -> str:
+    """Try several widths."""
+    q, k = torch.ones(1, 5, 6), torch.ones(1, 7, 6)
+    widths = [F.scaled_dot_product_attention(q, k, torch.ones(1, 7, n)).size(-1) for n in (1, 6, 11)]
+    return "any number" if widths == [1, 6, 11] else "6 only"
+
+
+def _merged() -> str:
+    """Find the way that lays the heads side by side."""
+    context = torch.randn(2, 4, 5, 6)
+    want = torch.cat(context.unbind(1), -1)
+    ways = {
+        "context.reshape(B, S, C)": context.reshape(2, 5, 24),
+        "context.transpose(1, 2).reshape(B, S, C)": context.transpose(1, 2).reshape(2, 5, 24),
+        "context.transpose(2, 3).reshape(B, S, C)": context.transpose(2, 3).reshape(2, 5, 24),
+    }
+    return " and ".join(name for name, got in ways.items() if torch.equal(got, want))
+
+
+def _identity_output() -> str:
+    """Change head 0 and see where the output changes."""
+    changed = torch.zeros(2, 3)
+    changed[0] = 1.0  # head 0 of two, three numbers each
+    reached = (changed.flatten() @ torch.eye(6)).nonzero().flatten().tolist()
+    return {(0, 1, 2): "the first half", (): "none"}.get(tuple(reached), "all")
+
+
+def _count(heads: int) -> int:
+    """Count what PyTorch's own module learns."""
+    return sum(p.numel() for p in nn.MultiheadAttention(12, heads).parameters())
+
+
+def _other_function() -> str:
+    """Compare how many weights a wide head would need with how many there are."""
+    narrow, wide = nn.Linear(12, 12).weight.numel(), nn.Linear(12, 2 * 12).weight.numel()
+    return "every head as wide as d_model" if wide != narrow else "none"
 
 
 def _view_fails() -> str:
@@ -233,6 +313,128 @@ QUESTIONS = {
             "nothing: softmax normalises": "It makes the sum 1. How the 1 is shared out depends on the differences.",
             "it gets 100 times larger": "Weights cannot exceed 1, and softmax is not linear.",
             "it comes close to 1": "",
+        },
+    ),
+    "softmax-axis": Question(
+        "scores has shape (2, 4, 5, 7), which is (B, H, T, S). Over which axis must softmax go?",
+        answer=_softmax_axis,
+        because="Each query shares out one whole among the keys, and the keys are the last axis.",
+        choices={
+            "dim=-1": "",
+            "dim=-2": "Then each key would be shared out among the queries: columns sum to 1, not rows.",
+            "dim=1": "Then the heads would compete with each other for each pair of tokens.",
+        },
+    ),
+    "softmax-shift": Question(
+        "You add 5 to all scores of a row. What happens to its weights?",
+        answer=_shifted,
+        because="Every exponential is multiplied by the same number, e to the 5, and the division takes it out again.",
+        choices={
+            "nothing": "",
+            "they become more alike": "That is what dividing the scores does. Adding leaves the differences as they are.",
+            "the largest gets larger": "That is what multiplying the scores does. Adding leaves the differences.",
+        },
+    ),
+    "all-hidden": Question(
+        "All keys of a row are hidden by the score -1e9 (float32). What are its weights?",
+        answer=_all_hidden,
+        because="Softmax sees differences, and there are none: every key gets the same share.",
+        choices={
+            "all 0": "Softmax always shares out one whole, however low the scores are.",
+            "NaN": "That is so with -inf, where inf - inf has no value. -1e9 is an ordinary number.",
+            "all alike": "",
+        },
+    ),
+    "most-entropy": Question(
+        "A row of weights shares itself out evenly among 15 words. What is its entropy, in nats?",
+        answer=lambda: f"{torch.special.entr(torch.full((15,), 1 / 15)).sum():.2f}",
+        because="It is the logarithm of 15, and the most that 15 words can have.",
+        wrong={
+            "15": "15 is the number of words. The entropy is its logarithm.",
+            "0": "0 is for a row that has decided.",
+        },
+        nudge="It is the natural logarithm of something.",
+        tolerance=0.02,
+    ),
+    "uniform-weights": Question(
+        "All weights of a row are alike. What is its context?",
+        answer=_uniform,
+        because="Equal shares of all values: that is their mean.",
+        choices={
+            "the sum of the values": "The shares are 1 / S each, not 1.",
+            "the mean of the values": "",
+            "0": "Values cancel out only by chance. Equal shares of them are their mean.",
+        },
+    ),
+    "context-shape": Question(
+        "weights has shape (2, 4, 5, 7) and v (2, 4, 7, 6). What is the shape of weights @ v?",
+        answer=lambda: _shape(torch.ones(2, 4, 5, 7) @ torch.ones(2, 4, 7, 6)),
+        because="One mixture for each query: the keys are summed away, and the width of a value stays.",
+        wrong={
+            "2, 4, 7, 6": "There is a context for each query, not for each key.",
+            "2, 5, 24": "The heads stay apart.",
+        },
+    ),
+    "shuffle": Question(
+        "You shuffle the vectors of a sentence's words and run self-attention, without a mask. What comes out?",
+        answer=_shuffled,
+        because="Every word compares and mixes as before; no step knows at which place a word stands.",
+        choices={
+            "the same result": "The result of each word is the same, but it comes out at the word's new place.",
+            "the same results, shuffled alike": "",
+            "something else": "That would need a step that knows the places. None of the six does.",
+        },
+    ),
+    "own-width": Question(
+        "q and k have 6 numbers a head. How many may v have?",
+        answer=_value_width,
+        because="q and k meet in a dot product and must agree. v is only mixed.",
+        choices={
+            "6 only": "Nothing multiplies v with q or k number by number. Try it.",
+            "24 only": "24 is the width of all heads together.",
+            "any number": "",
+        },
+    ),
+    "merge-order": Question(
+        "context has shape (B, H, S, D). Which gives (B, S, C) with the heads of each token side by side?",
+        answer=_merged,
+        because="First the tokens come forward again, then H and D, now neighbours, are joined.",
+        choices={
+            "context.reshape(B, S, C)": "It has the right shape, and mixes tokens: the transpose is missing.",
+            "context.transpose(1, 2).reshape(B, S, C)": "",
+            "context.transpose(2, 3).reshape(B, S, C)": "That swaps tokens and channels, and leaves the heads outermost.",
+        },
+    ),
+    "output-mixes": Question(
+        "Two heads are merged, and W_O is the identity. Which numbers of the output can depend on head 0?",
+        answer=_identity_output,
+        because="The identity leaves each number where it is; mixing the heads is what W_O is there for.",
+        choices={
+            "the first half": "",
+            "all": "That takes a W_O that is not the identity. It is the only place where heads meet.",
+            "none": "Merging drops nothing: head 0 fills the first half.",
+        },
+    ),
+    "count-heads": Question(
+        "d_model is 12, with biases. How many numbers does multi-head attention learn with 1, 2 and 12 heads?",
+        answer=lambda: ", ".join(str(_count(heads)) for heads in (1, 2, 12)),
+        because="Four Linears of 12 · 12 + 12. Heads only say how the 12 rows are grouped.",
+        choices={
+            "624, 1248, 7488": "Heads do not get matrices of their own size: they share out the rows of one.",
+            "624, 624, 624": "",
+            "468, 468, 468": "Those are three Linears. The output projection is the fourth.",
+        },
+    ),
+    "which-is-other": Question(
+        "Four of these five compute the same function, given the same weights. Which does not?",
+        answer=_other_function,
+        because="A head that is as wide as the whole vector compares more numbers, and has more weights.",
+        choices={
+            "one fused Linear for q, k, v": "Fused or apart: the same rows (lesson 1).",
+            "three Linears, then view and transpose": "That is the reference.",
+            "heads folded into the batch": "Folding only changes who stands in front (lesson 2).",
+            "permute instead of transpose": "Both name the same order of axes (lesson 2).",
+            "every head as wide as d_model": "",
         },
     ),
 }
