@@ -13,6 +13,7 @@ from matplotlib.figure import Figure
 from matplotlib.patches import FancyBboxPatch, Rectangle
 from torch import Tensor
 
+from mha_course.attention import AttentionSteps
 from mha_course.errors import ShapeError
 from mha_course.plots import ACCENT, BAR, INK, QUIET
 
@@ -109,31 +110,34 @@ def plane(points: Any, mixtures: Any, names: Sequence[str], *, ax: Axes | None =
     return ax
 
 
-def cells(x: Tensor, readings: Mapping[str, Tensor]) -> Figure:
+def cells(x: Tensor, readings: Mapping[str, Tensor], *, tokens: Sequence[int] | None = None) -> Figure:
     """Draw how tensors read one strip of memory: each cell holds its place in the strip, coloured by its token.
 
-    Args: x is (S, C) holding 0, 1, 2, …; readings maps titles to tensors (H, S, D) made of x, drawn head by head.
+    Args: x (rows, width) holds 0, 1, 2, … and lies in memory row after row; tokens says whose each row is, by
+        default token 0, 1, 2, …; readings maps titles to tensors (H, S, D) made of x, drawn head by head.
     """
-    palette = sns.color_palette("pastel", len(x))
-    heads, tokens = next(iter(readings.values())).shape[:2]
-    figure = plt.figure(figsize=(11, 1.5 + 0.42 * tokens), layout="constrained")
-    halves: Any = figure.subfigures(2, 1, height_ratios=(1, 0.5 + 0.42 * tokens))
+    owners = list(range(len(x))) if tokens is None else list(tokens)
+    palette = sns.color_palette("pastel", max(owners) + 1)
+    colors = [palette[owner] for owner in owners for _ in range(x.size(1))]
+    heads, rows = next(iter(readings.values())).shape[:2]
+    figure = plt.figure(figsize=(11, 1.5 + 0.42 * rows), layout="constrained")
+    halves: Any = figure.subfigures(2, 1, height_ratios=(1, 0.5 + 0.42 * rows))
     top, bottom = halves
-    _grid(top.subplots(), x.reshape(1, -1), x.size(1), palette, "memory: the tokens one after the other")
+    _grid(top.subplots(), x.reshape(1, -1), colors, "memory, cell after cell")
     parts = bottom.subfigures(1, len(readings), squeeze=False)
     for part, (title, reading) in zip(parts.flat, readings.items(), strict=True):
         part.suptitle(title, fontsize=11, fontweight="bold", color=INK)
-        for head, ax in enumerate(part.subplots(1, heads)):
-            _grid(ax, reading[head], x.size(1), palette, f"head {head}")
+        for head, ax in enumerate(part.subplots(1, heads, squeeze=False)[0]):
+            _grid(ax, reading[head], colors, f"head {head}" if heads > 1 else "")
     return figure
 
 
-def _grid(ax: Axes, table: Tensor, per_token: int, palette: Sequence[Any], title: str) -> None:
+def _grid(ax: Axes, table: Tensor, colors: Sequence[Any], title: str) -> None:
     """Draw a table of places in memory."""
     rows, columns = table.shape
     for i, j in itertools.product(range(rows), range(columns)):
         place = int(table[i, j])
-        ax.add_patch(Rectangle((j, rows - 1 - i), 1, 1, fc=palette[place // per_token], ec="white", lw=1.5))
+        ax.add_patch(Rectangle((j, rows - 1 - i), 1, 1, fc=colors[place], ec="white", lw=1.5))
         ax.text(j + 0.5, rows - 0.5 - i, str(place), ha="center", va="center", fontsize=10, color=INK)
     ax.set(xlim=(0, columns), ylim=(0, rows), aspect="equal")
     ax.set_title(title, fontsize=10, color=INK)
@@ -166,4 +170,37 @@ def mixture(weights: Tensor, v: Tensor, names: Sequence[str]) -> Figure:
     axes[1, 0].axis("off")
     axes[1, 1].axis("off")
     figure.colorbar(image, ax=axes[:, 2], aspect=30)
+    return figure
+
+
+def whole_pass(x: Tensor, steps: AttentionSteps, names: Sequence[str], head: int) -> Figure:
+    """Draw every tensor of one pass as it is: x (1, S, C), the stages of one head, and the output."""
+    shown = {
+        "x": x[0],
+        "q": steps.q[0, head],
+        "k": steps.k[0, head],
+        "v": steps.v[0, head],
+        "scaled_scores": steps.scaled_scores[0, head],
+        "weights": steps.weights[0, head],
+        "context": steps.context[0, head],
+        "merged": steps.merged[0],
+        "out": steps.out[0],
+    }
+    figure, axes = plt.subplot_mosaic(
+        [["x", "q", "scaled_scores", "weights", "context"], ["merged", "k", "v", "out", "out"]],
+        figsize=(11.5, 6),
+        width_ratios=(1.3, 0.8, 1, 1, 0.8),
+        layout="constrained",
+    )
+    for name, tensor in shown.items():
+        numbers, ax = tensor.detach().cpu().numpy(), axes[name]
+        limit = float(abs(numbers).max())
+        weights = name == "weights"
+        low, colors = (0.0, "cividis") if weights else (-limit, "vlag")
+        ax.imshow(numbers, cmap=colors, vmin=low, vmax=limit, aspect="auto", interpolation="nearest")
+        rows, columns = numbers.shape
+        ax.set_title(f"{name}  {rows} × {columns}", fontsize=10, loc="left", color=INK)
+        ax.set(xticks=[], yticks=[])
+        if name in ("x", "merged", "weights"):
+            ax.set_yticks(range(len(names)), names, fontsize=7)
     return figure

@@ -27,7 +27,7 @@ FLOORS = [
     {"grammar"},
     {"models"},
     {"variants"},
-    {"masks"},
+    {"masks", "costs"},
     {"attention"},
     {"errors", "saving", "experiments"},
 ]

@@ -331,7 +331,7 @@ QUESTIONS = {
         because="Every exponential is multiplied by the same number, e to the 5, and the division takes it out again.",
         choices={
             "nothing": "",
-            "they become more alike": "That is what dividing the scores does. Adding leaves the differences as they are.",
+            "they become more alike": "That is what dividing the scores does. Adding keeps the differences.",
             "the largest gets larger": "That is what multiplying the scores does. Adding leaves the differences.",
         },
     ),
@@ -402,7 +402,7 @@ QUESTIONS = {
         choices={
             "context.reshape(B, S, C)": "It has the right shape, and mixes tokens: the transpose is missing.",
             "context.transpose(1, 2).reshape(B, S, C)": "",
-            "context.transpose(2, 3).reshape(B, S, C)": "That swaps tokens and channels, and leaves the heads outermost.",
+            "context.transpose(2, 3).reshape(B, S, C)": "That swaps tokens and channels; the heads stay outermost.",
         },
     ),
     "output-mixes": Question(
