@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import argparse
 import itertools
+import re
 import sys
+import tomllib
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -17,8 +19,10 @@ from mha_course import example, measures
 from mha_course.grammar import sentences
 from mha_course.models import MaskedWordModel
 
-LESSONS = Path(__file__).resolve().parent.parent / "notebooks"
+ROOT = Path(__file__).resolve().parent.parent
+LESSONS = ROOT / "notebooks"
 WIDGET_VIEW = "application/vnd.jupyter.widget-view+json"
+COLAB = {"accelerator": "GPU", "colab": {"gpuType": "T4", "provenance": [], "toc_visible": True}}
 KERNEL = {"display_name": "Python 3 (ipykernel)", "language": "python", "name": "python3"}
 RELATIONS = ("pronoun", "subject", "adjective", "noun", "state", "adverb")
 SHIPPED_SEED = 10  # the best of 0 to 12 by score()
@@ -101,10 +105,7 @@ def render(text: str, *, folder: Path = LESSONS) -> str:
 
 def normalise(notebook: NotebookNode) -> None:
     """Drop what changes from run to run and what needs a live kernel; join output that came in pieces."""
-    notebook.metadata = NotebookNode(
-        {key: value for key, value in notebook.metadata.items() if key in ("accelerator", "colab")}
-        | {"kernelspec": KERNEL, "language_info": {"name": "python"}}
-    )
+    notebook.metadata = nbformat.from_dict(COLAB | {"kernelspec": KERNEL, "language_info": {"name": "python"}})
     for cell in notebook.cells:
         cell.metadata.pop("execution", None)
         if cell.cell_type != "code":
@@ -119,6 +120,28 @@ def normalise(notebook: NotebookNode) -> None:
         cell.outputs = joined
 
 
+def address() -> str:
+    """Return the repository's address, which stands in pyproject.toml."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    return str(project["urls"]["Repository"])
+
+
+def address_command(new: str) -> None:
+    """Write another address into pyproject.toml, the README, and the badges and first cells of all lessons.
+
+    Raises: ValueError for anything but https://github.com/OWNER/NAME.
+    """
+    match = re.fullmatch(r"https://github\.com/([\w.-]+/[\w.-]+?)(\.git|/)?", new)
+    if match is None:
+        raise ValueError(f"address: expected https://github.com/OWNER/NAME, got {new}")
+    old = address().removeprefix("https://github.com/")
+    for path in (ROOT / "pyproject.toml", ROOT / "README.md", *sorted(LESSONS.glob("*.ipynb"))):
+        text = path.read_text(encoding="utf-8")
+        for before in ("https://github.com/", "research.google.com/github/", "mybinder.org/v2/gh/"):
+            text = text.replace(before + old, before + match[1])
+        path.write_text(text, encoding="utf-8")
+
+
 def main(argv: Sequence[str]) -> int:
     """Run one authoring command."""
     parser = argparse.ArgumentParser(prog="python3 -m mha_course")
@@ -127,11 +150,15 @@ def main(argv: Sequence[str]) -> int:
     train.add_argument("seeds", nargs="*", type=int, default=[SHIPPED_SEED], help="several: the best is saved")
     rendering = commands.add_parser("render", help="execute lessons in place")
     rendering.add_argument("numbers", nargs="*", help="such as 00 03; all without")
+    moving = commands.add_parser("address", help="set the repository's address everywhere, for a fork")
+    moving.add_argument("url", help="https://github.com/OWNER/NAME")
     chosen = parser.parse_args(argv)
     if chosen.command == "train":
         train_command(chosen.seeds)
-    else:
+    elif chosen.command == "render":
         render_command(chosen.numbers)
+    else:
+        address_command(chosen.url)
     return 0
 
 

@@ -187,9 +187,9 @@ def whole_pass(x: Tensor, steps: AttentionSteps, names: Sequence[str], head: int
         "out": steps.out[0],
     }
     figure, axes = plt.subplot_mosaic(
-        [["x", "q", "scaled_scores", "weights", "context"], ["merged", "k", "v", "out", "out"]],
-        figsize=(11.5, 6),
-        width_ratios=(1.3, 0.8, 1, 1, 0.8),
+        [["x", "q", "scaled_scores", "weights", "context", "merged", "out"], [".", "k", ".", "v", ".", ".", "."]],
+        figsize=(13, 5.2),
+        width_ratios=(1.3, 0.7, 1, 1, 0.7, 1.3, 1.3),
         layout="constrained",
     )
     for name, tensor in shown.items():
@@ -199,8 +199,8 @@ def whole_pass(x: Tensor, steps: AttentionSteps, names: Sequence[str], head: int
         low, colors = (0.0, "cividis") if weights else (-limit, "vlag")
         ax.imshow(numbers, cmap=colors, vmin=low, vmax=limit, aspect="auto", interpolation="nearest")
         rows, columns = numbers.shape
-        ax.set_title(f"{name}  {rows} × {columns}", fontsize=10, loc="left", color=INK)
+        ax.set_title(f"{name}\n{rows} × {columns}", fontsize=9.5, loc="left", color=INK)
         ax.set(xticks=[], yticks=[])
-        if name in ("x", "merged", "weights"):
+        if name in ("x", "k"):
             ax.set_yticks(range(len(names)), names, fontsize=7)
     return figure

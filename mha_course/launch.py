@@ -22,7 +22,11 @@ LESSONS, COPIES = "notebooks", "my_course"
 CPU_INDEX = "https://download.pytorch.org/whl/cpu"
 CUDA_INDEX = "https://download.pytorch.org/whl/cu130"
 GIB_NEEDED = {"cpu": 2.5, "cuda": 9.0}
-AUTHORING = {"render": "execute notebooks in place", "train": "train the model of the running example"}
+AUTHORING = {
+    "render": "execute notebooks in place",
+    "train": "train the model of the running example",
+    "address": "set the repository's address everywhere",
+}
 SUITS = "import sys; sys.exit(not (3, 11) <= sys.version_info[:2] < (3, 15))"
 NETWORK_SIGNS = (
     "NewConnectionError|NameResolutionError|ConnectTimeout|Read timed out|ProxyError|Max retries|Network is unreachable"
