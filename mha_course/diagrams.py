@@ -195,8 +195,7 @@ def whole_pass(x: Tensor, steps: AttentionSteps, names: Sequence[str], head: int
     for name, tensor in shown.items():
         numbers, ax = tensor.detach().cpu().numpy(), axes[name]
         limit = float(abs(numbers).max())
-        weights = name == "weights"
-        low, colors = (0.0, "cividis") if weights else (-limit, "vlag")
+        low, colors = (0.0, "cividis") if name == "weights" else (-limit, "vlag")
         ax.imshow(numbers, cmap=colors, vmin=low, vmax=limit, aspect="auto", interpolation="nearest")
         rows, columns = numbers.shape
         ax.set_title(f"{name}\n{rows} × {columns}", fontsize=9.5, loc="left", color=INK)

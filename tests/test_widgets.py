@@ -1,0 +1,83 @@
+"""Panels answer to their controls, keep a static twin, and saved notebooks need no kernel."""
+
+import base64
+import copy
+import html
+
+import ipywidgets as W
+import matplotlib.pyplot as plt
+import numpy as np
+import pytest
+
+from mha_course import plots
+from mha_course.saving import WIDGET_VIEW, drop_widget_views
+from mha_course.widgets import Panel
+
+
+def draw(size, word):
+    if size == 3:
+        raise ValueError("<three> is not drawn")
+    return plots.heatmap(np.eye(size)), f"An identity of {size} for “{word}”."
+
+
+@pytest.fixture
+def panel():
+    return Panel(draw, size=W.IntSlider(value=2, min=1, max=9), word=W.Text(value="it"))
+
+
+def pixels(panel):
+    return panel._repr_mimebundle_()[0]["image/png"]
+
+
+def test_a_control_changes_picture_and_sentence(panel):
+    before = pixels(panel)
+    panel._controls["size"].value = 5
+    assert pixels(panel) != before
+    assert repr(panel) == "Panel: An identity of 5 for “it”."
+    assert "An identity of 5" in panel._image.value
+    assert not plt.get_fignums()
+
+
+def test_the_static_twin_is_a_picture_with_alt_text(panel):
+    data, metadata = panel._repr_mimebundle_()
+    assert base64.b64decode(data["image/png"])[1:4] == b"PNG"
+    assert data["text/plain"] == "Panel: An identity of 2 for “it”."
+    assert metadata["image/png"]["alt"] == "An identity of 2 for “it”."
+    assert data[WIDGET_VIEW]["model_id"] == panel.model_id
+
+
+def test_an_error_is_shown_in_place_and_the_next_move_recovers(panel):
+    panel._controls["size"].value = 3
+    assert html.escape("ValueError: <three> is not drawn") in panel._image.value
+    assert "<three>" not in panel._image.value
+    panel._controls["size"].value = 4
+    assert "An identity of 4" in panel._image.value
+
+
+def test_words_from_people_are_escaped(panel):
+    panel._controls["word"].value = "<script>alert(1)</script>"
+    assert "<script>" not in panel._image.value
+
+
+def test_showing_prints_what_it_shows_at_the_start(panel, capsys):
+    panel.show()
+    assert "At the start: An identity of 2 for “it”." in capsys.readouterr().out
+
+
+def test_saving_drops_live_views_that_have_a_twin():
+    twin = {"output_type": "display_data", "data": {WIDGET_VIEW: {}, "image/png": "x", "text/plain": "Panel"}}
+    alone = {"output_type": "display_data", "data": {WIDGET_VIEW: {}, "text/plain": "IntSlider()"}}
+    stream = {"output_type": "stream", "name": "stdout", "text": "hello"}
+    model = {"type": "notebook", "content": {"cells": [{"outputs": [twin, alone, stream]}, {"source": "no outputs"}]}}
+    before = copy.deepcopy(model)
+    drop_widget_views(model=model, path="lesson.ipynb")
+    assert WIDGET_VIEW not in twin["data"]
+    assert twin["data"]["image/png"] == "x"
+    assert model["content"]["cells"][0]["outputs"][1:] == before["content"]["cells"][0]["outputs"][1:]
+
+
+@pytest.mark.parametrize("model", [{"type": "file", "content": "text"}, {"type": "notebook", "content": None}, {}])
+def test_saving_leaves_all_else_alone(model):
+    before = copy.deepcopy(model)
+    drop_widget_views(model=model)
+    assert model == before
