@@ -249,10 +249,11 @@ def open_lab(python: Path, options: Sequence[str]) -> int:
     lesson = copy_lessons()
     settings = [
         "--ServerApp.ip=127.0.0.1",
+        f"--LabApp.default_url=/lab/tree/{COPIES}/{lesson.name}",
         f"--ServerApp.root_dir={ROOT}",
         "--ContentsManager.pre_save_hook=mha_course.saving.drop_widget_views",
     ]
-    return _in_venv(python, "jupyterlab", str(lesson), *settings, *options)
+    return _in_venv(python, "jupyterlab", *settings, *options)
 
 
 def run_tests(python: Path, *, everything: bool) -> int:

@@ -195,7 +195,8 @@ def test_opening_is_local_with_the_token_on(course, monkeypatch):
     monkeypatch.setattr(launch, "_in_venv", lambda python, *arguments: started.extend(arguments) or 0)
     assert launch.main(["--no-browser", "--port", "9999"]) == 0
     assert started[0] == "jupyterlab"
-    assert started[1] == str(course / "my_course/00_start_here.ipynb")
+    assert "--LabApp.default_url=/lab/tree/my_course/00_start_here.ipynb" in started
+    assert (course / "my_course/00_start_here.ipynb").exists()
     assert "--ServerApp.ip=127.0.0.1" in started
     assert not [option for option in started if "token" in option]
     assert started[-3:] == ["--no-browser", "--port", "9999"]

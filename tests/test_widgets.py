@@ -1,8 +1,10 @@
 """Panels answer to their controls, keep a static twin, and saved notebooks need no kernel."""
 
+import asyncio
 import base64
 import copy
 import html
+import threading
 
 import ipywidgets as W
 import matplotlib.pyplot as plt
@@ -52,6 +54,27 @@ def test_an_error_is_shown_in_place_and_the_next_move_recovers(panel):
     assert "<three>" not in panel._image.value
     panel._controls["size"].value = 4
     assert "An identity of 4" in panel._image.value
+
+
+def test_a_control_moved_in_another_thread_is_drawn_in_the_main_one(monkeypatch):
+    """JupyterLab reports controls in a thread of their own, while the main one may be drawing."""
+    threads = []
+
+    def note(size):
+        threads.append(threading.current_thread())
+        return plots.heatmap(np.eye(size)), f"{size}"
+
+    async def use():
+        panel = Panel(note, size=W.IntSlider(value=2))
+        mover = threading.Thread(target=lambda: setattr(panel._controls["size"], "value", 4))
+        mover.start()
+        mover.join()
+        assert repr(panel) == "Panel: 2"  # the main thread is busy until it waits
+        await asyncio.sleep(0)
+        return panel
+
+    assert repr(asyncio.run(use())) == "Panel: 4"
+    assert set(threads) == {threading.main_thread()}
 
 
 def test_words_from_people_are_escaped(panel):

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import html
 import textwrap
+import threading
 from collections.abc import Callable
 from typing import Any
 
@@ -34,8 +36,12 @@ class Panel(W.VBox):  # type: ignore[misc]
         self._draw, self._controls = draw, controls
         self._image, self.text, self._png = W.HTML(), "", b""
         super().__init__([W.HBox(list(controls.values()), layout={"flex_flow": "row wrap"}), self._image])
+        try:
+            self._loop: asyncio.AbstractEventLoop | None = asyncio.get_running_loop()
+        except RuntimeError:  # no kernel
+            self._loop = None
         for control in controls.values():
-            control.observe(self._redraw, names="value")
+            control.observe(self._follow, names="value")
         self._redraw()
 
     def __repr__(self) -> str:
@@ -53,7 +59,14 @@ class Panel(W.VBox):  # type: ignore[misc]
         display(self)
         print(textwrap.fill(f"At the start: {self.text}", 100))
 
-    def _redraw(self, _: Any = None) -> None:
+    def _follow(self, _: Any = None) -> None:
+        """Redraw in the main thread: JupyterLab may report a control in another, and pyplot bears only one."""
+        if self._loop is None or threading.current_thread() is threading.main_thread():
+            self._redraw()
+        else:
+            self._loop.call_soon_threadsafe(self._redraw)
+
+    def _redraw(self) -> None:
         """Bring picture and sentence up to the controls."""
         try:
             picture, self.text = self._draw(**{name: control.value for name, control in self._controls.items()})
