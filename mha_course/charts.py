@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-import matplotlib.pyplot as plt
 import seaborn as sns
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
@@ -23,7 +22,8 @@ def token_bars(rows: Mapping[str, Any], names: Sequence[str], *, highlight: Sequ
     2
     """
     size = (min(3.6 * len(rows) + 1, 11), 0.9 + 0.24 * len(names))
-    figure, axes = plt.subplots(1, len(rows), figsize=size, sharey=True, squeeze=False, layout="constrained")
+    figure = plots.new_figure(*size)
+    axes = figure.subplots(1, len(rows), sharey=True, squeeze=False)
     colors = [plots.ACCENT if name in highlight else plots.BAR for name in names]
     for ax, (title, numbers) in zip(axes.flat, rows.items(), strict=True):
         values = plots.as_array("token_bars", numbers, ("S",))
@@ -47,7 +47,7 @@ def curves(
     >>> curves([1, 2], {"double": [2, 4]}, xlabel="n", ylabel="2n").get_xlabel()
     'n'
     """
-    ax = plt.subplots(figsize=(7, 3.4), layout="constrained")[1]
+    ax = plots.new_figure(7, 3.4).subplots()
     for (name, values), marker, color in zip(lines.items(), "osD^vP", sns.color_palette("colorblind"), strict=False):
         ax.plot(x, values, marker=marker, markersize=9, alpha=0.75, color=color, label=name)
     if logarithmic:

@@ -6,7 +6,6 @@ import itertools
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
-import matplotlib.pyplot as plt
 import seaborn as sns
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
@@ -15,7 +14,7 @@ from torch import Tensor
 
 from mha_course.attention import AttentionSteps
 from mha_course.errors import ShapeError
-from mha_course.plots import ACCENT, BAR, INK, QUIET
+from mha_course.plots import ACCENT, BAR, INK, QUIET, new_figure
 
 STAGES = (
     ("projection", "x Wᵀ + b", "q, k, v"),
@@ -37,7 +36,7 @@ def pipeline(*lit: str, ax: Axes | None = None) -> Axes:
     if chosen - set(names):
         got = ", ".join(sorted(chosen - set(names)))
         raise ShapeError("pipeline", "lit must name steps", expected=", ".join(names), got=got)
-    ax = ax or plt.subplots(figsize=(11, 1.25), layout="constrained")[1]
+    ax = ax or new_figure(11, 1.25).subplots()
     for place, (name, formula, shape) in enumerate(STAGES):
         color, weight = (ACCENT, "bold") if name in chosen else (QUIET, "normal")
         ax.add_patch(
@@ -70,7 +69,7 @@ def product(left: Block, right: Block, result: Block, *, ax: Axes | None = None)
         expected = f"({left.rows}, n) · (n, {right.columns}) = ({left.rows}, {right.columns})"
         got = " ".join(f"({block.rows}, {block.columns})" for block in (left, right, result))
         raise ShapeError("product", "the sizes must fit", expected=expected, got=got)
-    ax = ax or plt.subplots(figsize=(9, 3), layout="constrained")[1]
+    ax = ax or new_figure(9, 3).subplots()
     tallest, gap, x = max(left.rows, right.rows), max(3.0, 0.35 * max(left.columns, right.rows)), 0.0
     for block, sign in ((left, "·"), (right, "="), (result, "")):
         bottom = (tallest - block.rows) / 2
@@ -97,7 +96,7 @@ def plane(points: Any, mixtures: Any, names: Sequence[str], *, ax: Axes | None =
 
     Args: points and mixtures are (S, 2) tensors; names are S strings.
     """
-    ax = ax or plt.subplots(figsize=(4.2, 4.2), layout="constrained")[1]
+    ax = ax or new_figure(4.2, 4.2).subplots()
     corners = [tuple(point) for point in points.tolist()]
     ax.fill(*zip(*corners, strict=True), color=QUIET, zorder=0)
     for name, (x, y), (mixed_x, mixed_y) in zip(names, corners, mixtures.tolist(), strict=True):
@@ -120,7 +119,7 @@ def cells(x: Tensor, readings: Mapping[str, Tensor], *, tokens: Sequence[int] | 
     palette = sns.color_palette("pastel", max(owners) + 1)
     colors = [palette[owner] for owner in owners for _ in range(x.size(1))]
     heads, rows = next(iter(readings.values())).shape[:2]
-    figure = plt.figure(figsize=(11, 1.5 + 0.42 * rows), layout="constrained")
+    figure = new_figure(11, 1.5 + 0.42 * rows)
     halves: Any = figure.subfigures(2, 1, height_ratios=(1, 0.5 + 0.42 * rows))
     top, bottom = halves
     _grid(top.subplots(), x.reshape(1, -1), colors, "memory, cell after cell")
@@ -149,9 +148,8 @@ def mixture(weights: Tensor, v: Tensor, names: Sequence[str]) -> Figure:
 
     Args: weights (S,) of one query, v (S, D), names of the S tokens.
     """
-    figure, axes = plt.subplots(
-        2, 3, figsize=(10.5, 5.2), width_ratios=(1, 2, 2), height_ratios=(len(names), 1), layout="constrained"
-    )
+    figure = new_figure(10.5, 5.2)
+    axes = figure.subplots(2, 3, width_ratios=(1, 2, 2), height_ratios=(len(names), 1))
     share, values, parts = axes[0]
     limit = float(v.abs().max())
     look = {"cmap": "vlag", "vmin": -limit, "vmax": limit, "aspect": "auto"}
@@ -186,19 +184,18 @@ def whole_pass(x: Tensor, steps: AttentionSteps, names: Sequence[str], head: int
         "merged": steps.merged[0],
         "out": steps.out[0],
     }
-    figure, axes = plt.subplot_mosaic(
-        [["x", "q", "scaled_scores", "weights", "context", "merged", "out"], [".", "k", ".", "v", ".", ".", "."]],
-        figsize=(13, 5.2),
-        width_ratios=(1.3, 0.7, 1, 1, 0.7, 1.3, 1.3),
-        layout="constrained",
-    )
+    figure = new_figure(13, 5.2)
+    rows: Any = [
+        ["x", "q", "scaled_scores", "weights", "context", "merged", "out"],
+        [".", "k", ".", "v", ".", ".", "."],
+    ]
+    axes = figure.subplot_mosaic(rows, width_ratios=(1.3, 0.7, 1, 1, 0.7, 1.3, 1.3))
     for name, tensor in shown.items():
         numbers, ax = tensor.detach().cpu().numpy(), axes[name]
         limit = float(abs(numbers).max())
         low, colors = (0.0, "cividis") if name == "weights" else (-limit, "vlag")
         ax.imshow(numbers, cmap=colors, vmin=low, vmax=limit, aspect="auto", interpolation="nearest")
-        rows, columns = numbers.shape
-        ax.set_title(f"{name}\n{rows} × {columns}", fontsize=9.5, loc="left", color=INK)
+        ax.set_title(f"{name}\n{len(numbers)} × {numbers.shape[1]}", fontsize=9.5, loc="left", color=INK)
         ax.set(xticks=[], yticks=[])
         if name in ("x", "k"):
             ax.set_yticks(range(len(names)), names, fontsize=7)

@@ -13,7 +13,9 @@ import base64
 import io
 import math
 import textwrap
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 from typing import Any
 
 import matplotlib.pyplot as plt
@@ -29,6 +31,25 @@ from mha_course.errors import ShapeError
 ACCENT, BAR, QUIET, INK = "#f2a900", "#5b7fb4", "#e8eaee", "#1f2430"
 LOOK = {"square": True, "linewidths": 0.5, "linecolor": "white", "xticklabels": False, "yticklabels": False}
 HATCH = {"hatch": "////", "facecolor": "#ffffff", "edgecolor": "#9aa1ad"}
+
+
+_unregistered = ContextVar("unregistered", default=False)
+
+
+@contextmanager
+def unregistered() -> Iterator[None]:
+    """Keep figures made meanwhile out of pyplot's list, from which a kernel shows what is open, even half drawn."""
+    token = _unregistered.set(True)
+    try:
+        yield
+    finally:
+        _unregistered.reset(token)
+
+
+def new_figure(width: float, height: float) -> Figure:
+    """Make a figure of so many inches, with constrained layout."""
+    options: dict[str, Any] = {"figsize": (width, height), "layout": "constrained"}
+    return Figure(**options) if _unregistered.get() else plt.figure(**options)
 
 
 def heatmap(
@@ -53,7 +74,7 @@ def heatmap(
     rows, columns = as_names("heatmap", matrix.shape, queries, keys)
     if ax is None:
         size = (1.6 + 0.36 * len(columns), 0.9 + 0.36 * len(rows))
-        ax = plt.subplots(figsize=(min(max(size[0], 3.2), 11), min(max(size[1], 2.2), 10)), layout="constrained")[1]
+        ax = new_figure(min(max(size[0], 3.2), 11), min(max(size[1], 2.2), 10)).subplots()
     shown = matrix.shape[1] <= 8 if annotate is None else annotate
     _draw(ax, matrix, _hidden("heatmap", mask, matrix.shape), annotate=shown, colorbar=True)
     _label(ax, rows, columns)
@@ -81,9 +102,8 @@ def head_grid(
     across = math.ceil(math.sqrt(len(heads)))
     down = math.ceil(len(heads) / across)
     side = min(1.1 + 0.19 * max(len(rows), len(columns)), 4.2)
-    figure, axes = plt.subplots(
-        down, across, figsize=(side * across + 0.8, side * down), squeeze=False, layout="constrained"
-    )
+    figure = new_figure(side * across + 0.8, side * down)
+    axes = figure.subplots(down, across, squeeze=False)
     for number, ax in enumerate(axes.flat):
         if number >= len(heads):
             ax.remove()

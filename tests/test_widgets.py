@@ -62,14 +62,14 @@ def test_a_control_moved_in_another_thread_is_drawn_in_the_main_one(monkeypatch)
 
     def note(size):
         threads.append(threading.current_thread())
-        return plots.heatmap(np.eye(size)), f"{size}"
+        assert not plt.get_fignums()  # else another thread could show it half drawn
+        picture = plots.heatmap(np.eye(size)), f"{size}"
+        assert not plt.get_fignums()
+        return picture
 
     async def use():
         panel = Panel(note, size=W.IntSlider(value=2))
-        mover = threading.Thread(target=lambda: setattr(panel._controls["size"], "value", 4))
-        mover.start()
-        mover.join()
-        assert repr(panel) == "Panel: 2"  # the main thread is busy until it waits
+        await asyncio.to_thread(setattr, panel._controls["size"], "value", 4)
         await asyncio.sleep(0)
         return panel
 

@@ -263,7 +263,9 @@ QUESTIONS = {
         choices={
             "heads.view(2, 5, 24)": "",
             "heads.reshape(2, 5, 24)": "reshape copies where a view is not possible. It runs (and is wrong: lesson 6).",
-            "heads.contiguous().view(2, 5, 24)": "contiguous makes a copy in the new order, and that can be viewed.",
+            "heads.contiguous().view(2, 5, 24)": (
+                "It copies first, and that can be viewed. It runs (and is wrong like reshape)."
+            ),
         },
     ),
     "contiguous-copies": Question(

@@ -11,7 +11,6 @@ from collections.abc import Callable
 from typing import Any
 
 import ipywidgets as W
-import matplotlib.pyplot as plt
 from IPython.display import display
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
@@ -60,7 +59,7 @@ class Panel(W.VBox):  # type: ignore[misc]
         print(textwrap.fill(f"At the start: {self.text}", 100))
 
     def _follow(self, _: Any = None) -> None:
-        """Redraw in the main thread: JupyterLab may report a control in another, and pyplot bears only one."""
+        """Redraw in the main thread: JupyterLab may report a control in another, and matplotlib bears only one."""
         if self._loop is None or threading.current_thread() is threading.main_thread():
             self._redraw()
         else:
@@ -69,10 +68,10 @@ class Panel(W.VBox):  # type: ignore[misc]
     def _redraw(self) -> None:
         """Bring picture and sentence up to the controls."""
         try:
-            picture, self.text = self._draw(**{name: control.value for name, control in self._controls.items()})
-            self._png = plots.png(picture)
+            with plots.unregistered():
+                picture, self.text = self._draw(**{name: control.value for name, control in self._controls.items()})
+                self._png = plots.png(picture)
         except Exception as error:  # shown to whoever moved the control
-            plt.close("all")
             self._image.value = f"<p>⚠ {html.escape(f'{type(error).__name__}: {error}')}</p>"
             return
         source, width = base64.b64encode(self._png).decode(), plots.display_width(self._png)
