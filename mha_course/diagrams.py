@@ -103,7 +103,9 @@ def plane(points: Any, mixtures: Any, names: Sequence[str], *, ax: Axes | None =
         ax.annotate("", (x, y), (0, 0), arrowprops={"arrowstyle": "-|>", "color": BAR, "linewidth": 2})
         ax.annotate(name, (x, y), xytext=(6, 6), textcoords="offset points", fontsize=12, color=INK)
         ax.scatter(mixed_x, mixed_y, color=ACCENT, edgecolor=INK, s=70, zorder=3)
-        ax.annotate(f"context of {name}", (mixed_x, mixed_y), xytext=(9, -3), textcoords="offset points", color=INK)
+        side, shift = ("right", -9) if mixed_x > 1 else ("left", 9)
+        label: dict[str, Any] = {"xytext": (shift, -3), "textcoords": "offset points", "ha": side, "color": INK}
+        ax.annotate(f"context of {name}", (mixed_x, mixed_y), **label)
     ax.set(xlim=(-0.3, 2.9), ylim=(-0.3, 2.4), aspect="equal")
     ax.spines[["top", "right"]].set_visible(False)
     return ax

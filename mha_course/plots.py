@@ -28,6 +28,7 @@ from numpy.typing import NDArray
 
 from mha_course.errors import ShapeError
 
+LINE = 88  # characters that fit beside JupyterLab's file list
 ACCENT, BAR, QUIET, INK = "#f2a900", "#5b7fb4", "#e8eaee", "#1f2430"
 LOOK = {"square": True, "linewidths": 0.5, "linecolor": "white", "xticklabels": False, "yticklabels": False}
 HATCH = {"hatch": "////", "facecolor": "#ffffff", "edgecolor": "#9aa1ad"}
@@ -150,7 +151,7 @@ def show(picture: Axes | Figure, text: str) -> None:
     data = png(picture)
     bundle = {"image/png": base64.b64encode(data).decode(), "text/plain": f"Picture: {text}"}
     display(bundle, metadata={"image/png": {"alt": text, "width": display_width(data)}}, raw=True)
-    print(textwrap.fill(text, 100))
+    print(textwrap.fill(text, LINE))
 
 
 def as_array(place: str, numbers: Any, axes: Sequence[str]) -> NDArray[np.float64]:

@@ -152,7 +152,7 @@ def test_showing_gives_alt_text_and_prints_it(monkeypatch, capsys):
     assert metadata["image/png"]["alt"] == text
     printed = capsys.readouterr().out
     assert " ".join(printed.split()) == text
-    assert max(map(len, printed.splitlines())) <= 100
+    assert max(map(len, printed.splitlines())) <= plots.LINE
     assert not plt.get_fignums()
 
 

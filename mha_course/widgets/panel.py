@@ -56,7 +56,7 @@ class Panel(W.VBox):  # type: ignore[misc]
     def show(self) -> None:
         """Display the panel, and print what it shows at the start."""
         display(self)
-        print(textwrap.fill(f"At the start: {self.text}", 100))
+        print(textwrap.fill(f"At the start: {self.text}", plots.LINE))
 
     def _follow(self, _: Any = None) -> None:
         """Redraw in the main thread: JupyterLab may report a control in another, and matplotlib bears only one."""
