@@ -1,12 +1,13 @@
 """The notebooks as they are kept: executed in order, rounded, with alt text, and the same when rendered again."""
 
 import copy
+import itertools
 import re
 
 import nbformat
 import pytest
 
-from mha_course import authoring
+from mha_course import authoring, exercises
 
 LESSONS = sorted(authoring.LESSONS.glob("*.ipynb"))
 NAMES = [
@@ -177,3 +178,24 @@ def test_the_readme_lists_every_lesson_with_its_minutes():
         title, minutes = re.search(r"# \d+ · (.+)", opening)[1], re.search(r"About (\d+) minutes", opening)[1]
         assert row.startswith(f"| {int(path.stem[:2])} | [{title}](notebooks/{path.name}) |")
         assert row.endswith(f"| {minutes} |")
+
+
+def test_every_exercise_stands_in_one_lesson_right_above_its_check():
+    found = []
+    for path in LESSONS:
+        cells = code_cells(read(path))
+        for stub, cell in itertools.pairwise(cells):
+            match = re.fullmatch(r'check\("(\w+)", (\w+)\)', cell.source)
+            if match:
+                name, answer = match.groups()
+                assert name == answer
+                assert re.match(rf"(def|class) {name}\b", stub.source), f"{path.stem}: {name} does not follow its stub"
+                assert stub.source.rstrip().endswith("...")
+                assert "○ Not attempted" in texts(cell.outputs[0])[2], f"{path.stem}: {name}"
+                found.append(name)
+    assert sorted(found) == sorted(exercises.NAMES)
+
+
+def test_every_question_is_asked_once():
+    asked = re.findall(r'predict\("([\w-]+)"\)', "\n".join(c.source for p in LESSONS for c in code_cells(read(p))))
+    assert sorted(asked) == sorted(exercises.QUESTIONS)
