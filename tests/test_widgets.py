@@ -40,6 +40,10 @@ def test_a_control_changes_picture_and_sentence(panel):
     assert not plt.get_fignums()
 
 
+def test_names_of_controls_are_not_cut(panel):
+    assert {control.style.description_width for control in panel._controls.values()} == {"initial"}
+
+
 def test_the_static_twin_is_a_picture_with_alt_text(panel):
     data, metadata = panel._repr_mimebundle_()
     assert base64.b64decode(data["image/png"])[1:4] == b"PNG"

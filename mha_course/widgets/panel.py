@@ -41,6 +41,7 @@ class Panel(W.VBox):  # type: ignore[misc]
             self._loop = None
         for control in controls.values():
             control.observe(self._follow, names="value")
+            control.style.description_width = "initial"  # as wide as the word
         self._redraw()
 
     def __repr__(self) -> str:
