@@ -18,10 +18,10 @@ from nbformat import NotebookNode
 from mha_course import example, measures
 from mha_course.grammar import sentences
 from mha_course.models import MaskedWordModel
+from mha_course.saving import WIDGET_VIEW
 
 ROOT = Path(__file__).resolve().parent.parent
 LESSONS = ROOT / "notebooks"
-WIDGET_VIEW = "application/vnd.jupyter.widget-view+json"
 COLAB = {"accelerator": "GPU", "colab": {"gpuType": "T4", "provenance": [], "toc_visible": True}}
 KERNEL = {"display_name": "Python 3 (ipykernel)", "language": "python", "name": "python3"}
 RELATIONS = ("pronoun", "subject", "adjective", "noun", "state", "adverb")
@@ -62,12 +62,12 @@ def score(model: MaskedWordModel) -> float:
 def report(model: MaskedWordModel) -> str:
     """Measure accuracy, what each head looks at beside its baselines, and ablation, on test sentences."""
     texts = sentences(2000, "test", seed=2)
-    agreement = [text for text in texts if text.kind == "agreement"]
     weights, random = (measures.all_weights(m, texts) for m in (model, example.new_model(99)))
     lines = []
     for relation in RELATIONS:
-        chosen = agreement if relation == "subject" else texts
+        # was or were with no other cue of number; all else on all sentences
         keep = torch.tensor([text.kind == "agreement" or relation != "subject" for text in texts])
+        chosen = [text for text, kept in zip(texts, keep, strict=True) if kept]
         trained = measures.relation_weights(weights[:, keep], chosen, relation)
         layer, head = divmod(int(trained.argmax()), trained.size(1))
         place = measures.position_baseline(weights, texts, relation)[layer, head]

@@ -31,7 +31,7 @@ def token_bars(rows: Mapping[str, Any], names: Sequence[str], *, highlight: Sequ
         ax.barh(range(len(names)), values, color=colors)
         ax.axvline(0, color=plots.INK, linewidth=0.8)
         ax.set_title(title, loc="left", fontsize=10)
-        ax.set_yticks(range(len(names)), names, fontsize=9)
+        ax.set_yticks(range(len(names)), names, fontsize=9, parse_math=False)
         ax.tick_params(axis="y", length=0)
         ax.margins(y=0.01)
         sns.despine(ax=ax, left=True)

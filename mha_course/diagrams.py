@@ -157,7 +157,7 @@ def mixture(weights: Tensor, v: Tensor, names: Sequence[str]) -> Figure:
     look = {"cmap": "vlag", "vmin": -limit, "vmax": limit, "aspect": "auto"}
     share.barh(range(len(names)), weights.tolist(), color=ACCENT)
     share.set(ylim=(len(names) - 0.5, -0.5), xlim=(0, 1))
-    share.set_yticks(range(len(names)), names, fontsize=9)
+    share.set_yticks(range(len(names)), names, fontsize=9, parse_math=False)
     sns.despine(ax=share)
     values.imshow(v.detach().numpy(), **look)
     image = parts.imshow((weights[:, None] * v).detach().numpy(), **look)
@@ -200,5 +200,5 @@ def whole_pass(x: Tensor, steps: AttentionSteps, names: Sequence[str], head: int
         ax.set_title(f"{name}\n{len(numbers)} × {numbers.shape[1]}", fontsize=9.5, loc="left", color=INK)
         ax.set(xticks=[], yticks=[])
         if name in ("x", "k"):
-            ax.set_yticks(range(len(names)), names, fontsize=7)
+            ax.set_yticks(range(len(names)), names, fontsize=7, parse_math=False)
     return figure

@@ -76,13 +76,12 @@ def without_head(model: MaskedWordModel, layer: int, head: int) -> MaskedWordMod
 
     Raises: IndexError for a head or layer that the model does not have.
     """
-    if not 0 <= head < model.blocks[layer].attention.num_heads:
-        raise IndexError(
-            f"without_head: there is no head {head}, expected 0 to {model.blocks[layer].attention.num_heads - 1}"
-        )
+    heads = model.blocks[layer].attention.num_heads
+    if not 0 <= head < heads:
+        raise IndexError(f"without_head: there is no head {head}, expected 0 to {heads - 1}")
     silenced = copy.deepcopy(model)
     attention = silenced.blocks[layer].attention
-    width = attention.d_model // attention.num_heads
+    width = attention.d_model // heads
     with torch.no_grad():
         attention.out_proj.weight[:, head * width : (head + 1) * width] = 0.0
     return silenced

@@ -181,7 +181,7 @@ def as_names(
         keys = queries
     named = []
     for word, size, names in (("queries", shape[0], queries), ("keys", shape[1], keys)):
-        chosen = [str(n).replace("$", r"\$") for n in (range(size) if names is None else names)]  # no mathtext
+        chosen = [str(n) for n in (range(size) if names is None else names)]
         if len(chosen) != size:
             side = "row" if word == "queries" else "column"
             raise ShapeError(
@@ -230,6 +230,7 @@ def _label(ax: Axes, rows: Sequence[str], columns: Sequence[str], size: float = 
     """Write the names along the rows and, at a slant, above the columns."""
     ax.xaxis.tick_top()
     ax.xaxis.set_label_position("top")
-    ax.set_xticks(np.arange(len(columns)) + 0.5, columns, rotation=50, ha="left", rotation_mode="anchor", fontsize=size)
-    ax.set_yticks(np.arange(len(rows)) + 0.5, rows, rotation=0, fontsize=size)
+    look: dict[str, Any] = {"fontsize": size, "parse_math": False}  # a $ in a word is a $
+    ax.set_xticks(np.arange(len(columns)) + 0.5, columns, rotation=50, ha="left", rotation_mode="anchor", **look)
+    ax.set_yticks(np.arange(len(rows)) + 0.5, rows, rotation=0, **look)
     ax.tick_params(length=0, pad=2)

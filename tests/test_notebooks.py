@@ -8,6 +8,7 @@ import nbformat
 import pytest
 
 from mha_course import authoring, exercises
+from mha_course.saving import WIDGET_VIEW
 
 LESSONS = sorted(authoring.LESSONS.glob("*.ipynb"))
 NAMES = [
@@ -57,7 +58,7 @@ def output_problems(output, free):
         yield "error"
     if output.get("name") == "stderr":
         yield "writes to stderr"
-    if authoring.WIDGET_VIEW in output.get("data", {}):
+    if WIDGET_VIEW in output.get("data", {}):
         yield "widget view, which is an error box without a kernel"
     if "image/png" in output.get("data", {}) and not output.metadata.get("image/png", {}).get("alt"):
         yield "picture without alt text"
@@ -124,7 +125,7 @@ TAMPERED = {
         nbformat.v4.new_output("stream", text="tensor([1.], device='cuda:0')")
     ),
     "a widget": lambda n: code_cells(n)[3].outputs.append(
-        nbformat.v4.new_output("display_data", {authoring.WIDGET_VIEW: {}, "text/plain": "x"})
+        nbformat.v4.new_output("display_data", {WIDGET_VIEW: {}, "text/plain": "x"})
     ),
     "no alt text": lambda n: code_cells(n)[3].outputs.append(
         nbformat.v4.new_output("display_data", {"image/png": "", "text/plain": "x"})

@@ -48,6 +48,16 @@ def test_names_stand_where_they_belong(device):
     assert [label.get_text() for label in plots.heatmap(weights[:2]).get_xticklabels()] == list("01234")
 
 
+def test_a_dollar_in_a_word_is_a_dollar():
+    words = ["$x^$", "$5", "a_$b$"]
+    ax = plots.heatmap(np.eye(3), queries=words)
+    bars = charts.token_bars({"each": [1, 2, 3]}, words).axes[0]
+    for axes in (ax, bars):
+        assert [label.get_text() for label in axes.get_yticklabels()] == words
+        assert plots.png(axes)  # drawing it is where mathtext would raise
+    assert plots.strongest(np.eye(3), words) == "$x^$ → $x^$ 1.00, $5 → $5 1.00, a_$b$ → a_$b$ 1.00"
+
+
 def test_hidden_cells_are_hatched_and_zero_is_not():
     weights = torch.zeros(5, 5)
     ax = plots.heatmap(weights, mask=causal_mask(5))

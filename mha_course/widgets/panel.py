@@ -16,8 +16,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from mha_course import plots
-
-WIDGET_VIEW = "application/vnd.jupyter.widget-view+json"
+from mha_course.saving import WIDGET_VIEW
 
 
 class Panel(W.VBox):  # type: ignore[misc]
