@@ -1,0 +1,82 @@
+"""What a trace holds: one Step for each tensor that was made, one Argument for each that was given."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+
+COLORS = {
+    "B": "#c9ced6", "T": "#f2b04a", "S": "#7cc0ec", "H": "#5fc4a1", "D": "#dd9cc1", "C": "#f1e36b", "3": "#ee9a7a",
+}  # fmt: skip
+OTHER = "#dcd3ee"  # any other name
+UNKNOWN = "#ffffff"  # "?"
+
+
+def color(axis: str) -> str:
+    """Return the colour of an axis: its own, or that of the first letter of a product such as 3*C."""
+    if axis == "?":
+        return UNKNOWN
+    return next((COLORS[part] for part in (axis, *axis.replace("/", "*").split("*")) if part in COLORS), OTHER)
+
+
+@dataclass(frozen=True)
+class Argument:
+    """A tensor that was there before the first step: an argument, or a parameter when it is first read.
+
+    Fields as in Step; ``name`` is the parameter's name.
+    """
+
+    name: str
+    shape: tuple[int, ...]
+    axes: tuple[str, ...]
+    strides: tuple[int, ...]
+    offset: int
+    memory: int
+
+
+@dataclass(frozen=True)
+class Operand:
+    """A tensor that a step read: ``source`` is the index of the step that made it, or the name of an Argument."""
+
+    source: int | str
+    shape: tuple[int, ...]
+    axes: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Source:
+    """A piece of code that ran: its name, the file, the number of its first line, its lines."""
+
+    name: str
+    file: str
+    first: int
+    lines: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Step:
+    """One tensor, and the call that made it."""
+
+    index: int
+    op: str  # torch's name for what was written: linear, reshape, matmul (for @), div (for /) …
+    inputs: tuple[Operand, ...]
+    shape: tuple[int, ...]
+    axes: tuple[str, ...]  # a name for each axis, "?" where it is not known
+    strides: tuple[int, ...]  # in elements, the tensor's own
+    contiguous: bool
+    storage: str  # "view", "copy" (same values moved), "same" (the very object) or "new"
+    dtype: torch.dtype
+    device: torch.device
+    bytes: int
+    flops: int  # of matrix products; a multiply-add counts as 2
+    line: str  # the line of code, stripped
+    lineno: int
+    hidden_copies: int  # copies that were made on the way though nobody wrote them
+    warning: str | None = None  # "id-of-the-mistake: what happened and how to mend it"
+    note: str | None = None  # what cannot be seen here, and why
+    stage: str = ""  # projection, split, scores, scaled_scores, masked_scores, weights, context, merged, out or ""
+    name: str | None = None  # the variable that the line assigns it to
+    offset: int = 0  # of the first element in its memory, in elements
+    memory: int = 0  # which piece of memory, numbered in order of appearance: views share a number
+    source: int | None = None  # the index in Trace.sources of the code that the line belongs to
