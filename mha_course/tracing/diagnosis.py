@@ -1,0 +1,139 @@
+"""What a trace warns about: each text begins with the name of the mistake."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from mha_course.tracing.naming import Axis, Factor, Names
+from mha_course.tracing.reshaping import Cut
+
+TEXTS = {
+    "view-without-transpose": "this reshape cuts across {axes}, so each head holds parts of several tokens. "
+    "Split the width first, view(B, S, H, D), then transpose(1, 2).",
+    "only-one-of-qkv-wrongly-split": "of q, k and v not all are split alike.",
+    "heads-innermost": "the width is laid out as (H, D), but is read as (D, H): each head gets every H-th number. "
+    "Write view(B, S, H, D).",
+    "fused-heads-outermost": "the fused width is laid out as (3, H, D), but is read as (H, 3, D), so q, k and v are "
+    "mixed. Split it in the order in which it was declared.",
+    "fused-three-innermost": "the fused width is laid out as (3, H, D), but is read as (H, D, 3), so q, k and v are "
+    "mixed. Split it in the order in which it was declared.",
+    "never-transposed": "this product pairs heads with heads: every token attends over its own heads, no token over "
+    "another. Bring the heads before the tokens, transpose(1, 2), before the product.",
+    "no-split": "these scores add up all {C} numbers of the width: there is one head, not {H}. "
+    "Split q, k and v into heads first.",
+    "fold-order-mixed": "batch and heads were folded in one order and are read in the other, so sentences and heads "
+    "change places. Unfold in the order in which you folded.",
+    "merge-without-transpose": "this merge cuts across {axes}, so each token gets parts of other tokens. "
+    "Bring the tokens before the heads, transpose(1, 2), then merge.",
+    "merge-dim-before-heads": "the merged width is (D, H), not (H, D): the numbers of one head no longer lie side by "
+    "side. Keep the heads before their width.",
+    "merge-batch-mixed": "the batch does not come first here, so sentences are mixed into one another. "
+    "Bring back (B, S, H, D), then merge.",
+    "heads-averaged": "the heads are added up or averaged, so nothing tells them apart afterwards. "
+    "Lay them side by side: transpose(1, 2), then merge.",
+    "heads-on-sequence-axis": "the heads are laid one after another along the tokens, not side by side along the "
+    "width. Use dim=-1.",
+    "view-on-non-contiguous": "the numbers do not lie in memory in the order of these axes, so no view can have the "
+    "shape that was asked for. Use reshape, or contiguous() before view: both copy.",
+    "reshape-across-axes": "this reshape cuts across {axes}: the new axes hold parts of several old ones.",
+    "softmax-over-queries": "this softmax runs over the queries, so columns sum to 1. Use the axis of the keys, dim=-1.",
+    "softmax-over-heads": "this softmax runs over the heads: they compete for each key. "
+    "Use the axis of the keys, dim=-1.",
+    "softmax-over-batch": "this softmax runs over the batch, so sentences depend on each other. "
+    "Use the axis of the keys, dim=-1.",
+    "softmax-over-everything": "this softmax runs over {axes} at once: one distribution for all queries together. "
+    "Use the axis of the keys, dim=-1.",
+    "key-not-transposed": "this product sums over {left} of the first and {right} of the second factor, which only have "
+    "the same size. Transpose the keys: k.transpose(-2, -1).",
+    "weights-transposed": "the weights sum to 1 over {left}, but are summed over {right} here. Do not transpose them.",
+    "contraction-of-different-axes": "this product sums over {left} of the first and {right} of the second factor, "
+    "which only have the same size.",
+    "padding-broadcast-raw": "an axis B meets an axis {other} of the same size. A padding mask (B, S) must become "
+    "(B, 1, 1, S) first: mask[:, None, None, :].",
+    "mask-missing-head-axis": "an axis B meets the heads, which happen to have the same size. Give the mask a head "
+    "axis: mask.unsqueeze(1).",
+    "broadcast-of-different-axes": "broadcasting laid {left} on {right}, which only have the same size.",
+}  # fmt: skip
+
+
+def warn(name: str, **words: object) -> str:
+    """Return the warning: the mistake's name, a colon, what happened and what to do."""
+    return f"{name}: {TEXTS[name].format(**words)}"
+
+
+def of_cut(names: Names, cut: Cut, ranks: tuple[int, int]) -> str | None:
+    """Name the mistake behind a reshape whose boundaries do not lie on those of the axes."""
+    labels = [factor.name for factor in cut.factors]
+    known = [name for name in labels if name != "?" or _is_part_of_width(cut.factors[labels.index(name)])]
+    if len(known) < 2:
+        return None
+    words = {"axes": " and ".join(dict.fromkeys(_written(names, factor) for factor in cut.factors))}
+    if len(set(cut.axes)) == 1:
+        return _within_one_axis(labels)
+    heads = next((i for i, factor in enumerate(cut.factors) if factor.name == "H" or _is_part_of_width(factor)), None)
+    if heads is None and "C" in labels:
+        heads = labels.index("C")
+    tokens = next((i for i, factor in enumerate(cut.factors) if names.is_token((factor,))), None)
+    if heads is None or tokens is None:
+        both = {"B", "H"} <= set(labels)
+        return warn("fold-order-mixed") if both else warn("reshape-across-axes", **words)
+    if heads > tokens:
+        return warn("view-without-transpose", **words)
+    if "B" in labels[1:]:
+        return warn("merge-batch-mixed")
+    return warn("merge-without-transpose", **words)
+
+
+def _within_one_axis(labels: Sequence[str]) -> str | None:
+    """Name the mistake where one axis is read in another order than it was made."""
+    names = {
+        ("H", "D"): "heads-innermost",
+        ("B", "H"): "fold-order-mixed",
+        ("H", "B"): "fold-order-mixed",
+        ("3", "H"): "fused-heads-outermost",
+        ("3", "H", "D"): "fused-three-innermost",
+    }
+    name = names.get(tuple(labels))
+    return warn(name) if name else None
+
+
+def of_merge(names: Names, before: Sequence[Axis], after: Sequence[Axis]) -> str | None:
+    """Name the mistake where whole axes became one that makes no sense."""
+    made = [axis for axis in after if len(axis) > 1 and axis not in before]
+    for axis in made:
+        labels = [factor.name for factor in axis if factor.size > 1]
+        if labels[-2:] == ["D", "H"]:
+            return warn("merge-dim-before-heads")
+        if labels[-2:] == ["B", "D"]:
+            return warn("fold-order-mixed")
+        apart = any(factor.name == "H" and factor.size > 1 for other in after if other != axis for factor in other)
+        if len(labels) == 2 and labels[-1] == "D" and names.is_token((axis[-2],)) and apart:
+            return warn("merge-without-transpose", axes="tokens and head width")
+    return None
+
+
+def _is_part_of_width(factor: Factor) -> bool:
+    """Say whether this is a part of C whose own name is not known."""
+    return factor.name == "?" and factor.whole is not None and factor.whole.name == "C"
+
+
+def _written(names: Names, factor: Factor) -> str:
+    """Write a factor for a sentence."""
+    if _is_part_of_width(factor) or factor.name == "C":
+        return "the width"
+    if names.is_token((factor,)):
+        return "tokens"
+    return {"H": "heads", "D": "head width", "B": "batch"}.get(factor.name, factor.name)
+
+
+def of_broadcast(names: Names, left: Axis, right: Axis) -> str:
+    """Name the mistake where broadcasting laid one axis on another."""
+    pair = {names.label(left), names.label(right)}
+    other = next(iter(pair - {"B"}), "B")
+    if "B" in pair and other == "H":
+        return warn("mask-missing-head-axis")
+    if "B" in pair and other in names.tokens:
+        return warn("padding-broadcast-raw", other=other)
+    if any("H" in label.split("*") and "B" in label.split("*") for label in pair):
+        return warn("fold-order-mixed")
+    return warn("broadcast-of-different-axes", left=names.label(left), right=names.label(right))

@@ -1,0 +1,186 @@
+"""What the caller says about axes: patterns such as ``"B S C"``, and sizes such as ``dict(H=4)``."""
+
+from __future__ import annotations
+
+import inspect
+import re
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import torch
+from torch import nn
+
+from mha_course.errors import ShapeError
+from mha_course.tracing.call import tensors_in
+
+Patterns = str | Sequence[str | None] | Mapping[str, str] | None
+HEADS = ("num_heads", "n_heads", "n_head", "nhead", "num_attention_heads", "heads")
+KV_HEADS = ("num_kv_heads", "n_kv_heads", "num_key_value_heads", "n_kv_head")
+NAME = re.compile(r"[^\W\d]\w*'?|\d+|\?")
+
+
+def named_tensors(fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, torch.Tensor]:
+    """Return the tensors among the arguments by the names of the parameters, each once."""
+    try:
+        bound = dict(_signature(fn).bind(*args, **kwargs).arguments)
+    except (TypeError, ValueError):  # builtins; a wrong call will raise by itself
+        bound = {f"arg{place}": value for place, value in enumerate(args)} | kwargs
+    found: dict[str, torch.Tensor] = {}
+    for name, value in bound.items():
+        inside = list(tensors_in(value))
+        plain = isinstance(value, torch.Tensor)
+        for place, tensor in enumerate(inside):
+            found[name if plain else f"{name}[{place}]"] = tensor
+    return found
+
+
+def _signature(fn: Callable[..., Any]) -> inspect.Signature:
+    """Return the parameters of a callable, of a module those of its forward."""
+    return inspect.signature(fn.forward if isinstance(fn, nn.Module) else fn)
+
+
+def assign(axes: Patterns, tensors: dict[str, torch.Tensor]) -> dict[str, tuple[str, ...]]:
+    """Return the pattern of each argument that has one."""
+    if axes is None:
+        return {}
+    if isinstance(axes, str):
+        return _spread(_words(axes), tensors)
+    if isinstance(axes, Mapping):
+        strange = [name for name in axes if name not in tensors]
+        if strange:
+            raise ShapeError(
+                "trace",
+                f"axes names {', '.join(map(repr, strange))}, which is no tensor argument",
+                expected=" ".join(tensors) or "no names: no argument is a tensor",
+                got=" ".join(axes),
+            )
+        chosen = {name: _words(text) for name, text in axes.items() if text}
+    else:
+        if len(axes) > len(tensors):
+            expected, got = f"at most {len(tensors)} patterns, for {' '.join(tensors)}", f"{len(axes)}"
+            raise ShapeError("trace", "axes has more patterns than tensors", expected=expected, got=got)
+        chosen = {name: _words(text) for name, text in zip(tensors, axes, strict=False) if text}
+    for name, words in chosen.items():
+        _require_rank(name, words, tensors[name])
+    return chosen
+
+
+def _words(text: str) -> tuple[str, ...]:
+    """Take a pattern apart, and refuse what is no pattern."""
+    words = tuple(text.replace(",", " ").strip("() ").split()) if isinstance(text, str) else ("",)
+    if not words or not all(NAME.fullmatch(part) for word in words for part in word.split("*")):
+        raise ShapeError("trace", "a pattern names each axis once", expected='names such as "B S C"', got=repr(text))
+    return words
+
+
+def _require_rank(name: str, words: tuple[str, ...], tensor: torch.Tensor) -> None:
+    """Raise unless there is a name for each axis."""
+    if len(words) != tensor.dim():
+        expected, got = f"{tensor.dim()} names for {tuple(tensor.shape)}", " ".join(words)
+        raise ShapeError("trace", f"the pattern of {name} must name each axis", expected=expected, got=got)
+
+
+def _spread(words: tuple[str, ...], tensors: dict[str, torch.Tensor]) -> dict[str, tuple[str, ...]]:
+    """Give one pattern to the first tensor, and to all others on which it fits with the same sizes."""
+    if not tensors:
+        raise ShapeError("trace", "axes needs a tensor argument", expected="a tensor", got="none", fix="axes=None")
+    first, *_ = tensors
+    _require_rank(first, words, tensors[first])
+    shape = tensors[first].shape
+    return {name: words for name, tensor in tensors.items() if tensor.shape == shape}
+
+
+def solve(
+    patterns: dict[str, tuple[str, ...]], tensors: dict[str, torch.Tensor], sizes: Mapping[str, int]
+) -> dict[str, int]:
+    """Find the size of every name, and D = C / H."""
+    found = {name: _positive(name, size) for name, size in sizes.items()}
+    pairs = [pair for name, words in patterns.items() for pair in zip(words, tensors[name].shape, strict=True)]
+    for _ in range(3):  # sizes found in one pattern help to read the next
+        for word, size in pairs:
+            _bind(word, size, found)
+        _heads(found)
+    missing = [part for word, _ in pairs for part in word.split("*") if part[0].isalpha() and part not in found]
+    if missing:
+        rule = f"the size of {missing[0]} cannot be read off"
+        fix = f"sizes=dict({missing[0]}=…)"
+        raise ShapeError("trace", rule, expected=f"{missing[0]} alone or in sizes", got="a product", fix=fix)
+    return found
+
+
+def _positive(name: str, size: Any) -> int:
+    """Return a size, or raise."""
+    if not isinstance(size, int) or isinstance(size, bool) or size < 1:
+        raise ShapeError("trace", f"sizes[{name!r}] must be a positive int", expected=f"{name} >= 1", got=repr(size))
+    return size
+
+
+def _bind(word: str, size: int, found: dict[str, int]) -> None:
+    """Read one axis: bind its one unknown name, or check that the sizes agree."""
+    if word == "?":
+        return
+    parts = word.split("*")
+    free = [part for part in parts if not part.isdigit() and part not in found]
+    known = 1
+    for part in parts:
+        known *= int(part) if part.isdigit() else found.get(part, 1)
+    if len(free) == 1 and known and size % known == 0:
+        found[free[0]] = size // known
+    elif not free and known != size and not (len(parts) == 1 and size == 1):
+        raise ShapeError("trace", f"the sizes of {word} do not agree", expected=f"{word}={known}", got=str(size))
+
+
+def _heads(found: dict[str, int]) -> None:
+    """Derive D from C and H, or H from C and D."""
+    width, heads, inner = (found.get(name) for name in "CHD")
+    if width and heads and not inner:
+        if width % heads:
+            got = f"C={width}, H={heads}"
+            raise ShapeError("trace", "H must divide C", expected="C % H == 0", got=got)
+        found["D"] = width // heads
+    elif width and inner and not heads and width % inner == 0:
+        found["H"] = width // inner
+
+
+def modules_of(fn: Callable[..., Any]) -> list[nn.Module]:
+    """Return the modules that a callable is, belongs to, or refers to."""
+    owner = fn if isinstance(fn, nn.Module) else getattr(fn, "__self__", None)
+    if isinstance(owner, nn.Module):
+        return [owner]
+    cells = [cell.cell_contents for cell in getattr(fn, "__closure__", None) or () if _filled(cell)]
+    code = getattr(fn, "__code__", None)
+    names = code.co_names if code else ()
+    reach = [fn.__globals__.get(name) for name in names] if code else []
+    return [value for value in (*cells, *reach) if isinstance(value, nn.Module)]
+
+
+def _filled(cell: Any) -> bool:
+    """Say whether a closure's cell has its value yet."""
+    try:
+        cell.cell_contents  # noqa: B018
+    except ValueError:
+        return False
+    return True
+
+
+def declared(fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, int]:
+    """Return H, and H_kv where there are fewer, as declared by an argument or a module's num_heads."""
+    try:
+        said = dict(_signature(fn).bind(*args, **kwargs).arguments)
+    except (TypeError, ValueError):
+        said = dict(kwargs)
+    parts = [part for module in modules_of(fn) for part in module.modules()]
+    found = {}
+    for letter, words in (("H", HEADS), ("H_kv", KV_HEADS)):
+        values = {said[word] for word in words if _is_count(said.get(word))}
+        values = values or {getattr(part, w) for part in parts for w in words if _is_count(getattr(part, w, None))}
+        if len(values) == 1:
+            found[letter] = values.pop()
+    if found.get("H_kv") in (None, found.get("H")):
+        found.pop("H_kv", None)
+    return found
+
+
+def _is_count(value: Any) -> bool:
+    """Say whether a value is a positive whole number."""
+    return isinstance(value, int) and not isinstance(value, bool) and value > 0

@@ -1,0 +1,132 @@
+"""Which line of whose code made a call, and to which variable its result goes."""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import linecache
+import sys
+import textwrap
+from functools import lru_cache
+from importlib.util import find_spec
+from pathlib import Path
+from types import CodeType, FrameType
+from typing import NamedTuple
+
+COMPREHENSIONS = ("<listcomp>", "<genexpr>", "<dictcomp>", "<setcomp>")
+HERE = str(Path(__file__).parent)
+LIBRARIES = tuple(
+    str(Path(spec.origin).parent) for name in ("torch", "einops") if (spec := find_spec(name)) and spec.origin
+)
+
+
+class Place(NamedTuple):
+    """A line that ran: the code it belongs to, its number, and which run of the code and how far that was."""
+
+    code: CodeType
+    lineno: int
+    run: int
+    progress: int
+
+
+@lru_cache(maxsize=4096)
+def _side(file: str) -> str:
+    """Say whose file this is: the tracer's own, a library's, or that of whoever uses it."""
+    return "own" if file.startswith(HERE) else "library" if file.startswith(LIBRARIES) else "user"
+
+
+def here(top: FrameType | None) -> list[Place]:
+    """Return the lines that are running below ``top``, innermost first, without those of libraries.
+
+    Where all are a library's, the innermost line of a module's forward stands for them.
+    """
+    frame: FrameType | None = sys._getframe(2)
+    found: list[Place] = []
+    fallback: list[Place] = []
+    inner = 0  # the line inside a comprehension
+    while frame is not None and frame is not top:
+        code = frame.f_code
+        side = _side(code.co_filename)
+        if side == "user" and code.co_name in COMPREHENSIONS:
+            inner = inner or frame.f_lineno
+        elif side == "user":
+            found.append(Place(code, inner or frame.f_lineno, id(frame), frame.f_lasti))
+            inner = 0
+        elif side == "library" and not fallback and code.co_name == "forward":
+            fallback = [Place(code, frame.f_lineno, id(frame), frame.f_lasti)]
+        frame = frame.f_back
+    return found or fallback
+
+
+@lru_cache(maxsize=1024)
+def line_at(file: str, lineno: int) -> str:
+    """Return a line of code, of a notebook's cell too."""
+    return linecache.getline(file, lineno).strip()
+
+
+def code_lines(code: CodeType) -> tuple[int, tuple[str, ...]]:
+    """Return the first line's number and the lines of a function, or none where its source is not to be had."""
+    try:
+        lines, first = inspect.getsourcelines(code)
+    except (OSError, TypeError, IndexError):
+        return code.co_firstlineno, ()
+    return max(first, 1), tuple(textwrap.dedent("".join(lines)).splitlines())
+
+
+class Assignment(NamedTuple):
+    """A statement that gives names to what it makes."""
+
+    first: int
+    last: int
+    targets: tuple[str, ...]
+
+
+def assignments(first: int, lines: tuple[str, ...]) -> list[Assignment]:
+    """Find the assignments in a piece of code."""
+    try:
+        tree = ast.parse("\n".join(lines))
+    except SyntaxError:  # a part of a statement, as of a lambda in a call
+        return []
+    found = []
+    for node in ast.walk(tree):
+        if isinstance(node, (ast.Assign, ast.AnnAssign, ast.AugAssign, ast.Return)):
+            span = (node.lineno + first - 1, (node.end_lineno or node.lineno) + first - 1)
+            found.append(Assignment(*span, _targets(node)))
+    return found
+
+
+def _targets(node: ast.stmt) -> tuple[str, ...]:
+    """Return the names on the left of an assignment."""
+    target = node.targets[0] if isinstance(node, ast.Assign) else getattr(node, "target", None)
+    parts = target.elts if isinstance(target, (ast.Tuple, ast.List)) else [target]
+    return tuple(part.id if isinstance(part, ast.Name) else "" for part in parts)
+
+
+def name_results(stacks: list[list[Place]], known: dict[CodeType, list[Assignment]]) -> list[str | None]:
+    """Find the variable to which each step's result goes: that of the innermost statement which ends with it."""
+    found: list[str | None] = [None] * len(stacks)
+    for number, stack in enumerate(stacks):
+        after = stacks[number + 1] if number + 1 < len(stacks) else []
+        for place in stack:
+            statement = _statement(place, known)
+            if statement and statement.targets and not _goes_on(statement, place, after):
+                for back, target in enumerate(reversed(statement.targets)):
+                    if number >= back and stacks[number - back] == stack:
+                        found[number - back] = target or found[number - back]
+                break
+    return found
+
+
+def _statement(place: Place, known: dict[CodeType, list[Assignment]]) -> Assignment | None:
+    """Return the statement to which a line belongs, the shortest if several do."""
+    around = [s for s in known[place.code] if s.first <= place.lineno <= s.last]
+    return min(around, key=lambda s: s.last - s.first, default=None)
+
+
+def _goes_on(statement: Assignment, place: Place, after: list[Place]) -> bool:
+    """Say whether the next step still belongs to this run of the statement."""
+    return any(
+        p.run == place.run and p.code is place.code and statement.first <= p.lineno <= statement.last
+        and p.progress >= place.progress
+        for p in after
+    )  # fmt: skip

@@ -1,0 +1,216 @@
+"""A trace as text, HTML, Markdown and DataFrame, and two traces side by side."""
+
+from __future__ import annotations
+
+import html
+import textwrap
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Any
+
+from mha_course.tracing.steps import Argument, Step, color
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from mha_course.tracing.trace import Trace
+
+STAGES = ("projection", "split", "scores", "scaled_scores", "masked_scores", "weights", "context", "merged", "out")
+WIDTH = 88  # characters that fit beside JupyterLab's file list
+WARN = "⚠"
+
+
+def written(shape: Sequence[int], axes: Sequence[str]) -> str:
+    """Write a shape with its names: ``B 2 · S 5 · C 24``."""
+    return " · ".join(f"{size}" if name == "1" else f"{name} {size}" for name, size in zip(axes, shape, strict=True))
+
+
+def moved(step: Step) -> str:
+    """Say in words what a step did to memory."""
+    words = {"view": "view", "copy": "copy", "same": "same object", "new": "new"}[step.storage]
+    if step.hidden_copies and step.storage == "copy":
+        return f"{words} (not asked for)"
+    return (
+        f"{words} + {step.hidden_copies} hidden {_plural(step.hidden_copies, 'copy')}" if step.hidden_copies else words
+    )
+
+
+def _plural(number: int, word: str) -> str:
+    """Write a word for so many."""
+    if number == 1:
+        return word
+    return f"{word[:-1]}ies" if word.endswith("y") else f"{word}s"
+
+
+def _cut(text: str, room: int) -> str:
+    """Cut a line that is too long."""
+    return text if len(text) <= room else f"{text[: room - 1]}…"
+
+
+def count(number: int, word: str) -> str:
+    """Write a number with its word: ``1 copy``, ``2 copies``."""
+    return f"{number} {_plural(number, word)}"
+
+
+class Reports:
+    """What every trace can be turned into."""
+
+    steps: tuple[Step, ...]
+    arguments: tuple[Argument, ...]
+    notes: tuple[str, ...]
+    failure: str | None
+
+    def __str__(self) -> str:
+        rows = [("", "", "step", "shape", "memory", "line")]
+        rows += [self._cells(step) for step in self.steps]
+        widths = [min(max(len(row[i]) for row in rows), 40) for i in range(5)]
+        room = max(WIDTH - sum(widths) - 10, 20)
+        lines = []
+        for row, step in zip(rows, (None, *self.steps), strict=True):
+            cells = [cell.ljust(width) for cell, width in zip(row, widths, strict=False)]
+            lines.append("  ".join((*cells[0:1], *cells[2:], _cut(row[5], room))).rstrip())
+            if step is not None and step.warning:
+                lines += textwrap.wrap(
+                    f"{WARN} {step.warning}", WIDTH, initial_indent="      ", subsequent_indent="        "
+                )
+        return "\n".join((*lines, *self._last_words()))
+
+    def _last_words(self) -> list[str]:
+        """Return the notes, each once, and why the call stopped."""
+        notes = dict.fromkeys(f"{step.op}: {step.note}" for step in self.steps if step.note)
+        said = [*self.notes, *notes, *([f"{WARN} stopped: {self.failure}"] if self.failure else [])]
+        return [line for text in said for line in textwrap.wrap(text, WIDTH, subsequent_indent="  ")]
+
+    def __repr__(self) -> str:
+        return f"Trace: {self.summary()}"
+
+    def summary(self) -> str:
+        """Say in one sentence how many steps there were, and what they did to memory."""
+        kinds = [(kind, sum(step.storage == kind for step in self.steps)) for kind in ("new", "view", "copy", "same")]
+        words = {"new": "new", "view": "view", "copy": "copy", "same": "same object"}
+        told = ", ".join(f"{n} new" if k == "new" else count(n, words[k]) for k, n in kinds if n)
+        hidden = sum(step.hidden_copies for step in self.steps)
+        extra = [count(hidden, "hidden copy")] if hidden else []
+        extra += [count(len(self.warnings), "warning")] if self.warnings else []
+        return "; ".join([f"{count(len(self.steps), 'step')}: {told}" if told else "no steps", *extra])
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """Return all warnings, in order."""
+        found = [step.warning for step in self.steps if step.warning]
+        return (*found, *([self.failure] if self.failure else []))
+
+    def step(self, name: str) -> Step:
+        """Return the last step that was assigned to a variable, or else the last of a stage."""
+        for field in ("name", "stage"):
+            found = [step for step in self.steps if getattr(step, field) == name]
+            if found:
+                return found[-1]
+        raise KeyError(f"no step is called {name!r}; there are {', '.join(self.names())}")
+
+    def names(self) -> tuple[str, ...]:
+        """Return the variables that steps were assigned to."""
+        return tuple(dict.fromkeys(step.name for step in self.steps if step.name))
+
+    def _cells(self, step: Step) -> tuple[str, str, str, str, str, str]:
+        """Return what a row says: index, line number, op, shape, memory, line."""
+        called = f"{step.name} = {step.op}" if step.name else step.op
+        return (str(step.index), str(step.lineno), called, written(step.shape, step.axes), moved(step), step.line)
+
+    def to_markdown(self, *, only: Iterable[str] | None = None) -> str:
+        """Return a Markdown table: all steps, or step and shape of the variables or stages in ``only``.
+
+        >>> from mha_course.attention import split_heads
+        >>> import torch
+        >>> from mha_course.tracing import trace
+        >>> print(trace(split_heads, torch.zeros(2, 5, 24), 4, axes="B S C").to_markdown(only=["split"]))
+        | step | axes | shape |
+        |---|---|---|
+        | split | (B, H, S, D) | (2, 4, 5, 6) |
+        """
+        if only is not None:
+            rows = [(name, self.step(name)) for name in only]
+            body = [(_cell(n), f"({', '.join(map(_cell, s.axes))})", str(s.shape)) for n, s in rows]
+            return _markdown(("step", "axes", "shape"), body)
+        body = []
+        for step in self.steps:
+            number, line, op, shape, memory, code = self._cells(step)
+            body.append(
+                (number, f"`{_cell(code)}`" if code else "", _cell(op), _cell(shape), str(step.strides), memory)
+            )
+            if step.warning:
+                body.append(("", f"{WARN} {_cell(step.warning)}", "", "", "", ""))
+        table = _markdown(("", "line", "step", "shape", "strides", "memory"), body)
+        return "\n\n".join([table, *self._last_words()])
+
+    def to_frame(self) -> pd.DataFrame:
+        """Return a pandas DataFrame: a row for each step, a column for each field."""
+        import pandas as pd  # noqa: PLC0415 (slow to load, and seldom needed)
+
+        fields = [name for name in Step.__dataclass_fields__ if name not in ("index", "inputs")]
+        rows = [{name: getattr(step, name) for name in fields} for step in self.steps]
+        return pd.DataFrame(rows, columns=fields, index=pd.RangeIndex(len(rows), name="step"))
+
+    def _repr_html_(self) -> str:
+        return to_html(self)
+
+    def compare(self, other: Trace) -> Any:
+        """Set another trace beside this one, stage by stage, and say where they part."""
+        from mha_course.tracing.comparing import Comparison  # noqa: PLC0415 (it needs this module)
+
+        return Comparison(self, other)
+
+
+def _cell(text: str) -> str:
+    """Make a text fit into a cell of a Markdown table."""
+    return text.replace("\\", "\\\\").replace("|", "\\|").replace("\n", " ")
+
+
+def _markdown(head: Sequence[str], body: Iterable[Sequence[str]]) -> str:
+    """Write a Markdown table."""
+    return "\n".join(f"| {' | '.join(row)} |" if i != 1 else f"|{'---|' * len(head)}"
+                     for i, row in enumerate((head, head, *body)))  # fmt: skip
+
+
+CELL = "padding:3px 8px;text-align:left;vertical-align:top;white-space:nowrap"
+CODE = "font-family:monospace;white-space:pre-wrap"
+
+
+def chips(shape: Sequence[int], axes: Sequence[str]) -> str:
+    """Write a shape in colours, a chip for each axis."""
+    look = "color:#1f2430;border:1px solid #8a8f99;border-radius:3px;padding:0 4px;margin-right:2px"
+    spans = [
+        f'<span style="background:{color(name)};{look}">{html.escape(name)}&nbsp;{size}</span>'
+        if name != "1"
+        else f'<span style="background:#ffffff;{look}">1</span>'
+        for name, size in zip(axes, shape, strict=True)
+    ]
+    return " ".join(spans) or "a number"
+
+
+def to_html(trace: Reports) -> str:
+    """Write a table that needs neither script nor style sheet."""
+    heads = "".join(
+        f'<th scope="col" style="{CELL}">{head}</th>' for head in ("", "line", "step", "shape", "strides", "memory")
+    )
+    rows = "".join(_row(trace, step) for step in trace.steps)
+    notes = "".join(f"<p>{html.escape(text)}</p>" for text in trace._last_words())
+    caption = f'<caption style="text-align:left">{html.escape(trace.summary())}</caption>'
+    return f'<table style="border-collapse:collapse">{caption}<thead><tr>{heads}</tr></thead><tbody>{rows}</tbody></table>{notes}'
+
+
+def _row(trace: Reports, step: Step) -> str:
+    """Write one step, and its warning beneath it."""
+    number, _, op, _, memory, code = trace._cells(step)
+    cells = [
+        number,
+        f'<span style="{CODE}">{html.escape(code)}</span>',
+        html.escape(op),
+        chips(step.shape, step.axes),
+        html.escape(str(step.strides)),
+        html.escape(memory),
+    ]
+    row = "".join(f'<td style="{CELL}">{cell}</td>' for cell in cells)
+    if not step.warning:
+        return f"<tr>{row}</tr>"
+    text = f"{WARN} <strong>{html.escape(step.warning)}</strong>"
+    return f'<tr>{row}</tr><tr><td></td><td colspan="5" style="{CELL};white-space:normal;border-left:4px solid #d95f02">{text}</td></tr>'

@@ -1,0 +1,161 @@
+"""Run a call once and keep what every step of it did to shapes, names and memory."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from types import CodeType, TracebackType
+from typing import Any
+
+import torch
+
+from mha_course.tracing import diagnosis, reports
+from mha_course.tracing.naming import Names
+from mha_course.tracing.patterns import Patterns, assign, declared, modules_of, named_tensors, solve
+from mha_course.tracing.places import HERE, assignments, code_lines, line_at, name_results
+from mha_course.tracing.recording import Recorder
+from mha_course.tracing.steps import Argument, Source, Step
+
+COMPILED = "compiled code was run as it was written: what the compiler fuses and reorders cannot be seen"
+SCRIPTED = "scripted code runs outside Python, so its steps cannot be seen; trace the function it was made from"
+
+
+@dataclass(frozen=True, repr=False)
+class Trace(reports.Reports):
+    """What happened in one call, step by step.
+
+    Attributes: steps (one for each tensor that was made), result (what the call returned), arguments (tensors that
+    were there before), sources (the code that ran), sizes (what each name stands for), notes (what could not be
+    seen), failure (why the call stopped, where it did).
+    """
+
+    steps: tuple[Step, ...]
+    result: Any
+    arguments: tuple[Argument, ...]
+    sources: tuple[Source, ...]
+    sizes: dict[str, int]
+    notes: tuple[str, ...] = ()
+    failure: str | None = None
+
+
+def trace(
+    fn: Callable[..., Any],
+    *args: Any,
+    axes: Patterns = None,
+    sizes: Mapping[str, int] | None = None,
+    **kwargs: Any,
+) -> Trace:
+    """Call ``fn(*args, **kwargs)`` and return what it did, each axis named by where it comes from.
+
+    Args:
+        fn: any callable or module.
+        axes: a pattern such as ``"B S C"``, or a sequence of them, one for each tensor argument, or a mapping from
+            parameter names; a product is written ``"3*C"``, an unknown axis ``"?"``. One pattern alone also goes to
+            all other arguments of the same shape.
+        sizes: what cannot be read off, as ``dict(H=4)``; H is also taken from an argument or attribute num_heads.
+            D is C / H.
+    Raises: ShapeError for patterns that do not fit. What ``fn`` raises is raised as it is, with the steps up to there
+        in its notes and as its attribute ``trace``.
+
+    >>> from mha_course.attention import split_heads
+    >>> [(step.op, step.axes) for step in trace(split_heads, torch.zeros(2, 5, 24), 4, axes="B S C").steps]
+    [('unflatten', ('B', 'S', 'H', 'D')), ('transpose', ('B', 'H', 'S', 'D'))]
+    """
+    tensors = named_tensors(fn, args, kwargs)
+    patterns = assign(axes, tensors)
+    said = declared(fn, args, kwargs) | dict(sizes or {})
+    found = solve(patterns, tensors, said)
+    given = [part for words in patterns.values() for word in words for part in word.split("*")]
+    names = Names(found, given, said)
+    parameters = {id(p): name for module in modules_of(fn) for name, p in module.named_parameters()}
+    recorder = Recorder(names, parameters, sys._getframe())
+    batched = any(len(words) > 2 for words in patterns.values())
+    for name, tensor in tensors.items():
+        if id(tensor) not in recorder.values:
+            words = patterns.get(name, ("?",) * tensor.dim())
+            named = [names.read(word, size) for word, size in zip(words, tensor.shape, strict=True)]
+            value = recorder.give(name, tensor, named, words)
+            value.weight = isinstance(tensor, torch.nn.Parameter) or (
+                name not in patterns and batched and tensor.dim() == 2
+            )
+    return _run(fn, args, kwargs, recorder)
+
+
+def _run(fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], recorder: Recorder) -> Trace:
+    """Call under both modes, and put the trace together, of a call that raises too."""
+    notes = _unseen(fn)
+    try:
+        with torch.compiler.set_stance("force_eager"), recorder.beneath, recorder:
+            result = fn(*args, **kwargs)
+    except Exception as error:
+        failed = finish(recorder, None, notes, _failure(recorder))
+        error.add_note(f"Traced up to here:\n{failed}")
+        error.trace = failed  # type: ignore[attr-defined]
+        raise error.with_traceback(_without_tracer(error.__traceback__))
+    return finish(recorder, result, notes, None)
+
+
+def _failure(recorder: Recorder) -> str | None:
+    """Return why the call stopped, where that is known."""
+    return diagnosis.warn(recorder.failure) if recorder.failure else None
+
+
+def _without_tracer(entry: TracebackType | None) -> TracebackType | None:
+    """Drop the tracer's own frames from a traceback, so that the learner's line stands at its end."""
+    if entry is None:
+        return None
+    rest = _without_tracer(entry.tb_next)
+    if entry.tb_frame.f_code.co_filename.startswith(HERE):
+        return rest
+    return TracebackType(rest, entry.tb_frame, entry.tb_lasti, entry.tb_lineno)
+
+
+def _unseen(fn: Callable[..., Any]) -> tuple[str, ...]:
+    """Say what of this callable cannot be looked into."""
+    parts = [fn, *(part for module in modules_of(fn) for part in module.modules())]
+    notes = []
+    if any(hasattr(part, "_torchdynamo_orig_callable") or hasattr(part, "_orig_mod") for part in parts):
+        notes.append(COMPILED)
+    if any(isinstance(part, (torch.jit.ScriptModule, torch.jit.ScriptFunction)) for part in parts):
+        notes.append(SCRIPTED)
+    return tuple(notes)
+
+
+def finish(recorder: Recorder, result: Any, notes: tuple[str, ...], failure: str | None) -> Trace:
+    """Make the steps, with lines, variables and warnings."""
+    codes = list(dict.fromkeys(place.code for stack in recorder.places for place in stack))
+    known = {code: Source(_title(code), code.co_filename, *code_lines(code)) for code in codes}
+    shown = list(dict.fromkeys(stack[0].code for stack in recorder.places if stack and known[stack[0].code].lines))
+    pending = {i: text for i, text in recorder.pending.items() if i not in recorder.settled}
+    warnings = pending | recorder.warnings
+    _rename(recorder.rows, warnings)
+    variables = name_results(recorder.places, {code: assignments(s.first, s.lines) for code, s in known.items()})
+    steps = []
+    for row, stack, variable in zip(recorder.rows, recorder.places, variables, strict=True):
+        place = stack[0] if stack else None
+        line = line_at(place.code.co_filename, place.lineno) if place else ""
+        source = shown.index(place.code) if place and place.code in shown else None
+        number, warning = place.lineno if place else 0, warnings.get(row["index"])
+        steps.append(Step(**row, line=line, lineno=number, warning=warning, name=variable, source=source))
+    sources = tuple(known[code] for code in shown)
+    sizes = dict(recorder.names.sizes)
+    return Trace(tuple(steps), result, tuple(recorder.arguments), sources, sizes, notes, failure)
+
+
+def _title(code: CodeType) -> str:
+    """Name a piece of code for people."""
+    return "cell" if code.co_name == "<module>" else code.co_qualname.replace(".<locals>", "")
+
+
+def _rename(rows: list[dict[str, Any]], warnings: dict[int, str]) -> None:
+    """Where some of q, k and v were split well and some not, say that too."""
+    name, both = "view-without-transpose", "only-one-of-qkv-wrongly-split"
+    wrong = [i for i, text in warnings.items() if text.startswith(name)]
+    right = [
+        row for row in rows if row["axes"][-3:] == ("S", "H", "D") and row["op"] in ("view", "reshape", "unflatten")
+    ]
+    if wrong and right and len(wrong) < 3:
+        for i in wrong:
+            text = warnings[i].removeprefix(f"{name}: ")
+            warnings[i] = f"{name} ({both}): {text} {diagnosis.TEXTS[both].capitalize()}"

@@ -1,0 +1,233 @@
+"""What every case of the corpus is made of: sizes, seeded weights, the truth to compare with, and Case itself."""
+
+from __future__ import annotations
+
+import inspect
+import re
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import partial
+
+import torch
+from torch import nn
+from torch.nn import functional as F
+
+from mha_course.attention import attention, merge_heads, split_heads
+
+SIZES_DIFFERENT = {"B": 2, "S": 5, "C": 24, "H": 4}  # D = 6: no two alike
+SIZES = {
+    "different": SIZES_DIFFERENT,
+    "square": {"B": 2, "S": 4, "C": 8, "H": 2},  # B = H, S = D
+    "all_four": {"B": 4, "S": 4, "C": 16, "H": 4},  # B = S = H = D
+    "one_head": {"B": 2, "S": 5, "C": 6, "H": 1},  # D = C
+    "one_item": {"B": 1, "S": 5, "C": 24, "H": 4},
+}
+PATCHES = (4, 8)  # rows and columns of the picture that is cut into windows
+_FACTORS = {"q": 0, "k": 1, "v": 2, "o": 3, "up": 4, "down": 5}
+
+
+class Problem:
+    """Seeded float64 inputs and layers of one size; biases are not zero.
+
+    ``x`` (B, S, C) is the sequence, ``target`` (B, T, C) another one whose queries look at x, ``token``
+    (B, 1, C) the next one. ``q k v o`` are Linears of width C, ``qkv`` the first three on top of one another.
+    """
+
+    def __init__(self, B: int, S: int, C: int, H: int, layer: int = 0) -> None:
+        self.B, self.S, self.C, self.H, self.D = B, S, C, H, C // H
+        self.T = S + 2 if S > 4 else S
+        self.H_kv = max(H // 2, 1)
+        self.layer = layer
+        self.x, self.target, self.token = (self.draw(B, n, C, seed=i) for i, n in enumerate((S, self.T, 1)))
+        self.later = torch.ones(S, S, dtype=torch.bool).triu(1)  # True = hidden
+        self.lengths = torch.tensor([S - 1 - i % 3 for i in range(B)])
+        self.keep = torch.arange(S) < self.lengths[:, None]  # (B, S), True = may be seen
+        self.q, self.k, self.v, self.o = (self.linear(name) for name in ("q", "k", "v", "o"))
+        self.qkv, self.up, self.down = self.linear("q", "k", "v"), self.linear("up"), self.linear("down")
+
+    @property
+    def dims(self):
+        return self.B, self.S, self.C, self.H, self.D
+
+    def draw(self, *shape, seed=0):
+        generator = torch.Generator().manual_seed(1000 * self.layer + seed)
+        return torch.randn(*shape, generator=generator, dtype=torch.float64)
+
+    def linear(self, *names, bias=True, rows=None, layout=None):
+        """Return the Linears of these names as one; ``layout`` orders the rows of q, k, v as its letters say."""
+        inputs = 4 * self.C if names == ("down",) else self.C
+        width = 4 * self.C if names == ("up",) else self.C
+        weight = torch.cat([1.5 * self.draw(width, inputs, seed=10 + _FACTORS[n]) / inputs**0.5 for n in names])
+        shift = torch.cat([self.draw(width, seed=20 + _FACTORS[n]) for n in names])
+        if layout:
+            order = torch.arange(3 * self.C).view(3, self.H, self.D).permute(["3HD".index(a) for a in layout])
+            weight, shift = weight[order.flatten()], shift[order.flatten()]
+        return self._layer(weight[:rows], shift[:rows] if bias else None)
+
+    def norm(self, number):
+        layer = nn.LayerNorm(self.C, dtype=torch.float64)
+        with torch.no_grad():
+            layer.weight.copy_(1 + self.draw(self.C, seed=30 + number) / 4)
+            layer.bias.copy_(self.draw(self.C, seed=40 + number))
+        return layer
+
+    def second(self):
+        """Return a problem of the same size with other weights, for a second layer."""
+        return Problem(self.B, self.S, self.C, self.H, layer=self.layer + 1)
+
+    @staticmethod
+    def _layer(weight, bias):
+        layer = nn.Linear(weight.size(1), weight.size(0), bias=bias is not None, dtype=torch.float64)
+        with torch.no_grad():
+            layer.weight.copy_(weight)
+            if bias is not None:
+                layer.bias.copy_(bias)
+        return layer
+
+
+@dataclass(frozen=True)
+class Case:
+    """An implementation, and what an honest tracer must say of it.
+
+    ``make(B, S, C, H)`` returns fn, args, kwargs; ``axes`` and ``hints(at)`` are what trace is told.
+    ``expect`` maps a variable to the axes of the tensor that it is given last: names are separated by spaces,
+    ``|`` separates names that are as good as each other, ``,`` whole patterns, and ``*`` is any name.
+    ``storage`` is what the last call of that line must be said to do, at SIZES_DIFFERENT.
+    ``equal`` has what changes where sizes coincide. Of a right case: other patterns (None: nothing is asked).
+    Of a wrong one, which has a ``mistake``: ``right`` (same numbers, so no warning), ``crash``, or the ids that
+    a warning may have, separated by ``|``, with ``none`` where silence is honest.
+    ``also`` are ids that may be said beside the mistake, ``where`` the variables on whose lines it may be said.
+    ``truth`` computes the result in another way from the same Problem.
+    """
+
+    name: str
+    make: Callable[..., tuple]
+    axes: str | dict[str, str]
+    sizes: tuple[str, ...]
+    expect: dict[str, str]
+    truth: Callable[[Problem], torch.Tensor]
+    storage: dict[str, str] = field(default_factory=dict)
+    mistake: str | None = None
+    also: tuple[str, ...] = ()
+    where: tuple[str, ...] = ()
+    equal: dict[str, dict | str] = field(default_factory=dict)
+
+    def hints(self, at="different"):
+        """Return the sizes that trace is told."""
+        problem = Problem(**SIZES[at])
+        return {name: getattr(problem, name) for name in self.sizes}
+
+    def expected(self, at="different"):
+        """Return variable -> patterns at these sizes."""
+        changes = self.equal.get(at, {}) if self.mistake is None else {}
+        return {name: pattern for name, pattern in {**self.expect, **changes}.items() if pattern is not None}
+
+    def accepts(self, variable, axes, at="different"):
+        """Tell whether the axes that a tracer gave the variable are among those expected."""
+        patterns = (pattern.split() for pattern in self.expected(at)[variable].split(","))
+        return any(_fits(pattern, axes) for pattern in patterns)
+
+    def outcome(self, at="different"):
+        """Return "right", "crash", or the set of ids that a warning may have (None: there need be no warning)."""
+        said = self.equal.get(at, self.mistake) if self.mistake else "right"
+        if said in ("right", "crash"):
+            return said
+        return {None if name == "none" else name for name in said.split("|")}
+
+
+def _fits(pattern, axes):
+    return len(pattern) == len(axes) and all(
+        want == "*" or name in want.split("|") for want, name in zip(pattern, axes, strict=True)
+    )
+
+
+def case(build, axes, sizes, expect, truth, **rest):
+    """Return the Case of a module that takes a Problem, or of a function that returns fn[, args[, kwargs]]."""
+
+    def make(B, S, C, H):
+        problem = Problem(B, S, C, H)
+        made = build(problem)
+        if isinstance(made, nn.Module):
+            made = made.eval()
+        fn, args, kwargs = (*made, {})[:3] if isinstance(made, tuple) else (made, (problem.x,), {})
+        return fn, args, kwargs
+
+    name = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", build.__name__).lower() if inspect.isclass(build) else build.__name__
+    return Case(name, make, axes, sizes, expect, truth, **rest)
+
+
+@torch.no_grad()
+def attend(p, x=None, memory=None, *, keep=None, causal=False, bias=None, kv_heads=None, turn=None, scale=None):
+    """Return what attention with the Linears of p gives, through the course's reference or PyTorch's kernel."""
+    x = p.x if x is None else x
+    memory = x if memory is None else memory
+    q, k, v = (split_heads(layer(t), p.H) for layer, t in ((p.q, x), (p.k, memory), (p.v, memory)))
+    if kv_heads:  # query head h looks at the head h // (H / kv_heads)
+        chosen = [h * kv_heads // p.H for h in range(p.H)]
+        k, v = k[:, chosen], v[:, chosen]
+    if turn:
+        q, k = turn(q), turn(k)
+    if causal:
+        keep = torch.ones(x.size(1), memory.size(1), dtype=torch.bool).tril()
+    if bias is None and scale is None:
+        context, _ = attention(q, k, v, keep)
+    else:
+        bias = torch.zeros((), dtype=x.dtype) if bias is None else bias
+        bias = bias if keep is None else bias.masked_fill(~keep, -torch.inf)
+        context = F.scaled_dot_product_attention(q, k, v, bias.expand(p.B, p.H, *bias.shape[-2:]), scale=scale)
+    return p.o(merge_heads(context))
+
+
+causal = partial(attend, causal=True)
+
+
+def padded(p):
+    return attend(p, keep=p.keep[:, None, None, :])
+
+
+def across(p):
+    return attend(p, p.target, p.x)
+
+
+def decoded(p):
+    return attend(p, p.token, torch.cat([p.x, p.token], dim=1))
+
+
+def tokens_first(p):
+    return attend(p).transpose(0, 1)
+
+
+def turned(x, interleaved):
+    """Turn each pair of features by position x frequency, pair by pair."""
+    D = x.size(-1)
+    at = torch.arange(x.size(-2), dtype=x.dtype)
+    out = torch.empty_like(x)
+    for i in range(D // 2):
+        a, b = (2 * i, 2 * i + 1) if interleaved else (i, i + D // 2)
+        angle = at * 10000.0 ** (-2 * i / D)
+        out[..., a] = x[..., a] * angle.cos() - x[..., b] * angle.sin()
+        out[..., b] = x[..., a] * angle.sin() + x[..., b] * angle.cos()
+    return out
+
+
+@torch.no_grad()
+def fill_attention(module, p):
+    """Give PyTorch's module the weights of p."""
+    module.in_proj_weight.copy_(p.qkv.weight)
+    module.in_proj_bias.copy_(p.qkv.bias)
+    module.out_proj.load_state_dict(p.o.state_dict())
+
+
+def torch_block(p, *, decoder=False, norm_first=False, activation="gelu"):
+    """Return PyTorch's encoder or decoder layer with the weights of p (and of p.second() for the cross-attention)."""
+    make = nn.TransformerDecoderLayer if decoder else nn.TransformerEncoderLayer
+    options = {"activation": activation, "norm_first": norm_first, "batch_first": True, "dtype": torch.float64}
+    layer = make(p.C, p.H, 4 * p.C, **options).eval()
+    fill_attention(layer.self_attn, p)
+    if decoder:
+        fill_attention(layer.multihead_attn, p.second())
+    layer.linear1.load_state_dict(p.up.state_dict())
+    layer.linear2.load_state_dict(p.down.state_dict())
+    for number in range(2 + decoder):
+        getattr(layer, f"norm{number + 1}").load_state_dict(p.norm(number).state_dict())
+    return layer
