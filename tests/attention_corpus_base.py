@@ -141,16 +141,14 @@ def _fits(pattern, axes):
     )
 
 
-def case(build, axes, sizes, expect, truth, **rest):
-    """Return the Case of a module that takes a Problem, or of a function that returns fn[, args[, kwargs]]."""
+def case(build, axes, sizes, expect, truth, args=lambda p: (p.x,), **rest):
+    """Return the Case of a module that takes a Problem, or of a function that returns fn or (fn, args)."""
 
     def make(B, S, C, H):
         problem = Problem(B, S, C, H)
         made = build(problem)
-        if isinstance(made, nn.Module):
-            made = made.eval()
-        fn, args, kwargs = (*made, {})[:3] if isinstance(made, tuple) else (made, (problem.x,), {})
-        return fn, args, kwargs
+        fn, given = made if isinstance(made, tuple) else (made, args(problem))
+        return (fn.eval() if isinstance(fn, nn.Module) else fn), given, {}
 
     name = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", build.__name__).lower() if inspect.isclass(build) else build.__name__
     return Case(name, make, axes, sizes, expect, truth, **rest)

@@ -323,7 +323,13 @@ def annotated_attention(q, k, v, mask=None, dropout=None):
     return context, weights
 
 
-@right(heads(), axes={"query": "B S C", "mask": "B 1 S"}, truth=padded, storage={"q": "view", "merged": "view"})
+@right(
+    heads(),
+    axes={**dict.fromkeys(("query", "key", "value"), "B S C"), "mask": "B 1 S"},
+    truth=padded,
+    storage={"q": "view", "merged": "view"},
+    args=lambda p: (p.x, p.x, p.x, p.keep[:, None, :]),
+)
 class AnnotatedTransformer(nn.Module):
     def __init__(self, p):
         super().__init__()
@@ -344,11 +350,7 @@ class AnnotatedTransformer(nn.Module):
         return out
 
 
-# The same tensor is query, key and value, as its callers pass it.
-RIGHT[-1] = RIGHT[-1].called_with(lambda p: (p.x, p.x, p.x, p.keep[:, None, :]))
-
-
-@right(heads(qkv=None, storage=None), storage=COPIED)
+@right(heads(), storage=COPIED)
 def listing_in_a_notebook(p):
     def multi_head_attention(x):
         q, k, v = (linear(x).view(p.B, p.S, p.H, p.D).transpose(1, 2) for linear in (p.q, p.k, p.v))
@@ -363,13 +365,12 @@ def listing_in_a_notebook(p):
 
 
 @right(
-    {"x": "B S C", "q": "B H S D", "scores": "B H T S", "context": "B H T D", "merged": "B T C", "out": "B T C"},
+    heads(),
     axes={"x": "B S C", **dict.fromkeys(("w_q", "w_k", "w_v", "w_o"), "C C")},
 )
 def raw_matrices(p):
     def attention(x, w_q, w_k, w_v, w_o, num_heads):
         B, S, C = x.shape
-        x = x + 0
         q = (x @ w_q.T + p.q.bias).reshape(B, S, num_heads, C // num_heads).transpose(1, 2)
         k = (x @ w_k.T).reshape(B, S, num_heads, C // num_heads).transpose(1, 2)
         v = (x @ w_v.T + p.v.bias).reshape(B, S, num_heads, C // num_heads).transpose(1, 2)
@@ -480,10 +481,18 @@ def width_before_tokens(p):
     return forward
 
 
+def sequence_first(p):
+    return (p.x.transpose(0, 1).contiguous(),)
+
+
 # Heads folded into the batch
 
 FOLDED = {
-    **{"scores": "B*H T S", "weights": "B*H T S", "context": "B*H T D", "merged": "B T C", "out": "B T C"},
+    "scores": "B*H T S",
+    "weights": "B*H T S",
+    "context": "B*H T D",
+    "merged": "B T C",
+    "out": "B T C",
     **dict.fromkeys(("q", "k", "v"), "B*H S D"),
 }
 FOLD_EQUAL = {
@@ -573,6 +582,7 @@ SEQUENCE_FIRST = FOLDED | {"merged": "T B C", "out": "T B C"}
         "one_item": {n: s.replace("B*H", "B*H|H") for n, s in SEQUENCE_FIRST.items()},
     },
     storage={"q": "view", "merged": "view"},
+    args=sequence_first,
 )
 class Fairseq(nn.Module):
     def __init__(self, p):
@@ -597,14 +607,12 @@ class Fairseq(nn.Module):
         return out
 
 
-RIGHT[-1] = RIGHT[-1].called_with(lambda p: (p.x.transpose(0, 1).contiguous(),))
-
 TORCH_OWN = FOLDED | {"merged": "T*B C", "out": "T B C", "average": "B T S"}
 
 
 @right(
     TORCH_OWN,
-    axes={"query": "S B C", "attn_mask": "S S"},
+    axes={"query": "S B C", "attn_mask": "T S"},
     truth=lambda p: causal(p).transpose(0, 1),
     equal={
         "one_head": {n: s.replace("B*H", "B*H|B").replace(" D", " D|C") for n, s in TORCH_OWN.items()},
@@ -632,7 +640,7 @@ def torch_functional(p):
         return out, average
 
     mask = torch.zeros(p.S, p.S, dtype=torch.float64).masked_fill(p.later, -math.inf)
-    return forward, (p.x.transpose(0, 1).contiguous(), mask)
+    return forward, (*sequence_first(p), mask)
 
 
 @right(
@@ -814,6 +822,7 @@ def weights_split_instead_of_activations(p):
     {"q": "S B H D", "k": "S B H D", "scores": "T S B H", "weights": "T S B H", "context": "T B H D", "out": "T B C"},
     axes="S B C",
     truth=tokens_first,
+    args=sequence_first,
 )
 def labml(p):
     def forward(x):
@@ -827,7 +836,7 @@ def labml(p):
         out = p.o(context.reshape(*head_shape, -1))
         return out
 
-    return forward, (p.x.transpose(0, 1).contiguous(),)
+    return forward
 
 
 @right(
@@ -841,6 +850,7 @@ def labml(p):
     },
     axes="S B C",
     truth=tokens_first,
+    args=sequence_first,
 )
 def transformer_xl(p):
     def forward(w):
@@ -856,15 +866,19 @@ def transformer_xl(p):
         out = p.o(merged)
         return out
 
-    return forward, (p.x.transpose(0, 1).contiguous(),)
+    return forward
 
 
 DIFFUSION = {"weights": "B*H|? T S", "context": "B*H|? D|? T", "out": "B|? * T"}
 
 
-@right(DIFFUSION, axes="B C S", truth=lambda p: attend(p).transpose(1, 2), equal={
-    "one_head": {"weights": "* T S", "context": "* * T"}, "one_item": {"weights": "* T S", "context": "* D|? T"},
-})  # fmt: skip
+@right(
+    DIFFUSION,
+    axes="B C S",
+    truth=lambda p: attend(p).transpose(1, 2),
+    args=lambda p: (p.x.transpose(1, 2).contiguous(),),
+    equal=dict.fromkeys(("one_head", "one_item"), {"weights": "* T S", "context": "* * T"}),
+)
 class GuidedDiffusion(nn.Module):
     def __init__(self, p):
         super().__init__()
@@ -885,9 +899,6 @@ class GuidedDiffusion(nn.Module):
         context = torch.einsum("bts,bcs->bct", weights, v)
         out = self.proj_out(context.reshape(bs, -1, length))
         return out
-
-
-RIGHT[-1] = RIGHT[-1].called_with(lambda p: (p.x.transpose(1, 2).contiguous(),))
 
 
 # One head at a time

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -13,13 +13,15 @@ from mha_course.tracing.naming import Axis, Names
 SCORES = ("scores", "scaled_scores", "masked_scores")
 
 
-@dataclass
+@dataclass(slots=True)
 class Value:
     """What the trace knows about one tensor."""
 
     axes: list[Axis]
     stage: str = ""
     source: int | str = "?"  # the step that made it, or the name of the argument
+    labels: tuple[str, ...] = ()  # the axes as the field writes them
+    memory: int = -1  # which piece of memory it reads
     linear: bool = False  # a Linear's output, or a view of one
     weight: bool = False  # a parameter, or a view of one
     summed: str = ""  # scores: the axis over which their product summed
@@ -28,7 +30,7 @@ class Value:
     head: tuple[int, int] | None = None  # the index that was picked on the head axis, and how many there were
 
 
-@dataclass
+@dataclass(slots=True)
 class Call:
     """A call: its name, what went in and came out, and where to write what was found."""
 
@@ -40,11 +42,11 @@ class Call:
     look: Callable[[torch.Tensor], Value]
     index: int  # of the step that the first output becomes
     tensors: list[torch.Tensor]  # that went in
+    pending: dict[int, str]  # warnings that a later step may settle
+    settled: set[int]
     picks: list[tuple[int, int]] = field(default_factory=list)  # the head that each output was picked from
     results: list[Value] = field(default_factory=list)  # what a rule knows beyond the axes
     warnings: dict[int, str] = field(default_factory=dict)  # by step; the trace keeps the first of each
-    pending: dict[int, str] = field(default_factory=dict)  # warnings that a later step may settle
-    settled: set[int] = field(default_factory=set)
 
     def axes(self, tensor: torch.Tensor) -> list[Axis]:
         """Return the axes of an input."""
@@ -80,12 +82,14 @@ class Call:
             self.warnings.setdefault(self.index if step is None else step, text)
 
 
-def tensors_in(value: Any) -> Iterator[torch.Tensor]:
-    """Yield the tensors in arguments, however nested."""
-    if isinstance(value, torch.Tensor):
-        yield value
-    elif isinstance(value, (list, tuple)):
-        for item in value:
-            yield from tensors_in(item)
-    elif isinstance(value, dict):
-        yield from tensors_in(list(value.values()))
+def tensors_in(value: Iterable[Any], found: list[torch.Tensor] | None = None) -> list[torch.Tensor]:
+    """Return the tensors in arguments, however nested, in order."""
+    found = [] if found is None else found
+    for item in value:
+        if isinstance(item, torch.Tensor):
+            found.append(item)
+        elif isinstance(item, (list, tuple)):
+            tensors_in(item, found)
+        elif isinstance(item, dict):
+            tensors_in(item.values(), found)
+    return found

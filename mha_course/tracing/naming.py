@@ -29,7 +29,7 @@ FEATURES = {"B", "C", "H", "D"}
 
 def size_of(axis: Axis) -> int:
     """Return the length of an axis."""
-    return math.prod(factor.size for factor in axis)
+    return axis[0].size if len(axis) == 1 else math.prod([factor.size for factor in axis])
 
 
 def unknown(size: int) -> Axis:
@@ -47,6 +47,7 @@ class Names:
         self.tokens = {name for name in given if name not in FEATURES and name not in said} | {"T", "S"}
         self.taken = set(given) & self.tokens
         self.roots: dict[str, str] = {}
+        self.written: dict[Axis, str] = {}
 
     def width(self) -> Axis:
         """Return C, as heads times head width where the number of heads is known."""
@@ -159,16 +160,20 @@ class Names:
 
     def label(self, axis: Axis) -> str:
         """Write an axis as the field does."""
-        if not axis:
-            return "1"
+        if axis not in self.written:
+            self.written[axis] = self._write(axis)
+        return self.written[axis]
+
+    def _write(self, axis: Axis) -> str:
+        """Join the names of the factors, heads and their width to C."""
         names = [factor.name for factor in axis]
         if "?" in names:
             return "?"
-        if len(names) > 1 and names[-2:] == ["H", "D"]:
+        if names[-2:] == ["H", "D"]:
             merged = axis[-2].size * axis[-1].size
             if self.sizes.get("C", merged if len(names) == 2 else 0) == merged:
                 names[-2:] = ["C"]
-        return "*".join(names)
+        return "*".join(names) or "1"
 
     def is_token(self, axis: Axis) -> bool:
         """Say whether an axis counts tokens."""
@@ -181,6 +186,8 @@ class Names:
     def apart(self, axes: list[Axis]) -> list[Axis]:
         """Keep query and key tokens apart: of two equal token axes the first becomes T, the second S."""
         labels = [self.label(axis) if self.is_token(axis) else None for axis in axes]
+        if len(labels) - labels.count(None) < 2:
+            return axes
         for later, label in enumerate(labels):
             earlier = labels.index(label)
             if label is None or earlier == later:

@@ -27,7 +27,7 @@ def named_tensors(fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[st
         bound = {f"arg{place}": value for place, value in enumerate(args)} | kwargs
     found: dict[str, torch.Tensor] = {}
     for name, value in bound.items():
-        inside = list(tensors_in(value))
+        inside = tensors_in([value])
         plain = isinstance(value, torch.Tensor)
         for place, tensor in enumerate(inside):
             found[name if plain else f"{name}[{place}]"] = tensor
@@ -169,11 +169,11 @@ def declared(fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, An
         said = dict(_signature(fn).bind(*args, **kwargs).arguments)
     except (TypeError, ValueError):
         said = dict(kwargs)
-    parts = [part for module in modules_of(fn) for part in module.modules()]
+    parts = [vars(part) for module in modules_of(fn) for part in module.modules()]
     found = {}
     for letter, words in (("H", HEADS), ("H_kv", KV_HEADS)):
         values = {said[word] for word in words if _is_count(said.get(word))}
-        values = values or {getattr(part, w) for part in parts for w in words if _is_count(getattr(part, w, None))}
+        values = values or {part[w] for part in parts for w in words if w in part and _is_count(part[w])}
         if len(values) == 1:
             found[letter] = values.pop()
     if found.get("H_kv") in (None, found.get("H")):

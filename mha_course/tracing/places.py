@@ -64,8 +64,9 @@ def line_at(file: str, lineno: int) -> str:
     return linecache.getline(file, lineno).strip()
 
 
-def code_lines(code: CodeType) -> tuple[int, tuple[str, ...]]:
-    """Return the first line's number and the lines of a function, or none where its source is not to be had."""
+@lru_cache(maxsize=1024)
+def code_lines(file: str, code: CodeType) -> tuple[int, tuple[str, ...]]:
+    """Return the first line's number and the lines of a function of a file, or none where they are not to be had."""
     try:
         lines, first = inspect.getsourcelines(code)
     except (OSError, TypeError, IndexError):
@@ -81,6 +82,7 @@ class Assignment(NamedTuple):
     targets: tuple[str, ...]
 
 
+@lru_cache(maxsize=1024)
 def assignments(first: int, lines: tuple[str, ...]) -> list[Assignment]:
     """Find the assignments in a piece of code."""
     try:

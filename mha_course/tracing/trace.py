@@ -125,7 +125,7 @@ def _unseen(fn: Callable[..., Any]) -> tuple[str, ...]:
 def finish(recorder: Recorder, result: Any, notes: tuple[str, ...], failure: str | None) -> Trace:
     """Make the steps, with lines, variables and warnings."""
     codes = list(dict.fromkeys(place.code for stack in recorder.places for place in stack))
-    known = {code: Source(_title(code), code.co_filename, *code_lines(code)) for code in codes}
+    known = {code: Source(_title(code), code.co_filename, *code_lines(code.co_filename, code)) for code in codes}
     shown = list(dict.fromkeys(stack[0].code for stack in recorder.places if stack and known[stack[0].code].lines))
     pending = {i: text for i, text in recorder.pending.items() if i not in recorder.settled}
     warnings = pending | recorder.warnings

@@ -16,6 +16,19 @@ const at = ([x, y]) => `translate(${x}px, ${y}px)`;
 const product = (sizes) => sizes.reduce((a, b) => a * b, 1);
 const still = () => window.matchMedia("(prefers-reduced-motion: reduce)").matches;
 
+const index = (axis, i) => (axis === "3" ? "qkv"[i] : axis === "?" || axis === "1" ? `${i}` : `${axis} = ${i}`);
+
+/** Write numbers with their letter, neighbours as a span: t0–t3. */
+function spans(numbers, letter) {
+  const sorted = [...new Set(numbers)].filter((n) => n != null).sort((a, b) => a - b);
+  const runs = sorted.reduce((all, n) => {
+    if (all.length && all.at(-1).at(-1) === n - 1) all.at(-1).push(n);
+    else all.push([n]);
+    return all;
+  }, []);
+  return runs.map((run) => (run.length < 3 ? run.map((n) => letter + n).join(" ") : `${letter}${run[0]}–${letter}${run.at(-1)}`)).join(" ");
+}
+
 /** Where the cells and the names of a frame go: outer axes are boxes in boxes, the last two are rows and columns. */
 function arrange(frame, width, unit) {
   const { shape, axes, colors, ids } = frame, last = shape.length - 1;
@@ -54,7 +67,7 @@ function arrange(frame, width, unit) {
       }
       const box = [w + 2 * PAD, h + HEAD + PAD * 2];
       mark("box", x + dx, y + dy, ...box, "", colors[level]);
-      mark("name", x + dx, y + dy, box[0], HEAD, axes[level] === "?" ? `${i}` : `${axes[level]} = ${i}`, colors[level],
+      mark("name", x + dx, y + dy, box[0], HEAD, index(axes[level], i), colors[level],
         axes[level] === "H" ? [start, start + size] : null);
       wide = Math.max(wide, dx + box[0]);
       tall = Math.max(tall, box[1]);
@@ -72,7 +85,7 @@ function fit(frames, width) {
   const shapes = (unit) => frames.map((frame) => arrange(frame, width, unit));
   const lines = (plans) => plans.map((p) => new Set(p.marks.filter((m) => m.kind === "name").map((m) => m.y)).size).join();
   let unit = 46, fewest = null;
-  for (const small of [30, 26, 22, 18]) {
+  for (const small of [34, 30, 26, 22, 18]) {
     const plans = shapes(small);
     if (plans.every((plan) => plan.width <= width) || small === 18) { fewest = [small, lines(plans)]; break; }
   }
@@ -83,81 +96,274 @@ function fit(frames, width) {
   return unit;
 }
 
-/** One trace: its steps, its strips, and the tensor as it is read now. */
+/** One trace: its steps, its strips of memory, and the tensor as it is read from one of them. */
 function makeLane(lane, parent, go) {
-  const node = make("section", "lane", null, parent);
-  const crumbs = make("ol", "crumbs", null, node);
-  const steps = lane.frames.map((frame, i) => {
-    const step = make("button", `step ${frame.storage}`, null, make("li", "", null, crumbs));
-    make("code", "", frame.call, step);
-    if (i) make("span", "kind", { view: "view", copy: "copy", same: "same" }[frame.storage], step);
-    step.title = frame.line;
+  const node = make("section", "lane", null, parent), crumbs = make("ol", "crumbs", null, node);
+  const steps = lane.frames.map(({ call, line, storage }, i) => {
+    const step = make("button", `step ${storage}`, null, make("li", "", null, crumbs));
+    make("code", "", call, step);
+    if (i) make("span", "kind", storage, step);
+    step.title = line;
     step.addEventListener("click", () => go(i));
     return step;
   });
   const sentence = make("p", "sentence", null, node);
   sentence.setAttribute("aria-live", "polite");
-  const stage = make("div", "stage", null, node);
+  const stage = make("div", "stage", null, node), warning = make("p", "warning", null, node);
   const memory = make("div", "board", null, stage), reading = make("div", "reading", null, stage);
   const board = make("div", "board", null, stage);
-  const warning = make("p", "warning", null, node);
-
-  function makeCell(id, board) {
-    const cell = make("div", "cell", null, board), { fill, tag } = lane.cells[id];
-    cell.style.background = fill;
+  const makeCell = (id, parent) => {
+    const cell = make("div", "cell", null, parent);
+    cell.style.background = lane.cells[id].fill;
     cell.dataset.id = id;
     make("b", "", null, cell);
-    make("small", "", tag, cell);
+    make("small", "", lane.cells[id].tag, cell);
     return cell;
-  }
+  };
   const write = (cell, place, strip, odd) => {
-    const { tag, batch } = lane.cells[cell.dataset.id];
+    const { tag, batch } = lane.cells[cell.dataset.id], first = strip ? `, first at ${cell.dataset.id}` : "";
     cell.firstChild.textContent = place;
-    cell.title = `place ${place} of strip ${strip + 1}${strip ? `, first at ${cell.dataset.id}` : ""}: ` +
-      `${batch == null ? "" : `b${batch} `}${tag}`;
+    cell.title = `place ${place} of strip ${strip + 1}${first}: ${batch == null ? "" : `b${batch} `}${tag}`;
     cell.classList.toggle("odd", odd);
   };
-  const strips = lane.strips.map((places, number) => {
-    const label = make("div", "label", null, memory);
-    const all = places.map(([place, id]) => {
+  const strips = lane.strips.map((places, number) => ({
+    label: make("div", "label", null, memory),
+    cells: places.map(([place, id]) => {
       const cell = makeCell(id, memory);
       write(cell, place, number, false);
       if (number) cell.lastChild.textContent = `was ${id}`;
       return cell;
-    });
-    const batches = places.flatMap(([, id], i) => {
-      const batch = lane.cells[id].batch;
-      return lane.batches > 1 && (!i || batch !== lane.cells[places[i - 1][1]].batch) ? [[i, batch]] : [];
-    });
-    return { label, cells: all, ids: places.map(([, id]) => id), spots: [] };
-  });
-  const pool = new Map(); // grid cells, by number and how often it was read before
+    }),
+  }));
   const keys = lane.frames.map(({ ids }) => {
-    const seen = {};
+    const seen = {}; // a number may be read more than once
     return ids.map((id) => (id < 0 ? null : `${id}/${(seen[id] = (seen[id] ?? -1) + 1)}`));
   });
-  keys.flat().forEach((key) => key && !pool.has(key) && pool.set(key, makeCell(parseInt(key), board)));
-  let marks = [], spots = new Map(), plans = [], timers = [], shown = null, unit = 40;
+  const pool = new Map(keys.flat().filter(Boolean).map((key) => [key, null]));
+  for (const key of pool.keys()) pool.set(key, makeCell(parseInt(key), board));
+  let marks = [], spots = new Map(), plans = [], timer = null, shown = 0, depths = [];
 
-  /** Put the strips below one another; return the height of the first n. */
   function putStrips(width) {
-    const unitStrip = lane.frames[0].shape.at(-1) ?? 1, count = Math.max(...lane.strips.map((s) => s.length));
-    let size = Math.min(unit, Math.floor(width / count)), across = count;
-    if (size < 27) {
-      size = Math.min(unit, 40);
-      across = Math.max(1, Math.floor(width / size));
-      if (across > unitStrip) across -= across % unitStrip;
-    }
-    memory.style.setProperty("--unit", `${size}px`);
+    const count = Math.max(...lane.strips.map((strip) => strip.length)), run = lane.frames[0].shape.at(-1) ?? 1;
+    const most = Math.max(1, Math.floor(width / 24)), even = Math.ceil(count / Math.ceil(count / most));
+    const across = Math.ceil(even / run) * run <= most ? Math.ceil(even / run) * run : even; // break after whole rows
+    const wide = Math.min(46, Math.floor(width / Math.min(across, count))), tall = wide < 34 ? 44 : 38;
+    memory.style.setProperty("--unit", `${wide}px`);
+    memory.style.setProperty("--tall", `${tall}px`);
+    memory.classList.toggle("narrow", wide < 34);
     let y = 0;
-    return strips.map((strip) => {
+    depths = strips.map((strip) => {
       strip.label.style.transform = at([0, y]);
-      y += LABEL;
-      strip.spots = strip.cells.map((_, i) => [(i % across) * size, y + Math.floor(i / across) * size]);
+      strip.spots = strip.cells.map((_, i) => [(i % across) * wide, y + LABEL + Math.floor(i / across) * tall]);
       strip.cells.forEach((cell, i) => { cell.style.transform = at(strip.spots[i]); });
-      y += Math.ceil(strip.cells.length / across) * size + 8;
+      y += LABEL + Math.ceil(strip.cells.length / across) * tall + GAP;
       return y;
     });
   }
-  return { node, crumbs, steps, sentence };
+  function resize(width, unit) {
+    board.style.setProperty("--unit", `${unit}px`);
+    plans = lane.frames.map((frame) => arrange(frame, width, unit));
+    putStrips(width);
+    show(shown, false);
+    stage.style.minHeight = `${Math.max(...plans.map((p, i) => p.height + depths[lane.frames[i].strip])) + reading.offsetHeight}px`;
+  }
+  function say(frame, number) {
+    steps.forEach((step, i) => step[i === number ? "setAttribute" : "removeAttribute"]("aria-current", "step"));
+    if (sentence.textContent !== frame.sentence) sentence.textContent = frame.sentence;
+    const texts = [frame.mixing && `${frame.mixing}.`, frame.warning].filter(Boolean);
+    warning.textContent = texts.map((text) => `⚠ ${text[0].toUpperCase()}${text.slice(1)}`).join("\n");
+    warning.hidden = !texts.length;
+    strips.forEach(({ label, cells }, i) => {
+      const what = i === frame.strip && frame.storage === "copy" ? "written anew" : number ? "unchanged" : "";
+      label.textContent = `memory${strips.length > 1 ? `, strip ${i + 1}` : ""}${what ? `: ${what}` : ""}`;
+      for (const node of [label, ...cells]) node.hidden = i > frame.strip;
+    });
+    memory.style.height = `${depths[frame.strip]}px`;
+  }
+  function drawReading(frame) {
+    strips.forEach(({ label, cells }, i) => {
+      if (i < frame.strip) label.textContent = `memory, strip ${i + 1}: unchanged, no longer read`;
+      const read = new Set(i === frame.strip ? frame.ids : []);
+      for (const cell of cells) cell.classList.toggle("unread", i <= frame.strip && !read.has(+cell.dataset.id));
+    });
+    reading.replaceChildren();
+    make("span", "label", frame.odd.length ? "read as if it were" : "read as", reading);
+    frame.shape.forEach((size, i) => {
+      const chip = make("span", "chip", null, reading), axis = frame.axes[i];
+      make("b", "", axis === "?" || axis === `${size}` ? size : `${axis} = ${size}`, chip).style.background = frame.colors[i];
+      make("small", "", `stride ${frame.strides[i]}`, chip);
+    });
+  }
+  function drawMarks(frame, plan, takes) {
+    marks.forEach((mark) => mark.remove());
+    marks = plan.marks.map(({ kind, x, y, w, h, text, color, span }) => {
+      const mark = make("div", `mark ${kind}`, null, null), label = make("span", "", text, mark);
+      mark.style.cssText = `left:${x}px;top:${y}px;width:${w}px;height:${h}px`;
+      if (color) (kind === "name" ? label : mark).style[kind === "box" ? "borderColor" : "background"] = color;
+      if (span) {
+        const own = frame.ids.slice(...span).filter((id) => id >= 0).map((id) => lane.cells[id]);
+        const odd = frame.odd.some((i) => i >= span[0] && i < span[1]) ? "⚠ " : "";
+        const [heads, tokens] = [["head", "h"], ["token", "t"]].map(([role, letter]) => spans(own.map((cell) => cell[role]), letter));
+        make("em", odd && "odd", `${odd}${heads} of ${tokens}`, mark);
+      }
+      const faint = [{ opacity: 0 }, { opacity: 0.4, offset: 0.25 }, { opacity: 0.4, offset: 0.75 }, { opacity: 1 }];
+      if (takes) mark.animate(faint, { duration: takes, fill: "backwards" });
+      return mark;
+    });
+    board.prepend(...marks);
+  }
+  function drawGrid(number, spread) {
+    const frame = lane.frames[number], plan = plans[number], from = spots, odd = new Set(frame.odd), count = plan.cells.length;
+    board.style.height = `${plan.height}px`;
+    spots = new Map();
+    pool.forEach((cell) => { cell.hidden = true; });
+    keys[number].forEach((key, i) => {
+      if (!key) return;
+      const cell = pool.get(key), to = plan.cells[i], start = from.get(key);
+      spots.set(key, to);
+      cell.hidden = false;
+      cell.style.transform = at(to);
+      write(cell, frame.places[i], frame.strip, odd.has(i));
+      if (spread == null) return;
+      const path = start ? [{ transform: at(start), zIndex: 2 }, { transform: at(to), zIndex: 2 }] : [{ opacity: 0 }, { opacity: 1 }];
+      cell.animate(path, { duration: FLIGHT, delay: (i / count) * spread, easing: "ease-in-out", fill: "backwards" });
+    });
+    drawReading(frame);
+    drawMarks(frame, plan, spread == null ? 0 : spread + FLIGHT);
+  }
+  function writeStrip(number) {
+    const { cells, spots } = strips[number], before = strips[number - 1], each = FLIGHT * 0.7;
+    const old = new Map(before.cells.map((cell, i) => [cell.dataset.id, before.spots[i]]));
+    cells.forEach((cell, i) => {
+      cell.classList.remove("unread");
+      cell.animate(
+        [{ transform: at(old.get(cell.dataset.id)), opacity: 0 }, { opacity: 1, offset: 0.05 }, { transform: at(spots[i]) }],
+        { duration: each, delay: (i / cells.length) * (WRITE - each), easing: "ease-in-out", fill: "backwards" });
+    });
+  }
+  /** Show a frame: a copy first writes its strip, then the cells of the tensor go to their places. Return how long it takes. */
+  function show(number, fly) {
+    const frame = lane.frames[number], forward = number === shown + 1, moves = fly && number !== shown && !still();
+    if (fly && number === shown) return 0;
+    clearTimeout(timer);
+    node.getAnimations({ subtree: true }).forEach((animation) => animation.cancel());
+    say(frame, number);
+    shown = number;
+    if (!plans.length) return 0;
+    const wait = moves && forward && frame.storage === "copy" ? WRITE : 0, spread = moves ? (forward ? SPREAD : 0) : null;
+    if (wait) writeStrip(frame.strip);
+    if (wait) timer = setTimeout(() => drawGrid(number, spread), wait);
+    else drawGrid(number, spread);
+    return moves ? wait + spread + FLIGHT : 0;
+  }
+  const mark = (id) => node.querySelectorAll(".cell").forEach((cell) => cell.classList.toggle("same", cell.dataset.id === id));
+  stage.addEventListener("pointerover", (event) => mark(event.target.closest(".cell")?.dataset.id));
+  stage.addEventListener("pointerleave", () => mark());
+  if (lane.part) make("p", "part", lane.part, node);
+  return { show: (i, fly) => show(Math.min(i, lane.frames.length - 1), fly), resize, stage, frames: lane.frames };
 }
+
+/** Say what numbers, letters and colours of the cells mean. */
+function drawLegend({ cells }, node) {
+  const all = Object.values(cells), heads = [...new Set(all.map((cell) => cell.head))].filter((head) => head != null);
+  make("span", "", "number: place in memory", node);
+  for (const head of heads.sort((a, b) => a - b)) {
+    const fills = [...new Set(all.filter((cell) => cell.head === head).map((cell) => cell.fill))];
+    const item = make("span", "", null, node);
+    make("i", "", null, item).style.background = `linear-gradient(90deg, ${[fills[0], ...fills].join()})`;
+    item.append(`h${head}: head ${head}`);
+  }
+  if (all.some((cell) => cell.token != null)) make("span", "", heads.length ? "t0, t1, …: token, deeper" : "t0, t1, …: token", node);
+}
+
+function render({ model, el }) {
+  const { lanes } = model.get("data"), last = Math.max(...lanes.map((lane) => lane.frames.length)) - 1;
+  const root = make("div", "mha-layout", null, el);
+  root.tabIndex = 0;
+  root.setAttribute("role", "group");
+  root.setAttribute("aria-label", "Layout player: arrow keys step, space plays");
+  const controls = make("div", "controls", null, root), tracks = make("div", "lanes", null, root);
+  let position = 0, timer = null;
+  const button = (text, action) => {
+    const node = make("button", "", text, controls);
+    node.addEventListener("click", action);
+    return node;
+  };
+  const back = button("◀ Back", () => go(position - 1)), play = button("▶ Play", () => toggle());
+  const next = button("Next ▶", () => go(position + 1)), scrub = make("input", "", null, controls);
+  const count = make("span", "count", null, controls);
+  drawLegend(lanes[0], make("div", "legend", null, controls));
+  Object.assign(scrub, { type: "range", min: 0, max: last, step: 1 });
+  scrub.setAttribute("aria-label", "Step");
+  scrub.addEventListener("input", () => go(+scrub.value));
+  const drawn = lanes.map((lane) => makeLane(lane, tracks, (i) => go(i)));
+
+  function draw(fly) {
+    const lasts = drawn.map((lane) => lane.show(position, fly));
+    scrub.value = position;
+    count.textContent = `${position + 1} of ${last + 1}`;
+    back.disabled = !position;
+    next.disabled = position === last;
+    return Math.max(...lasts);
+  }
+  function move(to) {
+    const near = Math.abs(to - position) === 1;
+    position = to;
+    return draw(near);
+  }
+  function stop() {
+    clearTimeout(timer);
+    timer = null;
+    play.textContent = "▶ Play";
+  }
+  function go(to) {
+    stop();
+    const wanted = Math.max(0, Math.min(last, to));
+    if (wanted === position) return;
+    move(wanted);
+    keep();
+  }
+  function keep() {
+    model.set("position", position);
+    model.save_changes();
+  }
+  function toggle() {
+    if (timer) return stop();
+    play.textContent = "❚❚ Pause";
+    if (position === last) move(0);
+    const step = () => {
+      if (position === last) return stop();
+      const takes = move(position + 1);
+      keep();
+      timer = setTimeout(step, takes + HOLD);
+    };
+    timer = setTimeout(step, position ? 0 : 600);
+  }
+  const follow = () => { if (model.get("position") !== position) { stop(); move(model.get("position")); } };
+  const actions = { ArrowRight: () => go(position + 1), ArrowLeft: () => go(position - 1), Home: () => go(0), End: () => go(last), " ": toggle };
+  const press = (event) => { // on the window, because JupyterLab listens on the document before we would hear of it
+    if (!event.composedPath().includes(root) || event.ctrlKey || event.metaKey || event.altKey || !actions[event.key]) return;
+    event.stopPropagation();
+    if (event.key === " " && event.target.tagName === "BUTTON") return;
+    event.preventDefault();
+    actions[event.key]();
+  };
+  window.addEventListener("keydown", press, true);
+  model.on("change:position", follow);
+  const watch = new ResizeObserver(() => {
+    const width = Math.min(...drawn.map((lane) => lane.stage.clientWidth));
+    const unit = width && fit(drawn.flatMap((lane) => lane.frames), width);
+    if (width) drawn.forEach((lane) => lane.resize(width, unit));
+  });
+  drawn.forEach((lane) => watch.observe(lane.stage));
+  position = Math.max(0, Math.min(last, model.get("position") ?? 0));
+  draw(false);
+  return () => {
+    stop();
+    watch.disconnect();
+    window.removeEventListener("keydown", press, true);
+    model.off("change:position", follow);
+  };
+}
+
+export default { render };

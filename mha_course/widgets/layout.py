@@ -98,8 +98,10 @@ def _odd(whose: list[cells.Owner], seen: list[cells.Owner], axes: tuple[str, ...
         groups.setdefault(place.get(holder, 0), []).append(own)
     most = {role: max(len({own.get(role) for own in group}) for group in groups.values()) for role in cells.ROLES}
     tokens = len({own.get("token") for own in whose})
-    heads = f"slices of {most['head']} heads, " if holder == "head" and most["head"] > 1 else ""
-    return odd, f"each {holder} holds {heads}from {most['token']} of {tokens} tokens"
+    if holder == "token":
+        return odd, f"each token's row holds parts of {most['token']} of {tokens} tokens"
+    slices = f"slices of {most['head']} heads" if most["head"] > 1 else "its slice"
+    return odd, f"each head holds {slices}, from {most['token']} of {tokens} tokens"
 
 
 def _words(trace: Trace, tensor: cells.Tensor, before: cells.Tensor | None) -> dict[str, str]:
@@ -193,7 +195,7 @@ def _grid_table(lane: dict[str, Any], number: int) -> str:
 
 def _index(axis: str, i: int) -> str:
     """Write an index with its axis, H=1."""
-    return html.escape(str(i) if axis in ("?", "1") else f"{axis}={i}")
+    return html.escape("qkv"[i] if axis == "3" else str(i) if axis in ("?", "1") else f"{axis}={i}")
 
 
 def _td(lane: dict[str, Any], n: int, place: int, note: str) -> str:

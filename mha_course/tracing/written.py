@@ -1,0 +1,63 @@
+"""What was written and what ran beneath it: torch's names for calls, and how copies and FLOPs are counted."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils.flop_counter import flop_registry
+
+OPERATORS = {
+    "__matmul__": "matmul", "__rmatmul__": "matmul", "__truediv__": "div", "__rtruediv__": "div", "__rdiv__": "div",
+    "__div__": "div", "__itruediv__": "div_", "__idiv__": "div_", "__floordiv__": "floor_divide", "__invert__": "bitwise_not",
+    "__and__": "bitwise_and", "__or__": "bitwise_or", "__xor__": "bitwise_xor", "__rand__": "bitwise_and",
+    "__ror__": "bitwise_or", "__mod__": "remainder", "__rpow__": "pow", "__iand__": "bitwise_and_",
+    "__ior__": "bitwise_or_", "__iter__": "unbind", "__rsub__": "sub", "rsub": "sub", "__rfloordiv__": "floor_divide",
+}  # fmt: skip
+MOVES = {"contiguous", "clone", "cat", "concat", "concatenate", "stack", "repeat", "tile", "repeat_interleave", "to",
+         "reshape", "flatten", "ravel", "flip", "roll", "index_select", "getitem", "gather", "take_along_dim", "type",
+         "reshape_as", "setitem", "float", "double", "half", "bfloat16", "cpu", "cuda", "embedding", "take", "copy_"}  # fmt: skip
+ASKED = MOVES - {"reshape", "flatten", "ravel", "reshape_as"}  # these copy because it was written
+COPIES = {"clone", "_to_copy", "copy_", "contiguous", "_reshape_copy"}
+FUSED_NOTE = (
+    "cannot be looked into: scaled_dot_product_attention is one call into a kernel, "
+    "which never makes the scores and weights as tensors"
+)
+MODULE_NOTE = (
+    "cannot be looked into: nn.MultiheadAttention does all its steps inside one call, "
+    "in torch's own code, so that q, k, v, scores and weights are not seen"
+)
+NOTES = {"scaled_dot_product_attention": FUSED_NOTE, "multi_head_attention_forward": MODULE_NOTE,
+         "_native_multi_head_attention": MODULE_NOTE}  # fmt: skip
+
+
+class Beneath(TorchDispatchMode):
+    """Count what runs under one written call: copies, and the FLOPs of matrix products."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.copies = self.flops = 0
+
+    def __torch_dispatch__(
+        self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        out = func(*args, **(kwargs or {}))
+        packet = func._overloadpacket
+        self.copies += packet.__name__ in COPIES
+        count = flop_registry.get(packet)
+        if count is not None:
+            self.flops += count(*args, **(kwargs or {}), out_val=out)
+        return out
+
+
+def name_of(func: Callable[..., Any]) -> str:
+    """Return torch's name for a call."""
+    name: str = getattr(func, "__name__", type(func).__name__)
+    if name == "__get__":
+        return str(getattr(getattr(func, "__self__", None), "__name__", name))
+    if name in OPERATORS:
+        return OPERATORS[name]
+    if name.startswith("__i") and name.endswith("__") and name not in ("__invert__",):
+        return f"{name[3:-2]}_"
+    return name.strip("_") if name.startswith("__") else name

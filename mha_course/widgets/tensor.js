@@ -1,0 +1,151 @@
+// Draws a tensor: the last two axes span a sheet of cells, earlier axes repeat it, by turns to the right and downwards.
+// A form is [names of the axes, sizes, colours of each axis]. Python puts this file before those that use it.
+
+const SVG = "http://www.w3.org/2000/svg";
+
+function make(tag, name, ...children) {
+  const node = document.createElement(tag);
+  node.className = name;
+  node.append(...children);
+  return node;
+}
+
+function svg(tag, attributes, ...children) {
+  const node = document.createElementNS(SVG, tag);
+  for (const [key, value] of Object.entries(attributes)) node.setAttribute(key, value);
+  node.append(...children);
+  return node;
+}
+
+const short = (text, most) => (text.length > most ? `${text.slice(0, most - 1)}…` : text);
+const product = (numbers) => numbers.reduce((all, number) => all * number, 1);
+const label = ([axes, sizes], i) => (axes[i] === `${sizes[i]}` ? axes[i] : `${short(axes[i], 14)} ${sizes[i]}`);
+const describe = (form) => form[0].map((_, i) => label(form, i)).join(", ") || "one number";
+
+/** A length that is felt: it grows with every doubling. */
+const side = (number) => Math.min(8 + 21 * Math.log2(Math.max(number, 1)), 200);
+
+/** How many cells are drawn where there is no room for all. */
+const drawn = (number, length) => Math.min(number, Math.max(1, Math.floor(length / 3.5)));
+
+/** Place the sheets; where an axis is long, its first copies and its last one stand for all. */
+function layout(sizes, scale) {
+  const k = scale * [1.2, 1.2, 1.2, 1, 0.72, 0.5][Math.min(sizes.length, 5)];
+  const sheet = [side(sizes.at(-1) ?? 1) * k, side(sizes.at(-2) ?? 1) * k];
+  const [extent, runs, dots] = [[...sheet], [], []];
+  let sheets = [{ x: 0, y: 0, index: [] }];
+  for (let axis = sizes.length - 3, level = 0; axis >= 0; axis--, level++) {
+    const [number, way] = [sizes[axis], level % 2];
+    const most = level || sizes.length > 4 ? 3 : Math.max(3, Math.min(5, Math.floor((380 * k) / extent[0])));
+    const all = number <= Math.max(most, level ? 3 : 4);
+    const shown = all ? number : most;
+    const places = Array.from({ length: shown }, (_, i) => {
+      const end = !all && i === shown - 1;
+      return { at: i * (extent[way] + 5 + 5 * level) + (end ? 14 : 0), index: end ? number - 1 : i };
+    });
+    sheets = places.flatMap(({ at, index }) =>
+      sheets.map((one) => ({ x: one.x + (way ? 0 : at), y: one.y + (way ? at : 0), index: [index, ...one.index] })));
+    const length = shown ? places.at(-1).at + extent[way] : 0;
+    const middle = length - extent[way] - 9.5 - 2.5 * level;
+    if (!all) dots.push(way ? { x: extent[0] / 2, y: middle, way } : { x: middle, y: extent[1] / 2, way });
+    runs.push({ axis, way, level, places, part: extent[way], length });
+    extent[way] = length;
+  }
+  return { sheet, sheets, runs, dots, extent };
+}
+
+/** Say of each number which token it belongs to: by the tensor's own token axis, or by that of what was reshaped. */
+function tokens(form, before) {
+  const [names, from, colours] = before ?? form;
+  const axis = ["T", "S"].map((name) => names.indexOf(name)).find((found) => found >= 0);
+  if (axis === undefined || !product(from)) return null;
+  const inner = product(from.slice(axis + 1));
+  const flat = (index) => index.reduce((sum, i, at) => sum * form[1][at] + i, 0);
+  const own = before ? null : from.length - 1 - axis; // 0: a column is a token, 1: a row, more: a whole sheet
+  const of = (index) => Math.floor(flat(index) / inner) % from[axis];
+  return { colour: colours[axis][0], number: from[axis], own, of };
+}
+
+/** Return a path for each shade, with all the cells of it in one. */
+function shades({ sheet: [width, height], sheets }, sizes, { number, own, of }) {
+  const [columns, rows] = [sizes.at(-1), sizes.at(-2) ?? 1];
+  const across = own > 0 ? 1 : drawn(columns, width); // own is null after a reshape: look at every cell
+  const down = own === 0 || own > 1 ? 1 : drawn(rows, height);
+  const paths = new Map();
+  for (const { x, y, index } of sheets) {
+    for (let row = 0; row < down; row++) {
+      const shade = (column) => {
+        const place = [Math.floor((row * rows) / down), Math.floor((column * columns) / across)];
+        const token = of([...index, ...(sizes.length > 1 ? place : place.slice(1))]);
+        return Math.round((15 * token) / Math.max(number - 1, 1));
+      };
+      for (let column = 0, start = 0, now = shade(0); column < across; column++) {
+        const then = column + 1 < across ? shade(column + 1) : null;
+        if (then === now) continue; // the run goes on
+        const [left, wide] = [(start * width) / across, ((column + 1 - start) * width) / across];
+        const box = `M${x + left} ${y + (row * height) / down}h${wide}v${height / down}h${-wide}z`;
+        paths.set(now, (paths.get(now) ?? "") + box);
+        [start, now] = [column + 1, then];
+      }
+    }
+  }
+  return paths;
+}
+
+function grid({ sheet: [width, height], sheets }, columns, rows, every) {
+  let [cells, cuts] = ["", ""];
+  for (const { x, y } of sheets) {
+    for (let i = 1, n = drawn(columns, width); i < n; i++) cells += `M${x + (i * width) / n} ${y}v${height}`;
+    for (let i = 1, n = drawn(rows, height); i < n; i++) cells += `M${x} ${y + (i * height) / n}h${width}`;
+    for (let at = every; at < columns; at += every) cuts += `M${x + (at * width) / columns} ${y}v${height}`;
+  }
+  return [cells, cuts];
+}
+
+/** Return an svg. `before`: what it was reshaped from. `every`: the width at which a reshape cuts or glues its rows. */
+function tensor(form, { storage, scale, before, every }) {
+  const sizes = form[1];
+  const plan = layout(sizes, scale);
+  const { sheet: [width, height], sheets, runs, dots, extent } = plan;
+  const [last, box] = [sizes.length - 1, [-2, -2, extent[0] + 2, extent[1] + 2]];
+  const outline = sheets.map(({ x, y }) => `M${x} ${y}h${width}v${height}h${-width}z`).join("");
+  const [cells, cuts] = grid(plan, sizes[last] ?? 1, sizes[last - 1] ?? 1, every ?? Infinity);
+  const known = product(sizes) ? tokens(form, before) : null;
+  const picture = svg("svg", { "aria-hidden": "true" }, svg("path", { d: outline, class: "paper" }));
+  for (const [shade, d] of known ? shades(plan, sizes, known) : [])
+    picture.append(svg("path", { d, fill: known.colour, "fill-opacity": 0.1 + 0.05 * shade }));
+  picture.append(svg("path", { d: cells, class: "cells" }), svg("path", { d: cuts, class: "cuts" }));
+  picture.append(svg("path", { d: outline, class: `edge ${storage}` }));
+  for (const { x, y, way } of dots) picture.append(svg("text", { x, y: y + 4, class: "dots" }, way ? "⋮" : "…"));
+
+  /** Draw an axis as a bar in its colours, in as many parts as it has copies, and its name beside it. */
+  function edge(axis, way, [x, y], parts, [left, up], end) {
+    const colours = form[2][axis];
+    for (const [from, whole] of parts) {
+      const long = whole / colours.length;
+      colours.forEach((fill, i) => {
+        const at = from + i * long;
+        const place = way ? { x, y: y + at, width: 6, height: long } : { x: x + at, y, width: long, height: 6 };
+        picture.append(svg("rect", { ...place, fill, class: "bar" }));
+      });
+    }
+    const words = label(form, axis);
+    const wide = words.length * 7 + 4;
+    const start = left - { start: 0, middle: wide / 2, end: wide }[end];
+    picture.append(svg("text", { x: left, y: up, class: "name", "text-anchor": end }, words));
+    [box[0], box[1]] = [Math.min(box[0], start, x), Math.min(box[1], up - 12, y)];
+    [box[2], box[3]] = [Math.max(box[2], start + wide, x + 6), Math.max(box[3], up + 5, y + 7)];
+  }
+  if (last >= 0) edge(last, 0, [0, extent[1] + 4], [[0, width]], [width / 2, extent[1] + 24], "middle");
+  if (last >= 1) edge(last - 1, 1, [-10, 0], [[0, height]], [-14, height / 2 + 4], "end");
+  for (const { axis, way, level, places, part, length } of runs) {
+    const out = 4 + 26 * (level >> 1);
+    const parts = places.map(({ at }) => [at, part]);
+    if (way) edge(axis, 1, [extent[0] + out, 0], parts, [extent[0] + out + 11, length / 2 + 4], "start");
+    else edge(axis, 0, [0, -out - 6], parts, [length / 2, -out - 11], "middle");
+  }
+  const [wide, high] = [box[2] - box[0] + 2, box[3] - box[1] + 2];
+  const size = { viewBox: `${box[0] - 1} ${box[1] - 1} ${wide} ${high}`, width: wide, height: high };
+  for (const [key, value] of Object.entries(size)) picture.setAttribute(key, value);
+  return picture;
+}

@@ -1,0 +1,14 @@
+"""Attention as people write it: RIGHT and WRONG, each a list of Case (see attention_corpus_base).
+
+The tracer is judged against it: ``Case.expect`` names the axes of variables, ``Case.storage`` what the last call of a
+line does, ``Case.outcome`` the warnings. A right case must be free of warnings at all SIZES.
+"""
+
+from __future__ import annotations
+
+import attention_corpus_models  # noqa: F401 - enters its cases into RIGHT
+from attention_corpus_base import SIZES, SIZES_DIFFERENT, Case
+from attention_corpus_right import RIGHT
+from attention_corpus_wrong import WRONG
+
+__all__ = ["RIGHT", "SIZES", "SIZES_DIFFERENT", "WRONG", "Case"]

@@ -1,0 +1,120 @@
+"""The corpus is what it says: right ones compute attention, wrong ones do not, and what is expected fits the shapes."""
+
+import re
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+from attention_corpus import RIGHT, SIZES, WRONG
+from attention_corpus_base import Problem
+
+HERE = str(Path(__file__).parent / "attention_corpus")
+TOLERANCE = {"atol": 1e-10, "rtol": 1e-10}
+
+
+def cases(corpus):
+    return [pytest.param(case, at, id=f"{case.name}-{at}") for case in corpus for at in SIZES]
+
+
+def output(result):
+    return result[0] if isinstance(result, tuple) else result
+
+
+def agree(a, b):
+    return a.shape == b.shape and torch.allclose(a, b, **TOLERANCE)
+
+
+def run(case, at):
+    fn, args, kwargs = case.make(**SIZES[at])
+    return output(fn(*args, **kwargs))
+
+
+def variables(case, at):
+    """Run the case; return the tensors that its variables held last, by name."""
+    fn, args, kwargs = case.make(**SIZES[at])
+    found = {}
+
+    def look(frame, event, _):
+        if event == "return" and frame.f_code.co_filename.startswith(HERE):
+            found.update({name: held for name, held in frame.f_locals.items() if isinstance(held, torch.Tensor)})
+
+    sys.setprofile(look)
+    try:
+        fn(*args, **kwargs)
+    finally:
+        sys.setprofile(None)
+    return found
+
+
+def size_of(name, problem):
+    """Return the sizes that an axis name may have, or None for a name that any size may have."""
+    if name in ("?", "*"):
+        return None
+    known = {**vars(problem), "T": problem.S}
+    text = re.sub(r"[A-Z]\w*", lambda match: str(known.get(match[0], "None")), name)
+    sizes = {int(eval(text.replace("/", "//")))} if "None" not in text else None
+    return sizes | {problem.T, 1} if name == "T" else sizes
+
+
+def fits(pattern, shape, problem):
+    names = pattern.split()
+    options = [[size_of(name, problem) for name in axis.split("|")] for axis in names]
+    return len(names) == len(shape) and all(
+        any(sizes is None or size in sizes for sizes in option) for option, size in zip(options, shape, strict=True)
+    )
+
+
+def test_corpus_is_large_and_its_names_are_unique():
+    names = [case.name for case in (*RIGHT, *WRONG)]
+    assert len(set(names)) == len(names)
+    assert len(RIGHT) >= 35
+    assert all(case.mistake is None for case in RIGHT)
+    assert all(case.mistake for case in WRONG)
+
+
+@pytest.mark.parametrize(("case", "at"), cases(RIGHT))
+def test_corpus_is_right(case, at):
+    with torch.no_grad():
+        expected = case.truth(Problem(**SIZES[at]))
+    torch.testing.assert_close(run(case, at), expected, **TOLERANCE)
+
+
+@pytest.mark.parametrize(("case", "at"), cases(WRONG))
+def test_wrong_ones_are_wrong_where_they_say_so(case, at):
+    outcome = case.outcome(at)
+    if outcome == "crash":
+        with pytest.raises((RuntimeError, IndexError, ValueError)):
+            run(case, at)
+        return
+    with torch.no_grad():
+        expected = case.truth(Problem(**SIZES[at]))
+    assert agree(run(case, at), expected) == (outcome == "right")
+
+
+@pytest.mark.parametrize(("case", "at"), cases([*RIGHT, *WRONG]))
+def test_expected_axes_fit_the_shapes(case, at):
+    if case.outcome(at) == "crash":
+        return
+    held = variables(case, at)
+    for name, patterns in case.expected(at).items():
+        shape = tuple(held[name].shape)
+        assert any(fits(pattern, shape, Problem(**SIZES[at])) for pattern in patterns.split(",")), (name, shape)
+    assert set(case.where) <= set(held) | {None}
+    assert all(name in held for name in case.storage)
+
+
+@pytest.mark.parametrize("case", [pytest.param(case, id=case.name) for case in RIGHT])
+def test_expected_storage_fits_what_autograd_knows(case):
+    held = variables(case, "different")
+    for name, storage in case.storage.items():
+        if storage != "same":  # the very object: a view or not as it was before
+            assert held[name]._is_view() == (storage == "view"), name
+
+
+def test_accepts_and_outcome():
+    case = next(case for case in RIGHT if case.name == "cache_grown_by_cat")
+    assert case.accepts("k", ("B", "H", "S+1", "D"))
+    assert not case.accepts("k", ("B", "H", "D", "S"))
+    assert not case.accepts("k", ("B", "H", "S"))
+    assert case.outcome() == "right"
