@@ -6,7 +6,11 @@ line does, ``Case.outcome`` the warnings. A right case must be free of warnings 
 
 from __future__ import annotations
 
-import attention_corpus_models  # noqa: F401 - enters its cases into RIGHT
+# Each enters its cases into RIGHT or WRONG.
+import attention_corpus_layouts  # noqa: F401
+import attention_corpus_models  # noqa: F401
+import attention_corpus_scores  # noqa: F401
+import attention_corpus_wrong_axes  # noqa: F401
 from attention_corpus_base import SIZES, SIZES_DIFFERENT, Case
 from attention_corpus_right import RIGHT
 from attention_corpus_wrong import WRONG

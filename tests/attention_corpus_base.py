@@ -95,7 +95,7 @@ class Case:
     ``storage`` is what the last call of that line must be said to do, at SIZES_DIFFERENT.
     ``equal`` has what changes where sizes coincide. Of a right case: other patterns (None: nothing is asked).
     Of a wrong one, which has a ``mistake``: ``right`` (same numbers, so no warning), ``crash``, or the ids that
-    a warning may have, separated by ``|``, with ``none`` where silence is honest.
+    a warning may have, separated by ``|``, with ``none`` where silence is honest; the key ``*`` is for all sizes.
     ``also`` are ids that may be said beside the mistake, ``where`` the variables on whose lines it may be said.
     ``truth`` computes the result in another way from the same Problem.
     """
@@ -128,8 +128,8 @@ class Case:
         return any(_fits(pattern, axes) for pattern in patterns)
 
     def outcome(self, at="different"):
-        """Return "right", "crash", or the set of ids that a warning may have (None: there need be no warning)."""
-        said = self.equal.get(at, self.mistake) if self.mistake else "right"
+        """Return "right", "crash", or the set of ids that a warning may have (with None: there need be none)."""
+        said = self.equal.get(at, self.equal.get("*", self.mistake)) if self.mistake else "right"
         if said in ("right", "crash"):
             return said
         return {None if name == "none" else name for name in said.split("|")}
@@ -193,6 +193,10 @@ def decoded(p):
 
 def tokens_first(p):
     return attend(p).transpose(0, 1)
+
+
+def sequence_first(p):
+    return (p.x.transpose(0, 1).contiguous(),)
 
 
 def turned(x, interleaved):

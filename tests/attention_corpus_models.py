@@ -1,469 +1,16 @@
-"""Right implementations of attention: masks, softmax and scale, positions, grouped heads, caches, blocks, models."""
+"""Right implementations of attention: between two sequences, in blocks and models, in windows, block by block."""
 
 # ruff: noqa: RET504 - what is to be judged stands in a variable
 
 from __future__ import annotations
 
 import math
-from functools import partial
 
 import torch
-from attention_corpus_base import PATCHES, across, attend, causal, decoded, padded, torch_block, turned
+from attention_corpus_base import PATCHES, across, attend, causal, torch_block
 from attention_corpus_right import COPIED, heads, right
 from torch import nn
 from torch.nn import functional as F
-
-# Masks, softmax and scale
-
-
-@right(heads(q="B H S D", k="B H D S"), truth=causal, storage={"q": "new", "k": "new", "merged": "copy"})
-class Whisper(nn.Module):
-    def __init__(self, p):
-        super().__init__()
-        self.n_head = p.H
-        self.query, self.key, self.value, self.out = (p.linear(n) for n in ("q", "k", "v", "o"))
-
-    def forward(self, x):
-        n_batch, n_ctx, n_state = x.shape
-        q, k, v = self.query(x), self.key(x), self.value(x)
-        scale = (n_state // self.n_head) ** -0.25
-        q = q.view(*q.shape[:2], self.n_head, -1).permute(0, 2, 1, 3) * scale
-        k = k.view(*k.shape[:2], self.n_head, -1).permute(0, 2, 3, 1) * scale
-        v = v.view(*v.shape[:2], self.n_head, -1).permute(0, 2, 1, 3)
-        scores = q @ k
-        scores = scores + torch.empty(n_ctx, n_ctx, dtype=x.dtype).fill_(-math.inf).triu_(1)
-        weights = F.softmax(scores, dim=-1)
-        context = weights @ v
-        merged = context.permute(0, 2, 1, 3).flatten(start_dim=2)
-        out = self.out(merged)
-        return out
-
-
-@right(heads(), axes={"x": "B S C", "keep": "B S"}, truth=padded, storage=COPIED)
-def mask_in_place(p):
-    def forward(x, keep):
-        q, k, v = (f(x).unflatten(2, (p.H, p.D)).transpose(1, 2) for f in (p.q, p.k, p.v))
-        scores = q @ k.transpose(-2, -1)
-        scores.div_(math.sqrt(p.D)).masked_fill_(~keep[:, None, None, :], float("-inf"))
-        weights = torch.softmax(scores, dim=-1)
-        context = weights @ v
-        merged = context.transpose(1, 2).reshape(x.shape)
-        out = p.o(merged)
-        return out
-
-    return forward, (p.x, p.keep)
-
-
-@right(heads(), truth=causal, storage={"q": "view", "scores": "same", "merged": "copy"})
-def mask_added_in_place(p):
-    def forward(x):
-        q, k, v = (f(x).unflatten(2, (p.H, p.D)).transpose(1, 2) for f in (p.q, p.k, p.v))
-        scores = q @ k.transpose(-2, -1)
-        scores *= p.D**-0.5
-        scores += torch.zeros(p.S, p.S, dtype=x.dtype).masked_fill_(p.later, -torch.inf)
-        weights = torch.softmax(scores, dim=-1)
-        context = weights @ v
-        merged = context.transpose(1, 2).reshape(x.shape)
-        out = p.o(merged)
-        return out
-
-    return forward
-
-
-@right(heads(largest="B H T 1", total="B H T 1"), truth=causal, storage={"weights": "new"})
-def softmax_by_hand(p):
-    def forward(x):
-        q, k, v = (f(x).unflatten(2, (p.H, p.D)).transpose(1, 2) for f in (p.q, p.k, p.v))
-        scores = torch.matmul(q, k.transpose(-2, -1)) / p.D**0.5
-        scores = torch.where(p.later, -torch.inf, scores)
-        largest = scores.max(dim=-1, keepdim=True).values
-        powers = torch.exp(scores - largest)
-        total = powers.sum(dim=-1, keepdim=True)
-        weights = powers / total
-        context = torch.matmul(weights, v)
-        merged = context.transpose(1, 2).flatten(2)
-        out = p.o(merged)
-        return out
-
-    return forward
-
-
-@right(heads(), axes={"x": "B S C", "keep": "B S"}, truth=padded)
-def hidden_after_softmax_then_renormalised(p):
-    def forward(x, keep):
-        q, k, v = (f(x).unflatten(2, (p.H, p.D)).transpose(1, 2) for f in (p.q, p.k, p.v))
-        scores = q @ k.mT / p.D**0.5
-        weights = scores.softmax(-1) * keep.unsqueeze(1).unsqueeze(2)
-        weights = weights / weights.sum(-1, keepdim=True)
-        context = weights @ v
-        merged = context.transpose(1, 2).flatten(2)
-        out = p.o(merged)
-        return out
-
-    return forward, (p.x, p.keep)
-
-
-# Which of the two token axes is whose cannot be told before the second product.
-KEYS_FIRST = {"scores": "B H T S,B H S T", "weights": "B H T S,B H S T", "context": "B H T|S D", "out": "B T|S C"}
-
-
-@right(heads(merged=None) | KEYS_FIRST)
-def keys_times_queries(p):
-    def forward(x):
-        q, k, v = (f(x).unflatten(2, (p.H, p.D)).transpose(1, 2) for f in (p.q, p.k, p.v))
-        scores = k @ q.transpose(-2, -1) / p.D**0.5
-        weights = torch.softmax(scores, dim=-2)
-        context = weights.transpose(-2, -1) @ v
-        out = p.o(context.transpose(1, 2).flatten(2))
-        return out
-
-    return forward
-
-
-@right({"scores": "B T S", "weights": "B T S", "context": "B C T", "out": "B T C"}, sizes=(), truth=lambda p: p.o(
-    F.scaled_dot_product_attention(p.q(p.x), p.k(p.x), p.v(p.x))
-))  # fmt: skip
-def values_times_transposed_weights(p):
-    def forward(x):
-        scores = p.q(x) @ p.k(x).transpose(1, 2) / x.size(-1) ** 0.5
-        weights = scores.softmax(dim=-1)
-        context = p.v(x).transpose(1, 2) @ weights.transpose(1, 2)
-        out = p.o(context.transpose(1, 2))
-        return out
-
-    return forward
-
-
-@right({"out": "B T|S|? C|?", "weights": "B T S|T,? ? ?"})
-class PytorchModule(nn.Module):
-    def __init__(self, p):
-        super().__init__()
-        self.mha = nn.MultiheadAttention(p.C, p.H, batch_first=True, dtype=torch.float64)
-        self.mha.load_state_dict(torch_block(p).self_attn.state_dict())
-
-    def forward(self, x):
-        out, weights = self.mha(x, x, x)
-        return out, weights
-
-
-@right(heads(average="B T S"), storage={"average": "new", "merged": "copy"})
-def weights_averaged_for_a_picture(p):
-    def forward(x):
-        q, k, v = (f(x).reshape(p.B, p.S, p.H, p.D).transpose(1, 2) for f in (p.q, p.k, p.v))
-        scores = q @ k.transpose(-2, -1) / p.D**0.5
-        weights = torch.softmax(scores, dim=-1)
-        average = weights.mean(1)
-        context = weights @ v
-        merged = context.transpose(1, 2).reshape(p.B, p.S, p.C)
-        out = p.o(merged)
-        return out, average
-
-    return forward
-
-
-# Positions
-
-
-def relative(p, reach=2):
-    """Return T5's table of biases (2 reach + 1, H) and the row of it for each pair of tokens."""
-    at = torch.arange(p.S)
-    return p.draw(2 * reach + 1, p.H, seed=50), (at[None, :] - at[:, None]).clamp(-reach, reach) + reach
-
-
-def t5_truth(p):
-    table, rows = relative(p)
-    return attend(p, bias=table[rows].permute(2, 0, 1), scale=1.0)
-
-
-@right(
-    heads(position_bias="1 H|? *  *"), truth=t5_truth, storage={"q": "view", "position_bias": "view", "merged": "view"}
-)
-class T5(nn.Module):
-    def __init__(self, p):
-        super().__init__()
-        self.n_heads, self.key_value_proj_dim, self.inner_dim = p.H, p.D, p.C
-        self.q, self.k, self.v, self.o = (p.linear(n) for n in ("q", "k", "v", "o"))
-        table, self.rows = relative(p)
-        self.relative_attention_bias = nn.Embedding.from_pretrained(table)
-
-    def forward(self, hidden_states):
-        batch_size, seq_length = hidden_states.shape[:2]
-        q = self.q(hidden_states).view(batch_size, -1, self.n_heads, self.key_value_proj_dim).transpose(1, 2)
-        k = self.k(hidden_states).view(batch_size, -1, self.n_heads, self.key_value_proj_dim).transpose(1, 2)
-        v = self.v(hidden_states).view(batch_size, -1, self.n_heads, self.key_value_proj_dim).transpose(1, 2)
-        scores = torch.matmul(q, k.transpose(3, 2))
-        position_bias = self.relative_attention_bias(self.rows).permute([2, 0, 1]).unsqueeze(0)
-        scores += position_bias
-        weights = F.softmax(scores, dim=-1).type_as(scores)
-        weights = F.dropout(weights, p=0.1, training=self.training)
-        context = torch.matmul(weights, v)
-        merged = context.transpose(1, 2).contiguous().view(batch_size, -1, self.inner_dim)
-        out = self.o(merged)
-        return out
-
-
-def alibi_bias(p):
-    at = torch.arange(p.S, dtype=torch.float64)
-    slopes = 2.0 ** (-8 * torch.arange(1, p.H + 1, dtype=torch.float64) / p.H)
-    return slopes.view(-1, 1, 1) * (at[None, :] - at[:, None])
-
-
-@right(heads(), truth=lambda p: attend(p, causal=True, bias=alibi_bias(p)))
-def alibi(p):
-    def forward(x):
-        q, k, v = (f(x).view(p.B, p.S, p.H, p.D).transpose(1, 2) for f in (p.q, p.k, p.v))
-        slopes = 2.0 ** (-8 * torch.arange(1, p.H + 1, dtype=x.dtype) / p.H)
-        distance = torch.arange(p.S)[None, :] - torch.arange(p.S)[:, None]
-        scores = q @ k.transpose(-2, -1) / p.D**0.5
-        scores = scores + slopes[:, None, None] * distance
-        scores = scores.masked_fill(p.later, -torch.inf)
-        weights = scores.softmax(dim=-1)
-        context = weights @ v
-        merged = context.transpose(1, 2).contiguous().view(p.B, p.S, p.C)
-        out = p.o(merged)
-        return out
-
-    return forward
-
-
-def grouped(p, name):
-    return p.linear(name, rows=p.H_kv * p.D)
-
-
-GROUPED = {"k": "B * S D", "v": "B * S D"}
-
-
-@right(
-    heads(**GROUPED, q="B H S D"),
-    sizes=("H", "H_kv"),
-    truth=lambda p: attend(p, causal=True, kv_heads=p.H_kv, turn=partial(turned, interleaved=True)),
-)
-class Llama(nn.Module):
-    def __init__(self, p):
-        super().__init__()
-        self.n_heads, self.n_kv_heads, self.head_dim = p.H, p.H_kv, p.D
-        self.wq, self.wk, self.wv, self.wo = p.linear("q"), grouped(p, "k"), grouped(p, "v"), p.linear("o")
-        freqs = 1.0 / (10000.0 ** (torch.arange(0, p.D, 2, dtype=torch.float64) / p.D))
-        angles = torch.outer(torch.arange(p.S, dtype=torch.float64), freqs)
-        self.freqs_cis = torch.polar(torch.ones_like(angles), angles)
-
-    def rotate(self, x):
-        pairs = torch.view_as_complex(x.reshape(*x.shape[:-1], -1, 2))
-        turns = self.freqs_cis.view(1, pairs.shape[1], 1, pairs.shape[-1])
-        rotated = torch.view_as_real(pairs * turns).flatten(3)
-        return rotated
-
-    def repeat_kv(self, x):
-        bs, slen, n_kv_heads, head_dim = x.shape
-        n_rep = self.n_heads // n_kv_heads
-        if n_rep == 1:
-            return x
-        x = x[:, :, :, None, :].expand(bs, slen, n_kv_heads, n_rep, head_dim)
-        return x.reshape(bs, slen, n_kv_heads * n_rep, head_dim)
-
-    def forward(self, x):
-        bsz, seqlen, _ = x.shape
-        xq, xk, xv = self.wq(x), self.wk(x), self.wv(x)
-        xq = xq.view(bsz, seqlen, self.n_heads, self.head_dim)
-        xk = xk.view(bsz, seqlen, self.n_kv_heads, self.head_dim)
-        xv = xv.view(bsz, seqlen, self.n_kv_heads, self.head_dim)
-        xq, xk = self.rotate(xq), self.rotate(xk)
-        keys, values = self.repeat_kv(xk), self.repeat_kv(xv)
-        q = xq.transpose(1, 2)
-        k = keys.transpose(1, 2)
-        v = values.transpose(1, 2)
-        scores = torch.matmul(q, k.transpose(2, 3)) / math.sqrt(self.head_dim)
-        scores = scores + torch.full((seqlen, seqlen), float("-inf"), dtype=x.dtype).triu(diagonal=1)
-        weights = F.softmax(scores, dim=-1).type_as(xq)
-        context = torch.matmul(weights, v)
-        merged = context.transpose(1, 2).contiguous().view(bsz, seqlen, -1)
-        out = self.wo(merged)
-        return out
-
-
-def rotate_half(x):
-    x1, x2 = x[..., : x.shape[-1] // 2], x[..., x.shape[-1] // 2 :]
-    return torch.cat((-x2, x1), dim=-1)
-
-
-@right(
-    heads(**GROUPED),
-    sizes=("H", "H_kv"),
-    truth=lambda p: attend(p, causal=True, kv_heads=p.H_kv, turn=partial(turned, interleaved=False)),
-    storage={"k": "copy", "merged": "view"},
-)
-def hf_llama(p):
-    k_proj, v_proj, groups = grouped(p, "k"), grouped(p, "v"), p.H // p.H_kv
-
-    def rotary(x):
-        inv_freq = 1.0 / (10000.0 ** (torch.arange(0, p.D, 2, dtype=x.dtype) / p.D))
-        freqs = torch.arange(x.size(1), dtype=x.dtype)[:, None] * inv_freq
-        emb = torch.cat((freqs, freqs), dim=-1)[None]
-        return emb.cos(), emb.sin()
-
-    def forward(hidden_states):
-        input_shape = hidden_states.shape[:-1]
-        cos, sin = rotary(hidden_states)
-        cos, sin = cos.unsqueeze(1), sin.unsqueeze(1)
-        q = p.q(hidden_states).view(*input_shape, -1, p.D).transpose(1, 2)
-        k = k_proj(hidden_states).view(*input_shape, -1, p.D).transpose(1, 2)
-        v = v_proj(hidden_states).view(*input_shape, -1, p.D).transpose(1, 2)
-        q = (q * cos) + (rotate_half(q) * sin)
-        k = (k * cos) + (rotate_half(k) * sin)
-        k = k[:, :, None, :, :].expand(p.B, p.H_kv, groups, p.S, p.D).reshape(p.B, p.H, p.S, p.D)
-        v = v[:, :, None, :, :].expand(p.B, p.H_kv, groups, p.S, p.D).reshape(p.B, p.H, p.S, p.D)
-        scores = torch.matmul(q, k.transpose(2, 3)) * p.D**-0.5
-        scores = scores + torch.zeros_like(scores).masked_fill(p.later, torch.finfo(scores.dtype).min)
-        weights = F.softmax(scores, dim=-1, dtype=scores.dtype)
-        context = torch.matmul(weights, v)
-        merged = context.transpose(1, 2).contiguous().reshape(*input_shape, -1).contiguous()
-        out = p.o(merged)
-        return out
-
-    return forward
-
-
-@right(heads(merged="B T C") | GROUPED, sizes=("H", "H_kv"), truth=lambda p: attend(p, kv_heads=p.H_kv, causal=True))
-def mistral(p):
-    k_proj, v_proj = grouped(p, "k"), grouped(p, "v")
-
-    def forward(x):
-        q = p.q(x).view(p.B, p.S, p.H, p.D).transpose(1, 2)
-        k = k_proj(x).view(p.B, p.S, p.H_kv, p.D)
-        v = v_proj(x).view(p.B, p.S, p.H_kv, p.D)
-        k = torch.repeat_interleave(k, repeats=p.H // p.H_kv, dim=2).transpose(1, 2)
-        v = torch.repeat_interleave(v, repeats=p.H // p.H_kv, dim=2).transpose(1, 2)
-        scores = (q @ k.transpose(2, 3)) / p.D**0.5
-        scores = scores.masked_fill(p.later, -torch.inf)
-        weights = torch.softmax(scores, dim=-1)
-        context = weights @ v
-        merged = context.transpose(1, 2).reshape(p.B, p.S, p.C)
-        out = p.o(merged)
-        return out
-
-    return forward
-
-
-@right(
-    {
-        "q": "B H_kv ?|H/H_kv S D",
-        "k": "B H_kv S D",
-        "scores": "B H_kv ?|H/H_kv T S",
-        "merged": "B T C|?",
-        "out": "B T C",
-    },
-    sizes=("H", "H_kv"),
-    truth=lambda p: attend(p, kv_heads=p.H_kv),
-    equal={
-        **dict.fromkeys(("square", "all_four", "one_item"), {"q": "B * * S D", "k": "B * S D", "scores": "B * * T S"}),
-        "one_head": {"q": "B * * S D|C", "k": "B * S D|C", "scores": "B * * T S"},
-    },
-)
-def groups_as_an_axis(p):
-    k_proj, v_proj, groups = grouped(p, "k"), grouped(p, "v"), p.H // p.H_kv
-
-    def forward(x):
-        q = p.q(x).view(p.B, p.S, p.H_kv, groups, p.D).permute(0, 2, 3, 1, 4)
-        k = k_proj(x).view(p.B, p.S, p.H_kv, p.D).permute(0, 2, 1, 3)
-        v = v_proj(x).view(p.B, p.S, p.H_kv, p.D).permute(0, 2, 1, 3)
-        scores = torch.einsum("bkgtd,bksd->bkgts", q, k) / p.D**0.5
-        weights = scores.softmax(dim=-1)
-        context = torch.einsum("bkgts,bksd->btkgd", weights, v)
-        merged = context.flatten(2)
-        out = p.o(merged)
-        return out
-
-    return forward
-
-
-@right(
-    heads(k="B 1|? S D", v="B 1|? S D"),
-    truth=lambda p: attend(p, kv_heads=1),
-    equal={"one_head": {"k": "B 1|?|H S D|C", "v": "B 1|?|H S D|C"}},
-    storage={"k": "view", "merged": "copy"},
-)
-def multi_query(p):
-    fused, proj = p.linear("q", "k", "v"), p.linear("o")
-    keep = torch.cat([torch.arange(p.C), torch.arange(p.C, p.C + p.D), torch.arange(2 * p.C, 2 * p.C + p.D)])
-    weight, bias = nn.Parameter(fused.weight[keep].detach()), nn.Parameter(fused.bias[keep].detach())
-
-    def forward(x):
-        q, k, v = F.linear(x, weight, bias).split([p.C, p.D, p.D], dim=-1)
-        q = q.view(p.B, p.S, p.H, p.D).transpose(1, 2)
-        k = k.unsqueeze(1)
-        v = v.unsqueeze(1)
-        scores = q @ k.transpose(-1, -2) / p.D**0.5
-        weights = scores.softmax(dim=-1)
-        context = weights @ v
-        merged = context.transpose(1, 2).reshape(p.B, p.S, p.C)
-        out = proj(merged)
-        return out
-
-    return forward
-
-
-# Caches
-
-LONGER = "S|S+1|S+T|?"
-DECODE = {
-    "scores": f"B H T|1 {LONGER}",
-    "weights": f"B H T|1 {LONGER}",
-    "context": "B H T|1 D",
-    "merged": "B T|1 C",
-    "out": "B T|1 C",
-}
-
-
-def cached(p, room=0):
-    """Return keys and values of p.x, heads apart, with room for more tokens after them."""
-    made = (f(p.x).unflatten(2, (p.H, p.D)).transpose(1, 2).detach() for f in (p.k, p.v))
-    return tuple(torch.cat([t, torch.zeros(p.B, p.H, room, p.D, dtype=t.dtype)], dim=2) for t in made)
-
-
-@right(
-    DECODE | {"q": "B H T|1 D", "k": f"B H {LONGER} D", "v": f"B H {LONGER} D"},
-    axes={"x": "B T C", "past_k": "B H S D", "past_v": "B H S D"},
-    truth=decoded,
-    storage={"k": "copy", "v": "copy"},
-)
-def cache_grown_by_cat(p):
-    def forward(x, past_k, past_v):
-        q, k, v = (f(x).view(p.B, -1, p.H, p.D).transpose(1, 2) for f in (p.q, p.k, p.v))
-        k = torch.cat((past_k, k), dim=-2)
-        v = torch.cat((past_v, v), dim=-2)
-        scores = q @ k.transpose(-2, -1) / p.D**0.5
-        weights = torch.softmax(scores, dim=-1)
-        context = weights @ v
-        merged = context.transpose(1, 2).reshape(p.B, -1, p.C)
-        out = p.o(merged)
-        return out, (k, v)
-
-    return forward, (p.token, *cached(p))
-
-
-@right(
-    DECODE | {"keys": f"B H {LONGER} D", "values": f"B H {LONGER} D"},
-    axes={"x": "B T C", "cache_k": "B H S D", "cache_v": "B H S D"},
-    truth=decoded,
-    storage={"keys": "view", "values": "view"},
-)
-def cache_written_in_place(p):
-    def forward(x, cache_k, cache_v, start):
-        end = start + x.size(1)
-        q, xk, xv = (f(x).view(p.B, -1, p.H, p.D).transpose(1, 2) for f in (p.q, p.k, p.v))
-        cache_k[:, :, start:end] = xk
-        cache_v[:, :, start:end] = xv
-        keys = cache_k[:, :, :end]
-        values = cache_v[:, :, :end]
-        scores = torch.matmul(q, keys.transpose(2, 3)) / math.sqrt(p.D)
-        weights = F.softmax(scores, dim=-1)
-        context = torch.matmul(weights, values)
-        merged = context.transpose(1, 2).contiguous().view(p.B, -1, p.C)
-        out = p.o(merged)
-        return out
-
-    return forward, (p.token, *cached(p, room=3), p.S)
-
 
 # Two sequences, blocks, models
 
@@ -653,7 +200,13 @@ class DecoderBlock(nn.Module):
         return x
 
 
-@right(heads(), axes={"src": "B S C", "pos": "S C"}, truth=lambda p: detr_truth(p))
+def detr_truth(p):
+    placed = p.x + p.draw(p.S, p.C, seed=70)
+    q, k, v = (f(t).unflatten(2, (p.H, p.D)).transpose(1, 2) for f, t in ((p.q, placed), (p.k, placed), (p.v, p.x)))
+    return p.o(F.scaled_dot_product_attention(q, k, v).transpose(1, 2).flatten(2))
+
+
+@right(heads(), axes={"src": "B S C", "pos": "S C"}, truth=detr_truth)
 def detr(p):
     def forward(src, pos):
         queries = keys = src + pos
@@ -668,12 +221,6 @@ def detr(p):
         return out
 
     return forward, (p.x, p.draw(p.S, p.C, seed=70))
-
-
-def detr_truth(p):
-    placed = p.x + p.draw(p.S, p.C, seed=70)
-    q, k, v = (f(t).unflatten(2, (p.H, p.D)).transpose(1, 2) for f, t in ((p.q, placed), (p.k, placed), (p.v, p.x)))
-    return p.o(F.scaled_dot_product_attention(q, k, v).transpose(1, 2).flatten(2))
 
 
 ONE_MORE = "S|S+1|1+S|?"
@@ -691,7 +238,7 @@ ONE_MORE_QUERY = "T|T+1|1+T|S|S+1|1+S|?"
     truth=lambda p: attend(p, torch.cat([learned_query(p).expand(p.B, -1, -1), p.x], dim=1))[:, 0],
     storage={"tokens": "copy", "out": "view"},
 )
-class ViTClassToken(nn.Module):
+class VitClassToken(nn.Module):
     def __init__(self, p):
         super().__init__()
         self.cls_token, self.mixer = learned_query(p), Mixer(p)
@@ -699,8 +246,8 @@ class ViTClassToken(nn.Module):
     def forward(self, patches):
         cls_tokens = self.cls_token.expand(patches.shape[0], -1, -1)
         tokens = torch.cat((cls_tokens, patches), dim=1)
-        tokens = self.mixer(tokens)
-        out = tokens[:, 0]
+        mixed = self.mixer(tokens)
+        out = mixed[:, 0]
         return out
 
 
@@ -759,7 +306,7 @@ class Swin(nn.Module):
 
 # Zeros like q have its tokens; whether S or T names the sum is a matter of taste.
 @right(
-    {"block": "B H T|S S|?", "largest": "B H T|S 1", "context": "B H T|S D", "merged": "B T|S C", "out": "B T|S C"},
+    {"block": "B H T|S S|?|1", "largest": "B H T|S 1", "context": "B H T|S D", "merged": "B T|S C", "out": "B T|S C"},
     truth=causal,
 )
 def online_softmax(p):

@@ -1,1 +1,520 @@
+"""Wrong implementations of attention: split and merge. What is not wrong is left to three helpers."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+import torch
+from attention_corpus_base import attend, case, causal
+from torch.nn import functional as F
+
 WRONG = []
+EQUAL = ("square", "all_four")
+
+
+def wrong(mistake, *, axes="B S C", truth=attend, **rest):
+    """Enter what follows into the corpus."""
+
+    def enter(build):
+        expect = rest.pop("expect", {})
+        WRONG.append(case(build, axes, ("H",), expect, truth, mistake=mistake, **rest))
+        return build
+
+    return enter
+
+
+def apart(p, linear, x):
+    """Project and split as it should be: (B, H, S, D)."""
+    return linear(x).view(x.size(0), -1, p.H, p.D).transpose(1, 2)
+
+
+def mix(q, k, v, hidden=None):
+    """Attend as it should be, over the last two axes."""
+    scores = q @ k.transpose(-2, -1) / math.sqrt(q.size(-1))
+    if hidden is not None:
+        scores = scores.masked_fill(hidden, -torch.inf)
+    return torch.softmax(scores, dim=-1) @ v
+
+
+def together(p, context):
+    """Merge as it should be: (B, T, C)."""
+    return context.transpose(1, 2).reshape(context.size(0), -1, p.C)
+
+
+# view-without-transpose. With S = H the view is a right split, and what is missing is the transpose.
+VIEWED = {"one_head": "right", "all_four": "view-without-transpose|never-transposed"}
+TAIL = {"also": ("merge-without-transpose",)}
+
+
+@wrong("view-without-transpose", equal=VIEWED, where=("q", "k", "v"), **TAIL)
+def viewed_with_heads_first(p):
+    def forward(x):
+        q = p.q(x).view(p.B, p.H, p.S, p.D)
+        k = p.k(x).view(p.B, p.H, p.S, p.D)
+        v = p.v(x).view(p.B, p.H, p.S, p.D)
+        context = mix(q, k, v)
+        merged = context.transpose(1, 2).contiguous().view(p.B, p.S, p.C)
+        return p.o(merged)
+
+    return forward
+
+
+@wrong("view-without-transpose", equal=VIEWED, where=("q", "k", "v"), truth=causal, **TAIL)
+def viewed_there_and_back(p):
+    def forward(x):
+        q, k, v = (f(x).reshape(p.B, p.H, -1, p.D) for f in (p.q, p.k, p.v))
+        context = mix(q, k, v, p.later)
+        merged = context.reshape(p.B, -1, p.C)
+        return p.o(merged)
+
+    return forward
+
+
+@wrong("view-without-transpose", equal=VIEWED, where=("qkv",), **TAIL)
+def fused_reshaped_with_heads_first(p):
+    qkv_proj = p.linear("q", "k", "v", layout="H3D")
+
+    def forward(x):
+        qkv = qkv_proj(x).reshape(p.B, p.H, p.S, 3 * p.D)
+        q, k, v = qkv.chunk(3, dim=-1)
+        return p.o(together(p, mix(q, k, v)))
+
+    return forward
+
+
+@wrong("view-without-transpose", equal=VIEWED, where=("q", "k", "v"), **TAIL)
+def folded_without_transpose(p):
+    def forward(x):
+        q, k, v = (f(x).view(p.B * p.H, -1, p.D) for f in (p.q, p.k, p.v))
+        scores = torch.bmm(q, k.transpose(1, 2)) / p.D**0.5
+        context = torch.bmm(F.softmax(scores, dim=-1), v)
+        return p.o(together(p, context.view(p.B, p.H, p.S, p.D)))
+
+    return forward
+
+
+@wrong("view-without-transpose", where=("qkv",), **TAIL)
+def fused_reshaped_to_the_final_order(p):
+    def forward(x):
+        B, N, C = x.shape
+        qkv = p.qkv(x).reshape(3, B, p.H, N, C // p.H)
+        q, k, v = qkv.unbind(0)
+        return p.o(together(p, mix(q, k, v)))
+
+    return forward
+
+
+# heads-innermost. With H = D the sizes of the split are those of the right one; only the permute after it is odd.
+INNERMOST = {"one_head": "right", "all_four": "heads-innermost|fused-dim-before-heads|none"}
+
+
+@wrong("heads-innermost", equal=INNERMOST, where=("q", "k", "v"))
+def width_before_heads(p):
+    def forward(x):
+        q = p.q(x).view(p.B, p.S, p.D, p.H).permute(0, 3, 1, 2)
+        k = p.k(x).view(p.B, p.S, p.D, p.H).permute(0, 3, 1, 2)
+        v = p.v(x).view(p.B, p.S, p.D, p.H).permute(0, 3, 1, 2)
+        return p.o(together(p, mix(q, k, v)))
+
+    return forward
+
+
+@wrong("heads-innermost", equal=INNERMOST | {"*": "heads-innermost|fused-dim-before-heads"}, where=("qkv",))
+def fused_with_heads_innermost(p):
+    def forward(x):
+        qkv = p.qkv(x).reshape(p.B, p.S, 3, p.D, p.H).permute(2, 0, 4, 1, 3)
+        q, k, v = qkv[0], qkv[1], qkv[2]
+        return p.o(together(p, mix(q, k, v)))
+
+    return forward
+
+
+@wrong("heads-innermost", equal=INNERMOST, where=("q", "k", "v"))
+def einops_width_before_heads(p):
+    rearrange = pytest.importorskip("einops").rearrange
+
+    def forward(x):
+        q, k, v = (rearrange(f(x), "b n (d h) -> b h n d", h=p.H) for f in (p.q, p.k, p.v))
+        return p.o(rearrange(mix(q, k, v), "b h n d -> b n (h d)"))
+
+    return forward
+
+
+# never-transposed: each token attends over its own heads
+
+
+@wrong("never-transposed", also=("softmax-over-heads",), where=("q", "k", "v", "scores"))
+def left_as_tokens_heads_width(p):
+    def forward(x):
+        q = p.q(x).view(p.B, p.S, p.H, p.D)
+        k = p.k(x).view(p.B, p.S, p.H, p.D)
+        v = p.v(x).view(p.B, p.S, p.H, p.D)
+        scores = q @ k.transpose(-2, -1) / p.D**0.5
+        weights = torch.softmax(scores, dim=-1)
+        context = weights @ v
+        merged = context.reshape(p.B, p.S, p.C)
+        return p.o(merged)
+
+    return forward
+
+
+@wrong("never-transposed", where=("qkv", "q", "k", "v", "context"))
+def fused_unbound_and_left(p):
+    def forward(x):
+        qkv = p.qkv(x).unflatten(-1, (3, p.H, p.D))
+        q, k, v = qkv.unbind(2)
+        context = F.scaled_dot_product_attention(q, k, v)
+        return p.o(context.flatten(2))
+
+    return forward
+
+
+@wrong("never-transposed", also=("softmax-over-heads",), where=("q", "k", "v", "scores"))
+def einsum_over_heads(p):
+    def forward(x):
+        q, k, v = (f(x).reshape(p.B, p.S, p.H, p.D) for f in (p.q, p.k, p.v))
+        scores = torch.einsum("bshd,bsgd->bshg", q, k) / p.D**0.5
+        weights = scores.softmax(-1)
+        context = torch.einsum("bshg,bsgd->bshd", weights, v)
+        return p.o(context.flatten(2))
+
+    return forward
+
+
+# no-split: the heads are announced and never made
+WHOLE = {"equal": {"one_head": "right"}, "also": ("scale-d-model",), "where": ("scores", "weights", "context")}
+
+
+@wrong("no-split", **WHOLE)
+def three_axes_three_linears(p):
+    def forward(x):
+        q, k, v = p.q(x), p.k(x), p.v(x)
+        scores = torch.bmm(q, k.transpose(1, 2)) / math.sqrt(p.C)
+        weights = torch.softmax(scores, dim=-1)
+        context = torch.bmm(weights, v)
+        return p.o(context)
+
+    return forward
+
+
+@wrong("no-split", **WHOLE)
+def three_axes_fused(p):
+    def forward(x):
+        q, k, v = p.qkv(x).chunk(3, dim=-1)
+        scores = q @ k.transpose(-2, -1) * p.D**-0.5
+        weights = scores.softmax(dim=-1)
+        context = weights @ v
+        return p.o(context)
+
+    return forward
+
+
+# fold-order-mixed. With B = H the axes have one size; with one sentence or one head the order is the same.
+FOLD = {
+    **dict.fromkeys(("one_head", "one_item"), "right"),
+    **dict.fromkeys(EQUAL, "fold-order-mixed|merge-batch-mixed|none"),
+}
+
+
+@wrong("fold-order-mixed", equal=FOLD, also=("merge-batch-mixed",), where=("unfolded", "merged"))
+def folded_by_sentence_unfolded_by_head(p):
+    def forward(x):
+        q, k, v = (apart(p, f, x).flatten(0, 1) for f in (p.q, p.k, p.v))
+        context = mix(q, k, v)
+        unfolded = context.view(p.H, p.B, p.S, p.D)
+        merged = unfolded.permute(1, 2, 0, 3).reshape(p.B, p.S, p.C)
+        return p.o(merged)
+
+    return forward
+
+
+@wrong("fold-order-mixed", equal=FOLD, also=("merge-batch-mixed",), where=("unfolded", "merged"))
+def folded_by_head_unfolded_by_sentence(p):
+    def forward(x):
+        q, k, v = (
+            f(x).view(p.B, p.S, p.H, p.D).permute(2, 0, 1, 3).contiguous().view(-1, p.S, p.D) for f in (p.q, p.k, p.v)
+        )
+        context = mix(q, k, v)
+        unfolded = context.view(p.B, p.H, p.S, p.D)
+        merged = unfolded.transpose(1, 2).contiguous().view(p.B, p.S, p.C)
+        return p.o(merged)
+
+    return forward
+
+
+@wrong("fold-order-mixed", equal=FOLD, also=("merge-batch-mixed",), where=("q", "scores", "unfolded", "merged"))
+def queries_by_head_keys_by_sentence(p):
+    def forward(x):
+        q = apart(p, p.q, x).transpose(0, 1).reshape(-1, p.S, p.D)
+        k = apart(p, p.k, x).reshape(-1, p.S, p.D)
+        v = apart(p, p.v, x).reshape(-1, p.S, p.D)
+        scores = torch.bmm(q, k.transpose(1, 2)) / p.D**0.5
+        context = torch.bmm(scores.softmax(dim=-1), v)
+        unfolded = context.view(-1, p.H, p.S, p.D)
+        merged = unfolded.transpose(1, 2).reshape(p.B, p.S, p.C)
+        return p.o(merged)
+
+    return forward
+
+
+# merge-without-transpose
+ONE_HEAD_RIGHT = {"one_head": "right"}
+
+
+@wrong("merge-without-transpose", equal=ONE_HEAD_RIGHT, where=("merged",))
+def merged_by_reshape(p):
+    def forward(x):
+        q, k, v = (apart(p, f, x) for f in (p.q, p.k, p.v))
+        context = mix(q, k, v)
+        merged = context.reshape(p.B, p.S, p.C)
+        return p.o(merged)
+
+    return forward
+
+
+@wrong("merge-without-transpose", equal=ONE_HEAD_RIGHT, where=("merged",))
+def merged_by_view_after_sdpa(p):
+    def forward(x):
+        q, k, v = p.qkv(x).view(p.B, p.S, 3, p.H, p.D).permute(2, 0, 3, 1, 4)
+        context = F.scaled_dot_product_attention(q, k, v)
+        merged = context.contiguous().view(p.B, -1, p.C)
+        return p.o(merged)
+
+    return forward
+
+
+@wrong(
+    "merge-without-transpose",
+    equal=ONE_HEAD_RIGHT | {"*": "merge-without-transpose|merge-batch-mixed"},
+    where=("merged",),
+)
+def unfolded_and_merged_in_one_view(p):
+    def forward(x):
+        q, k, v = (apart(p, f, x).reshape(p.B * p.H, p.S, p.D) for f in (p.q, p.k, p.v))
+        context = torch.bmm(torch.softmax(torch.bmm(q, k.transpose(1, 2)) / p.D**0.5, dim=2), v)
+        merged = context.view(p.B, p.S, p.H * p.D)
+        return p.o(merged)
+
+    return forward
+
+
+# merge-dim-before-heads
+
+
+@wrong("merge-dim-before-heads", equal=ONE_HEAD_RIGHT, where=("merged",))
+def merged_with_width_first(p):
+    def forward(x):
+        q, k, v = (apart(p, f, x) for f in (p.q, p.k, p.v))
+        context = mix(q, k, v)
+        merged = context.permute(0, 2, 3, 1).reshape(p.B, p.S, p.C)
+        return p.o(merged)
+
+    return forward
+
+
+@wrong("merge-dim-before-heads", equal=ONE_HEAD_RIGHT, where=("context", "merged"))
+def einsum_with_heads_last(p):
+    def forward(x):
+        q, k, v = (f(x).unflatten(-1, (p.H, p.D)) for f in (p.q, p.k, p.v))
+        weights = torch.softmax(torch.einsum("bthd,bshd->bhts", q, k) / p.D**0.5, dim=-1)
+        context = torch.einsum("bhts,bshd->btdh", weights, v)
+        merged = context.flatten(2)
+        return p.o(merged)
+
+    return forward
+
+
+@wrong(
+    "merge-dim-before-heads",
+    equal=ONE_HEAD_RIGHT | dict.fromkeys(EQUAL, "merge-dim-before-heads|none"),
+    where=("context", "merged"),
+)
+def heads_stacked_last(p):
+    def forward(x):
+        q, k, v = (apart(p, f, x) for f in (p.q, p.k, p.v))
+        results = [mix(q[:, h], k[:, h], v[:, h]) for h in range(p.H)]
+        context = torch.stack(results, dim=-1)
+        merged = context.reshape(p.B, p.S, p.C)
+        return p.o(merged)
+
+    return forward
+
+
+# merge-batch-mixed. With one sentence it is a merge without transpose.
+BATCH = {"one_head": "right", "one_item": "merge-batch-mixed|merge-without-transpose"}
+
+
+@wrong("merge-batch-mixed", equal=BATCH, also=("merge-without-transpose",), where=("merged",))
+def heads_outermost_then_reshape(p):
+    def forward(x):
+        q, k, v = (f(x).view(p.B, p.S, p.H, p.D).permute(2, 0, 1, 3) for f in (p.q, p.k, p.v))
+        context = mix(q, k, v)
+        merged = context.reshape(p.B, p.S, p.C)
+        return p.o(merged)
+
+    return forward
+
+
+@wrong(
+    "merge-batch-mixed",
+    equal=BATCH | dict.fromkeys(EQUAL, "merge-batch-mixed|merge-without-transpose|none"),
+    also=("merge-without-transpose",),
+    where=("merged",),
+)
+def heads_stacked_first_then_view(p):
+    def forward(x):
+        q, k, v = (f(x).split(p.D, dim=-1) for f in (p.q, p.k, p.v))
+        context = torch.stack([mix(q[h], k[h], v[h]) for h in range(p.H)])
+        merged = context.view(p.B, p.S, p.C)
+        return p.o(merged)
+
+    return forward
+
+
+@wrong("merge-batch-mixed", equal=BATCH, also=("merge-without-transpose",), where=("merged",))
+def folded_by_head_then_view(p):
+    def forward(x):
+        q, k, v = (
+            f(x).view(p.B, p.S, p.H, p.D).permute(2, 0, 1, 3).reshape(p.H * p.B, p.S, p.D) for f in (p.q, p.k, p.v)
+        )
+        context = mix(q, k, v)
+        merged = context.view(p.B, p.S, p.C)
+        return p.o(merged)
+
+    return forward
+
+
+# view-on-non-contiguous: PyTorch refuses
+REFUSED = {"*": "crash", "one_head": "right"}
+
+
+@wrong("view-on-non-contiguous", equal=REFUSED, where=("merged",))
+def transposed_then_viewed(p):
+    def forward(x):
+        q, k, v = (apart(p, f, x) for f in (p.q, p.k, p.v))
+        context = mix(q, k, v)
+        merged = context.transpose(1, 2).view(p.B, p.S, p.C)
+        return p.o(merged)
+
+    return forward
+
+
+@wrong("view-on-non-contiguous", equal=REFUSED | {"one_item": "right"}, where=("q",))
+def folded_by_view(p):
+    def forward(x):
+        q, k, v = (apart(p, f, x) for f in (p.q, p.k, p.v))
+        q = q.view(p.B * p.H, p.S, p.D)
+        k = k.view(p.B * p.H, p.S, p.D)
+        v = v.view(p.B * p.H, p.S, p.D)
+        return p.o(together(p, mix(q, k, v).view(p.B, p.H, p.S, p.D)))
+
+    return forward
+
+
+@wrong("view-on-non-contiguous", equal=REFUSED, where=("merged",))
+def permuted_then_viewed(p):
+    def forward(x):
+        q, k, v = p.qkv(x).view(p.B, p.S, 3, p.H, p.D).permute(2, 0, 3, 1, 4).unbind(0)
+        context = mix(q, k, v)
+        merged = context.permute(0, 2, 1, 3)
+        merged = merged.view(*merged.shape[:-2], p.C)
+        return p.o(merged)
+
+    return forward
+
+
+# heads-averaged
+
+
+@wrong("heads-averaged", equal=ONE_HEAD_RIGHT, where=("merged",))
+def mean_of_heads(p):
+    def forward(x):
+        q, k, v = (apart(p, f, x) for f in (p.q, p.k, p.v))
+        context = mix(q, k, v)
+        merged = context.mean(dim=1)
+        return F.linear(merged, p.o.weight[:, : p.D], p.o.bias)
+
+    return forward
+
+
+@wrong("heads-averaged", equal=ONE_HEAD_RIGHT, where=("merged",))
+def sum_of_heads(p):
+    def forward(x):
+        q, k, v = (f(x).unflatten(-1, (p.H, p.D)) for f in (p.q, p.k, p.v))
+        weights = torch.softmax(torch.einsum("bthd,bshd->bhts", q, k) / p.D**0.5, dim=-1)
+        context = torch.einsum("bhts,bshd->bthd", weights, v)
+        merged = context.sum(2).repeat(1, 1, p.H)
+        return p.o(merged)
+
+    return forward
+
+
+@wrong(
+    "heads-averaged", equal=ONE_HEAD_RIGHT | dict.fromkeys(EQUAL, "heads-averaged|none"), where=("context", "merged")
+)
+def mean_of_a_stack(p):
+    def forward(x):
+        q, k, v = (f(x).chunk(p.H, dim=-1) for f in (p.q, p.k, p.v))
+        context = torch.stack([mix(q[h], k[h], v[h]) for h in range(p.H)])
+        merged = context.mean(0)
+        return F.linear(merged, p.o.weight[:, : p.D], p.o.bias)
+
+    return forward
+
+
+# heads-on-sequence-axis: the output Linear refuses
+
+
+@wrong("heads-on-sequence-axis", equal=REFUSED, where=("merged",))
+def concatenated_along_tokens(p):
+    def forward(x):
+        q, k, v = (f(x).chunk(p.H, dim=-1) for f in (p.q, p.k, p.v))
+        merged = torch.cat([mix(q[h], k[h], v[h]) for h in range(p.H)], dim=1)
+        return p.o(merged)
+
+    return forward
+
+
+@wrong("heads-on-sequence-axis", equal=REFUSED, where=("merged",))
+def flattened_into_tokens(p):
+    def forward(x):
+        q, k, v = (apart(p, f, x) for f in (p.q, p.k, p.v))
+        context = mix(q, k, v)
+        merged = context.reshape(p.B, -1, p.D)
+        return p.o(merged)
+
+    return forward
+
+
+# only-one-of-qkv-wrongly-split
+ONE_VIEWED = {
+    "*": "only-one-of-qkv-wrongly-split|view-without-transpose",
+    "one_head": "right",
+    "all_four": "only-one-of-qkv-wrongly-split|view-without-transpose|never-transposed",
+}
+
+
+@wrong("only-one-of-qkv-wrongly-split", equal=ONE_VIEWED, where=("v", "context"))
+def values_viewed(p):
+    def forward(x):
+        q = p.q(x).view(p.B, p.S, p.H, p.D).transpose(1, 2)
+        k = p.k(x).view(p.B, p.S, p.H, p.D).transpose(1, 2)
+        v = p.v(x).view(p.B, p.H, p.S, p.D)
+        context = torch.softmax(q @ k.transpose(-2, -1) / p.D**0.5, dim=-1) @ v
+        return p.o(together(p, context))
+
+    return forward
+
+
+@wrong("only-one-of-qkv-wrongly-split", equal=ONE_VIEWED, where=("k", "scores"))
+def keys_viewed(p):
+    def forward(x):
+        q, k, v = p.qkv(x).split(p.C, dim=-1)
+        q = q.reshape(p.B, -1, p.H, p.D).permute(0, 2, 1, 3)
+        k = k.reshape(p.B, p.H, -1, p.D)
+        v = v.reshape(p.B, -1, p.H, p.D).permute(0, 2, 1, 3)
+        scores = torch.matmul(q, k.transpose(2, 3)) / math.sqrt(p.D)
+        return p.o(together(p, torch.matmul(F.softmax(scores, dim=3), v)))
+
+    return forward

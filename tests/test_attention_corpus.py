@@ -100,7 +100,7 @@ def test_expected_axes_fit_the_shapes(case, at):
     for name, patterns in case.expected(at).items():
         shape = tuple(held[name].shape)
         assert any(fits(pattern, shape, Problem(**SIZES[at])) for pattern in patterns.split(",")), (name, shape)
-    assert set(case.where) <= set(held) | {None}
+    assert set(case.where) <= set(held)
     assert all(name in held for name in case.storage)
 
 
@@ -108,7 +108,7 @@ def test_expected_axes_fit_the_shapes(case, at):
 def test_expected_storage_fits_what_autograd_knows(case):
     held = variables(case, "different")
     for name, storage in case.storage.items():
-        if storage != "same":  # the very object: a view or not as it was before
+        if storage in ("view", "copy"):  # inside, Linear and matmul make views too
             assert held[name]._is_view() == (storage == "view"), name
 
 

@@ -4,13 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 
 from mha_course.tracing.naming import Axis, Names
 
 SCORES = ("scores", "scaled_scores", "masked_scores")
+
+
+class Pick(NamedTuple):
+    """One element of an axis: the axis, its label, and which element it is."""
+
+    axis: Axis
+    label: str
+    place: int
 
 
 @dataclass(slots=True)
@@ -27,7 +35,8 @@ class Value:
     summed: str = ""  # scores: the axis over which their product summed
     over: str = ""  # weights: the axis along which they sum to 1
     softmax: int = -1  # weights: the step that made them so
-    head: tuple[int, int] | None = None  # the index that was picked on the head axis, and how many there were
+    reduced: str = ""  # a sum: the axis over which it runs
+    picks: tuple[Pick, ...] = ()  # which elements of which axes it was picked from, the last one first
 
 
 @dataclass(slots=True)
@@ -44,7 +53,7 @@ class Call:
     tensors: list[torch.Tensor]  # that went in
     pending: dict[int, str]  # warnings that a later step may settle
     settled: set[int]
-    picks: list[tuple[int, int]] = field(default_factory=list)  # the head that each output was picked from
+    picks: list[Pick] = field(default_factory=list)  # the element that each output is
     results: list[Value] = field(default_factory=list)  # what a rule knows beyond the axes
     warnings: dict[int, str] = field(default_factory=dict)  # by step; the trace keeps the first of each
 

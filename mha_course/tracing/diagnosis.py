@@ -3,9 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
-from mha_course.tracing.naming import Axis, Factor, Names
+from mha_course.tracing.naming import Axis, Factor, Names, size_of
 from mha_course.tracing.reshaping import Cut
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from mha_course.tracing.call import Value
 
 TEXTS = {
     "view-without-transpose": "this reshape cuts across {axes}, so each head holds parts of several tokens. "
@@ -17,7 +23,7 @@ TEXTS = {
     "mixed. Split it in the order in which it was declared.",
     "fused-three-innermost": "the fused width is laid out as (3, H, D), but is read as (H, D, 3), so q, k and v are "
     "mixed. Split it in the order in which it was declared.",
-    "never-transposed": "this product pairs heads with heads: every token attends over its own heads, no token over "
+    "never-transposed": "heads stand where tokens should: every token attends over its own heads, no token over "
     "another. Bring the heads before the tokens, transpose(1, 2), before the product.",
     "no-split": "these scores add up all {C} numbers of the width: there is one head, not {H}. "
     "Split q, k and v into heads first.",
@@ -29,6 +35,8 @@ TEXTS = {
     "side. Keep the heads before their width.",
     "merge-batch-mixed": "the batch does not come first here, so sentences are mixed into one another. "
     "Bring back (B, S, H, D), then merge.",
+    "key-reshaped": "this reshape gives the keys the shape of kᵀ, but leaves the numbers in their order, so tokens and "
+    "head width are mixed. Use k.transpose(-2, -1).",
     "heads-averaged": "the heads are added up or averaged, so nothing tells them apart afterwards. "
     "Lay them side by side: transpose(1, 2), then merge.",
     "heads-on-sequence-axis": "the heads are laid one after another along the tokens, not side by side along the "
@@ -70,12 +78,22 @@ def of_cut(names: Names, cut: Cut, ranks: tuple[int, int]) -> str | None:
     words = {"axes": " and ".join(dict.fromkeys(_written(names, factor) for factor in cut.factors))}
     if len(set(cut.axes)) == 1:
         return _within_one_axis(labels)
+    if (
+        cut.sizes[-1] in [f.size for f in cut.factors if names.is_token((f,))]
+        and labels[-1:] == ["D"]
+        and ranks[1] == 4
+    ):
+        swapped = [f.size for f in cut.factors if f.name == "D"]
+        if cut.sizes[-2:] == [*swapped, cut.sizes[-1]] and cut.sizes[-1] != swapped[0]:
+            return warn("key-reshaped")
     heads = next((i for i, factor in enumerate(cut.factors) if factor.name == "H" or _is_part_of_width(factor)), None)
     if heads is None and "C" in labels:
         heads = labels.index("C")
     tokens = next((i for i, factor in enumerate(cut.factors) if names.is_token((factor,))), None)
     if heads is None or tokens is None:
         both = {"B", "H"} <= set(labels)
+        if labels[-1] == "D" and "B" in labels and ranks[1] < ranks[0]:
+            return warn("merge-batch-mixed")
         return warn("fold-order-mixed") if both else warn("reshape-across-axes", **words)
     if heads > tokens:
         return warn("view-without-transpose", **words)
@@ -107,6 +125,9 @@ def of_merge(names: Names, before: Sequence[Axis], after: Sequence[Axis]) -> str
         if labels[-2:] == ["B", "D"]:
             return warn("fold-order-mixed")
         apart = any(factor.name == "H" and factor.size > 1 for other in after if other != axis for factor in other)
+        batch_late = [names.label(one) for one in before[:2]] == ["H", "B"]
+        if len(labels) == 2 and labels[-1] == "D" and names.is_token((axis[-2],)) and apart and batch_late:
+            return warn("merge-batch-mixed")
         if len(labels) == 2 and labels[-1] == "D" and names.is_token((axis[-2],)) and apart:
             return warn("merge-without-transpose", axes="tokens and head width")
     return None
@@ -130,6 +151,8 @@ def of_broadcast(names: Names, left: Axis, right: Axis) -> str:
     """Name the mistake where broadcasting laid one axis on another."""
     pair = {names.label(left), names.label(right)}
     other = next(iter(pair - {"B"}), "B")
+    if "H" in pair and (pair - {"H"}) & names.tokens:
+        return warn("never-transposed")
     if "B" in pair and other == "H":
         return warn("mask-missing-head-axis")
     if "B" in pair and other in names.tokens:
@@ -137,3 +160,28 @@ def of_broadcast(names: Names, left: Axis, right: Axis) -> str:
     if any("H" in label.split("*") and "B" in label.split("*") for label in pair):
         return warn("fold-order-mixed")
     return warn("broadcast-of-different-axes", left=names.label(left), right=names.label(right))
+
+
+def of_crash(op: str, message: str, parts: Sequence[tuple[Tensor, Value]], names: Names) -> str | None:
+    """Name the mistake behind a call that raised."""
+    labels = [value.labels for _, value in parts]
+    if op == "view" and "stride" in message:
+        return warn("view-on-non-contiguous")
+    if op == "linear" and any(factor.name == "H" for axis in parts[0][1].axes[:-1] if len(axis) > 1 for factor in axis):
+        return warn("heads-on-sequence-axis")
+    products = op in ("matmul", "bmm", "einsum", "baddbmm") and len(labels) > 1
+    if products and [one[-1:] for one in labels[-2:]] == [("D",), ("D",)]:
+        return warn("key-not-transposed", left="D", right=labels[-1][-2])
+    pairs = (
+        zip(*(_padded(value.axes) for _, value in parts[:2]), strict=True) if len(parts) > 1 and not products else ()
+    )
+    for left, right in pairs:
+        sizes = {size_of(left), size_of(right)}
+        if len(sizes) == 2 and 1 not in sizes and "B" in (names.label(left), names.label(right)):
+            return of_broadcast(names, left, right)
+    return None
+
+
+def _padded(axes: Sequence[Axis]) -> list[Axis]:
+    """Put axes of size 1 in front, as broadcasting does."""
+    return [()] * (6 - len(axes)) + list(axes)

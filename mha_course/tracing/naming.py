@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
-from itertools import permutations
 from typing import NamedTuple
 
 
@@ -40,12 +39,12 @@ def unknown(size: int) -> Axis:
 class Names:
     """The vocabulary of one trace: what each name stands for, and which names mean the same tokens."""
 
-    def __init__(self, sizes: dict[str, int], given: Iterable[str], said: Iterable[str]) -> None:
-        """Take all known sizes, the names in the patterns, and the names in ``sizes=``."""
+    def __init__(self, sizes: dict[str, int], given: Iterable[str], said: Iterable[str], apart: Iterable[str]) -> None:
+        """Take all known sizes, the names in the patterns, those in ``sizes=``, and those of whole sequences."""
         self.sizes = dict(sizes)
         self.extra = {name: sizes[name] for name in said if name not in FEATURES | {"T", "S"}}
         self.tokens = {name for name in given if name not in FEATURES and name not in said} | {"T", "S"}
-        self.taken = set(given) & self.tokens
+        self.taken = set(apart) & self.tokens
         self.roots: dict[str, str] = {}
         self.written: dict[Axis, str] = {}
 
@@ -98,8 +97,10 @@ class Names:
             return [(factor,)]
         count = Factor(times, int(times))
         inner = self.width() if rest == "C" else self.read(rest, factor.size // int(times))
-        orders = sorted(permutations((count, *inner)), key=lambda order: [count, *inner] != list(order))
-        return list(dict.fromkeys(orders))
+        if len(inner) == 1:
+            return [(count, *inner), (*inner, count)]
+        first, second = inner  # in (3, D, H) and (H, D, 3) heads would be innermost, or q, k and v
+        return [(count, first, second), (first, count, second), (second, count, first), (first, second, count)]
 
     def parts(self, whole: Factor, sizes: tuple[int, ...]) -> list[Axis]:
         """Name the parts into which one factor is split."""
@@ -123,7 +124,7 @@ class Names:
         if size == size_of(axis):
             return axis
         if len(axis) == 1 and self.is_token(axis):
-            return (axis[0]._replace(size=size),) if size > 1 else ()
+            return (axis[0]._replace(size=size),)
         if len(axis) == 1 and axis[0].kind == "fresh":
             return self.linear(size)
         for cut in range(1, len(axis)):

@@ -7,7 +7,7 @@ from typing import Any
 import torch
 
 from mha_course.tracing import diagnosis
-from mha_course.tracing.call import Call
+from mha_course.tracing.call import Call, Pick
 from mha_course.tracing.naming import Axis, Factor, size_of, unknown
 from mha_course.tracing.views import Rule
 
@@ -29,8 +29,8 @@ def unbind(call: Call) -> list[list[Axis]]:
     """Take an axis apart into its elements."""
     axes = call.axes(call.first())
     dim = call.arg(1, "dim", default=0) % len(axes)
-    if call.names.label(axes[dim]) == "H":
-        call.picks = [(place, len(call.outs)) for place in range(len(call.outs))]
+    label = call.names.label(axes[dim])
+    call.picks = [Pick(axes[dim], label, place) for place in range(len(call.outs))]
     return [[*axes[:dim], *axes[dim + 1 :]]] * len(call.outs)
 
 
@@ -42,10 +42,10 @@ def select(call: Call) -> list[list[Axis]]:
 
 
 def _take(call: Call, axes: list[Axis], dim: int, index: Any) -> None:
-    """Drop an axis of which one element is taken, and note which head that was."""
+    """Drop an axis of which one element is taken, and note which one that was."""
     axis = axes.pop(dim)
-    if call.names.label(axis) == "H" and isinstance(index, int):
-        call.picks = [(index % size_of(axis), size_of(axis))]
+    if isinstance(index, int):
+        call.picks = [Pick(axis, call.names.label(axis), index % size_of(axis))]
 
 
 def getitem(call: Call) -> list[list[Axis]]:
@@ -172,11 +172,15 @@ def _stacked(call: Call, parts: list[torch.Tensor], axes: list[Axis]) -> Axis:
     """Name the new axis: heads where heads were picked or are as many, else the plain number."""
     heads, values = call.names.sizes.get("H", 0), [call.look(part) for part in parts]
     labels = {call.names.label(axis) for axis in axes}
-    picked = [value.head for value in values] == [(i, len(parts)) for i in range(len(parts))]
+    for pick in values[0].picks:
+        places = [[one.place for one in value.picks if one.label == pick.label] for value in values]
+        if places == [[place] for place in range(size_of(pick.axis))]:
+            return pick.axis
     attended = all(value.stage in ("weights", "context", "merged") for value in values)
-    alone = "H" not in labels and len(parts) == heads
-    if alone and (picked or attended or (heads > 3 and "D" in labels)):
+    if "H" not in labels and len(parts) == heads and (attended or (heads > 3 and "D" in labels)):
         return (Factor("H", heads),)
+    if attended:
+        return unknown(len(parts))
     return (Factor(str(len(parts)), len(parts)),) if len(parts) in (2, 3) else unknown(len(parts))
 
 

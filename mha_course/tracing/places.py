@@ -7,6 +7,7 @@ import inspect
 import linecache
 import sys
 import textwrap
+from collections.abc import Callable
 from functools import lru_cache
 from importlib.util import find_spec
 from pathlib import Path
@@ -35,10 +36,11 @@ def _side(file: str) -> str:
     return "own" if file.startswith(HERE) else "library" if file.startswith(LIBRARIES) else "user"
 
 
-def here(top: FrameType | None) -> list[Place]:
+def here(top: FrameType | None, bind: Callable[[str, object], None] | None = None) -> list[Place]:
     """Return the lines that are running below ``top``, innermost first, without those of libraries.
 
-    Where all are a library's, the innermost line of a module's forward stands for them.
+    Where all are a library's, the innermost line of a module's forward stands for them. ``bind`` is told which
+    variables hold what by now; parameters are no variables, since they only pass on what has a name elsewhere.
     """
     frame: FrameType | None = sys._getframe(2)
     found: list[Place] = []
@@ -51,6 +53,11 @@ def here(top: FrameType | None) -> list[Place]:
             inner = inner or frame.f_lineno
         elif side == "user":
             found.append(Place(code, inner or frame.f_lineno, id(frame), frame.f_lasti))
+            if bind is not None:
+                held = frame.f_locals
+                for name in code.co_varnames[code.co_argcount + code.co_kwonlyargcount :] + code.co_cellvars:
+                    if name in held:
+                        bind(name, held[name])
             inner = 0
         elif side == "library" and not fallback and code.co_name == "forward":
             fallback = [Place(code, frame.f_lineno, id(frame), frame.f_lasti)]
@@ -104,17 +111,19 @@ def _targets(node: ast.stmt) -> tuple[str, ...]:
     return tuple(part.id if isinstance(part, ast.Name) else "" for part in parts)
 
 
-def name_results(stacks: list[list[Place]], known: dict[CodeType, list[Assignment]]) -> list[str | None]:
+def name_results(
+    stacks: list[list[Place]], known: dict[CodeType, list[Assignment]], bound: list[str | None]
+) -> list[str | None]:
     """Find the variable to which each step's result goes: that of the innermost statement which ends with it."""
-    found: list[str | None] = [None] * len(stacks)
+    found = list(bound)
     for number, stack in enumerate(stacks):
+        if found[number]:
+            continue
         after = stacks[number + 1] if number + 1 < len(stacks) else []
         for place in stack:
             statement = _statement(place, known)
             if statement and statement.targets and not _goes_on(statement, place, after):
-                for back, target in enumerate(reversed(statement.targets)):
-                    if number >= back and stacks[number - back] == stack:
-                        found[number - back] = target or found[number - back]
+                _give(found, number, statement.targets, [stacks[i] == stack for i in range(number + 1)])
                 break
     return found
 
@@ -132,3 +141,10 @@ def _goes_on(statement: Assignment, place: Place, after: list[Place]) -> bool:
         and p.progress >= place.progress
         for p in after
     )  # fmt: skip
+
+
+def _give(found: list[str | None], last: int, targets: tuple[str, ...], alike: list[bool]) -> None:
+    """Give one name to the last step of a statement, or several to as many steps of one call."""
+    first = last - len(targets) + 1
+    if first >= 0 and all(alike[first:]) and not any(found[first : last + 1]):
+        found[first : last + 1] = [target or None for target in targets]

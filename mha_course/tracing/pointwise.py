@@ -51,7 +51,10 @@ def _follow(call: Call, values: list[Value]) -> None:
     main = next((value for value in values if value.stage in SCORES), None)
     if main is None:
         return
-    if call.op in ("div", "mul") and len(values) > 1 and all(value.stage in SCORES for value in values):
+    sums = next((value for value in values if value.reduced), None)
+    if sums and call.op in ("div", "true_divide", "divide"):
+        axis = next((axis for axis in call.axes(call.first()) if call.names.label(axis) == sums.reduced), ())
+        _judge(call, sums.reduced, axis, call.axes(call.first()))
         result.stage = "weights"
     elif call.op in ("div", "mul", "true_divide", "divide", "multiply"):
         result.stage = "scaled_scores" if main.stage != "masked_scores" else main.stage
@@ -69,6 +72,8 @@ def reduce(call: Call) -> list[list[Axis]]:
     gone = [call.names.label(axes[dim]) for dim in dims]
     left = [axis for dim, axis in enumerate(axes) if dim not in dims]
     of_sum(call, x, gone if call.op in ("mean", "sum") else [], [call.names.label(axis) for axis in left])
+    if call.op == "sum" and len(gone) == 1 and call.look(x).stage in SCORES:
+        call.results[0].reduced = gone[0]
     reduced = [() if dim in dims else axis for dim, axis in enumerate(axes)] if kept else left
     return [list(reduced) for _ in call.outs]
 
@@ -106,13 +111,16 @@ def embedding(call: Call) -> list[list[Axis]]:
     """Look up a vector for every number."""
     ids, weight = call.arg(0, "input"), call.arg(1, "weight")
     rows = call.axes(weight)[-1]
-    return [[*call.axes(ids), call.names.linear(weight.shape[-1]) if call.names.label(rows) == "?" else rows]]
+    named = call.names.label(rows) != "?" or weight.shape[-1] != call.names.sizes.get("C")
+    return [[*call.axes(ids), rows if named else call.names.width()]]
 
 
 def convolve(call: Call) -> list[list[Axis]]:
-    """Keep the batch, name the channels by their number."""
-    shape = call.outs[0].shape
-    return [[call.axes(call.first())[0], call.names.linear(shape[1]), *map(unknown, shape[2:])]]
+    """Keep the batch and axes that keep their length, name the channels by their number."""
+    shape, axes = call.outs[0].shape, call.axes(call.first())
+    kernel = call.arg(1, "weight").shape[2:]
+    kept = [axis if size == 1 else unknown(new) for axis, size, new in zip(axes[2:], kernel, shape[2:], strict=True)]
+    return [[axes[0], call.names.linear(shape[1]), *kept]]
 
 
 def outer(call: Call) -> list[list[Axis]]:

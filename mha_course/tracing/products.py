@@ -106,7 +106,7 @@ def _disagree(call: Call, summed: bool, left: Axis, right: Axis, tensors: list[t
     """Warn where two axes met that only have the same size."""
     names = call.names
     words = {"left": names.label(left), "right": names.label(right)}
-    if not summed:
+    if not summed or "H" in words.values():
         call.warn(diagnosis.of_broadcast(names, left, right))
     elif any(call.look(tensor).over for tensor in tensors):
         return  # judged by _weigh
@@ -132,11 +132,14 @@ def _follow(
         result.stage = "context"
         over = [names.label(seen[letter][0 if weights == 0 else -1]) for letter in summed if letter in terms[weights]]
         _weigh(call, values[weights].over, values[weights].softmax, over)
-        averaged = "H" not in labels and any("H" in map(names.label, call.axes(x)) for x in tensors)
+        averaged = names.sizes.get("H") != 1 and any("H" in map(names.label, call.axes(x)) for x in tensors)
+        averaged = averaged and "H" not in labels
         if averaged and "D" in labels:
             call.warn(diagnosis.warn("heads-averaged"))
     elif len(tokens) > 1 and len(values) > 1 and not any(value.weight for value in values):
         result.stage = "scores"
+        if summed and names.label(seen[summed[0]][0]) == "H" and "D" in labels:
+            call.warn(diagnosis.warn("heads-innermost"))
         both = len([value for value in values if value.linear]) > 1
         result.summed = names.label(seen[summed[0]][0]) if both and summed else ""
     elif any(value.weight for value in values):
@@ -159,7 +162,7 @@ def _weigh(call: Call, over: str, softmax: int, summed: list[str]) -> None:
 
 def of_sum(call: Call, x: torch.Tensor, gone: list[str], left: list[str]) -> None:
     """Warn where heads are summed although their widths stay apart."""
-    if "H" in gone and "D" in left and call.look(x).stage in ("context", "merged"):
+    if "H" in gone and "D" in left and call.names.sizes.get("H") != 1 and call.look(x).stage in ("context", "merged"):
         call.warn(diagnosis.warn("heads-averaged"))
 
 
@@ -171,6 +174,10 @@ def after_linear(values: list[Any]) -> str:
 def fused(call: Call) -> list[list[Axis]]:
     """Attention in one call, from q, k and v."""
     q, k, v = (call.axes(call.arg(place, name)) for place, name in enumerate(("query", "key", "value")))
+    mask, full = call.arg(3, "attn_mask"), [*q[:-1], k[-2]]
+    for left, right in zip(full[::-1], call.axes(mask)[::-1] if isinstance(mask, torch.Tensor) else (), strict=False):
+        if call.names.meet(left, right)[1]:
+            call.warn(diagnosis.of_broadcast(call.names, left, right))
     *batch, rows, _ = q
     batch = [call.names.meet(one, two)[0] for one, two in zip(batch, k[:-2], strict=False)] or batch
     queries, _ = call.names.apart([rows, k[-2]])

@@ -8,6 +8,7 @@ from typing import Any
 import torch
 from torch.overrides import TorchFunctionMode
 
+from mha_course.tracing import diagnosis
 from mha_course.tracing.call import Call, Value, tensors_in
 from mha_course.tracing.naming import Axis, Names, size_of, unknown
 from mha_course.tracing.pieces import PIECES
@@ -37,10 +38,11 @@ class Recorder(TorchFunctionMode):
         self.arguments: list[Argument] = []
         self.rows: list[dict[str, Any]] = []  # the fields of each Step
         self.places: list[list[Place]] = []
+        self.bound: list[str | None] = []  # the variable that holds each result
         self.warnings: dict[int, str] = {}
         self.pending: dict[int, str] = {}
         self.settled: set[int] = set()
-        self.failure = ""
+        self.failure: str | None = None
 
     def __torch_function__(
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
@@ -49,8 +51,9 @@ class Recorder(TorchFunctionMode):
         self.beneath.copies = self.beneath.flops = 0
         try:
             out = func(*args, **kwargs)
-        except RuntimeError as error:
-            self._fail(name_of(func), args, error)
+        except (RuntimeError, IndexError) as error:
+            parts = [(t, self.look(t)) for t in tensors_in((*args, *kwargs.values()))]
+            self.failure = diagnosis.of_crash(name_of(func), str(error), parts, self.names)
             raise
         if isinstance(out, (torch.Tensor, tuple, list)) and not isinstance(out, torch.Size):
             self._note(name_of(func), args, kwargs, out)
@@ -59,11 +62,6 @@ class Recorder(TorchFunctionMode):
         elif func is torch.Tensor.__iter__:
             out = iter(self._note("unbind", args, kwargs, list(out)))
         return out
-
-    def _fail(self, op: str, args: tuple[Any, ...], error: RuntimeError) -> None:
-        """Explain a call that raised, where the reason is known."""
-        if op == "view" and "stride" in str(error) and isinstance(args[0], torch.Tensor):
-            self.failure = "view-on-non-contiguous"
 
     def look(self, tensor: torch.Tensor) -> Value:
         """Return what is known of a tensor; one that was not seen before is a parameter or comes from outside."""
@@ -111,16 +109,23 @@ class Recorder(TorchFunctionMode):
             result.axes = axes
         inherit(call, values)
         inputs = tuple([Operand(v.source, tuple(t.shape), v.labels) for v, t in zip(values, read, strict=True)])
-        place = here(self.top)
+        place = here(self.top, self._bind)
         before = {id(tensor): value.memory for tensor, value in zip(read, values, strict=True)}
         for number, tensor in enumerate(outs):
             self._keep(call.results[number], tensor, len(self.rows))
             if number == 0 or op not in ONE_ROW:
                 self._row(call, number, inputs, before)
                 self.places.append(place)
+                self.bound.append(None)
         for index, text in call.warnings.items():
             self.warnings.setdefault(index, text)
         return out
+
+    def _bind(self, name: str, held: object) -> None:
+        """Give the variable's name to the step that made what it holds."""
+        value = self.values.get(id(held))
+        if value is not None and isinstance(value.source, int) and self.bound[value.source] is None:
+            self.bound[value.source] = name
 
     def _axes(self, call: Call, outs: list[torch.Tensor]) -> list[list[Axis]]:
         """Name the axes of the results; where no rule fits, or one fits badly, they are not known."""
@@ -138,6 +143,8 @@ class Recorder(TorchFunctionMode):
         if len(axes) != tensor.dim():
             return [unknown(size) for size in tensor.shape]
         fits = [axis if size_of(axis) == size else unknown(size) for axis, size in zip(axes, tensor.shape, strict=True)]
+        if self.names.sizes.get("H") == 1 and sum(any(f.name == "H" for f in axis) for axis in fits) > 1:
+            fits = [tuple(f for f in axis if f.name != "H") if len(axis) > 1 else axis for axis in fits]
         return self.names.apart(fits)
 
     def _row(self, call: Call, number: int, inputs: tuple[Operand, ...], before: dict[int, int]) -> None:
@@ -165,9 +172,9 @@ class Recorder(TorchFunctionMode):
 
 def inherit(call: Call, values: list[Value]) -> None:
     """Let the results keep what is known of the inputs, unless a rule said otherwise."""
-    heads = next((value.head for value in values if value.head), None)
+    picks = next((value.picks for value in values if value.picks), ())
     for number, result in enumerate(call.results):
-        result.head = call.picks[number] if call.picks else heads
+        result.picks = (*call.picks[number : number + 1], *picks)
     if call.op in PRODUCTS:
         if call.op == "linear":
             call.results[0].stage, call.results[0].linear = after_linear(values), True

@@ -10,6 +10,9 @@ from typing import NamedTuple
 from mha_course.tracing.naming import Axis, Factor, Names, size_of, unknown
 
 
+ONE = Factor("1", 1)  # stands in for an axis of size 1 that has no name
+
+
 class Cut(NamedTuple):
     """Factors that a reshape mixed: the boundaries of the new axes do not lie on theirs."""
 
@@ -23,18 +26,13 @@ def regroup(names: Names, axes: Sequence[Axis], shape: Sequence[int]) -> tuple[l
     if 0 in shape:
         return [unknown(size) for size in shape], []
     readings = [names.readings(axis[0]) if len(axis) == 1 else [axis] for axis in axes]
-    first = None
-    for choice in product(*readings):
-        result, cuts = _lay(names, choice, shape)
-        if not cuts:
-            return result, []
-        first = first or (result, cuts)
-    return first or ([unknown(size) for size in shape], [])
+    laid = [_lay(names, choice, shape) for choice in product(*readings)]
+    return min(laid, key=lambda found: (len(found[1]), sum(names.label(axis) == "?" for axis in found[0])))
 
 
 def _lay(names: Names, axes: Sequence[Axis], shape: Sequence[int]) -> tuple[list[Axis], list[Cut]]:
     """Lay one reading; axes of size 1 have no place in memory and go where they are needed."""
-    flat = [(factor, number) for number, axis in enumerate(axes) for factor in axis]
+    flat = [(factor, number) for number, axis in enumerate(axes) for factor in axis or (ONE,)]
     solid = [pair for pair in flat if pair[0].size > 1]
     wanted = [size for size in shape if size > 1]
     groups: list[Axis] = []
@@ -92,11 +90,11 @@ def _place_ones(names: Names, flat: list[Factor], out: list[Axis | None]) -> lis
     ones = [(place, factor) for place, factor in enumerate(flat) if factor.size == 1]
     free = [place for place, axis in enumerate(out) if axis is None]
     axes: list[Axis] = [axis or () for axis in out]
-    names_left = list(ones)
-    for slot, (place, factor) in zip(free, ones, strict=False):
-        axes[slot] = (factor,)
-        names_left.remove((place, factor))
-    for place, factor in names_left:
+    if len(free) < len(ones):  # an axis without a name is the first to go
+        ones = [pair for pair in ones if pair[1] != ONE]
+    for slot, (_, factor) in zip(free, ones, strict=False):
+        axes[slot] = () if factor == ONE else (factor,)
+    for place, factor in ones[len(free) :]:
         _attach(axes, flat, place, factor)
     return axes
 
@@ -105,17 +103,16 @@ def _attach(axes: list[Axis], flat: list[Factor], place: int, one: Factor) -> No
     """Join a factor of size 1 that lost its own axis: heads to their width, the rest to what stood before."""
     after = flat[place + 1] if place + 1 < len(flat) else None
     before = flat[place - 1] if place else None
+    folded = before is not None and before.name == "B" and (before,) in axes
+    joins_right = one.name == "H" and after is not None and after.name == "D" and not folded
+    if one.name == "B" and after is not None and after.name == "H" and (after,) in axes:
+        joins_right = True
     for number, axis in enumerate(axes):
-        if one.name == "H" and after is not None and after.name == "D" and axis and axis[0] == after:
+        if (joins_right or before is None) and axis and axis[0] == after:
             axes[number] = (one, *axis)
             return
-    for number, axis in enumerate(axes):
-        if before is not None and axis and axis[-1] == before:
+        if not joins_right and axis and axis[-1] == before:
             axes[number] = (*axis, one)
-            return
-    for number, axis in enumerate(axes):
-        if before is None and after is not None and axis and axis[0] == after:
-            axes[number] = (one, *axis)
             return
 
 

@@ -67,7 +67,8 @@ def trace(
     said = declared(fn, args, kwargs) | dict(sizes or {})
     found = solve(patterns, tensors, said)
     given = [part for words in patterns.values() for word in words for part in word.split("*")]
-    names = Names(found, given, said)
+    whole = [part for words in patterns.values() if {"C", "D", "3*C"} & set(words) for part in words]
+    names = Names(found, given, said, whole)
     parameters = {id(p): name for module in modules_of(fn) for name, p in module.named_parameters()}
     recorder = Recorder(names, parameters, sys._getframe())
     batched = any(len(words) > 2 for words in patterns.values())
@@ -89,16 +90,11 @@ def _run(fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], 
         with torch.compiler.set_stance("force_eager"), recorder.beneath, recorder:
             result = fn(*args, **kwargs)
     except Exception as error:
-        failed = finish(recorder, None, notes, _failure(recorder))
+        failed = finish(recorder, None, notes, recorder.failure)
         error.add_note(f"Traced up to here:\n{failed}")
         error.trace = failed  # type: ignore[attr-defined]
         raise error.with_traceback(_without_tracer(error.__traceback__))
     return finish(recorder, result, notes, None)
-
-
-def _failure(recorder: Recorder) -> str | None:
-    """Return why the call stopped, where that is known."""
-    return diagnosis.warn(recorder.failure) if recorder.failure else None
 
 
 def _without_tracer(entry: TracebackType | None) -> TracebackType | None:
@@ -130,7 +126,9 @@ def finish(recorder: Recorder, result: Any, notes: tuple[str, ...], failure: str
     pending = {i: text for i, text in recorder.pending.items() if i not in recorder.settled}
     warnings = pending | recorder.warnings
     _rename(recorder.rows, warnings)
-    variables = name_results(recorder.places, {code: assignments(s.first, s.lines) for code, s in known.items()})
+    variables = name_results(
+        recorder.places, {code: assignments(s.first, s.lines) for code, s in known.items()}, recorder.bound
+    )
     steps = []
     for row, stack, variable in zip(recorder.rows, recorder.places, variables, strict=True):
         place = stack[0] if stack else None

@@ -112,7 +112,12 @@ def repeat(call: Call) -> list[list[Axis]]:
 def complex_pairs(call: Call) -> list[list[Axis]]:
     """Read pairs of numbers as complex numbers, or write complex numbers as pairs."""
     axes = call.axes(call.first())
-    return [axes[:-1] if call.op == "view_as_complex" else [*axes, (Factor("2", 2),)]]
+    if call.op == "view_as_real":
+        return [[*axes, (Factor("2", 2),)]]
+    left = axes[:-1]
+    if left and len(left[-1]) == 1 and left[-1][0].whole and left[-1][0].whole.name == "D":
+        left[-1] = (Factor("D/2", size_of(left[-1])),)
+    return [left]
 
 
 def pad(call: Call) -> list[list[Axis]]:

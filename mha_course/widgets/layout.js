@@ -56,19 +56,20 @@ function arrange(frame, width, unit) {
     for (let i = 0; i < shape[level]; i++) {
       const start = base + i * size;
       if (ids.slice(start, start + size).every((id) => id < 0)) continue;
-      const before = out.marks.length;
-      let [w, h] = boxes(level + 1, x + dx + PAD, y + dy + HEAD + PAD, room - 2 * PAD, start);
+      const before = out.marks.length, heads = axes[level] === "H", narrow = level + 2 >= last && left + columns * unit < 180;
+      const head = heads && narrow ? HEAD + 16 : HEAD;
+      let [w, h] = boxes(level + 1, x + dx + PAD, y + dy + head + PAD, room - 2 * PAD, start);
       if (dx && dx + w + 2 * PAD > room) { // begin a new row of boxes
         out.marks.length = before;
         dx = 0;
         dy += tall + GAP;
         tall = 0;
-        [w, h] = boxes(level + 1, x + PAD, y + dy + HEAD + PAD, room - 2 * PAD, start);
+        [w, h] = boxes(level + 1, x + PAD, y + dy + head + PAD, room - 2 * PAD, start);
       }
-      const box = [w + 2 * PAD, h + HEAD + PAD * 2];
+      const box = [w + 2 * PAD, h + head + PAD * 2];
       mark("box", x + dx, y + dy, ...box, "", colors[level]);
-      mark("name", x + dx, y + dy, box[0], HEAD, index(axes[level], i), colors[level],
-        axes[level] === "H" ? [start, start + size] : null);
+      mark("name", x + dx, y + dy, box[0], head, index(axes[level], i), colors[level],
+        heads && [start, start + size]);
       wide = Math.max(wide, dx + box[0]);
       tall = Math.max(tall, box[1]);
       dx += box[0] + GAP;
@@ -80,20 +81,20 @@ function arrange(frame, width, unit) {
   return out;
 }
 
-/** The largest cells with which no frame grows wider than there is room, or needs more rows of boxes than it must. */
+/** The largest cells that fit, unless smaller ones make the tallest frame lower, because more boxes stand in a row. */
 function fit(frames, width) {
-  const shapes = (unit) => frames.map((frame) => arrange(frame, width, unit));
-  const lines = (plans) => plans.map((p) => new Set(p.marks.filter((m) => m.kind === "name").map((m) => m.y)).size).join();
-  let unit = 46, fewest = null;
-  for (const small of [34, 30, 26, 22, 18]) {
-    const plans = shapes(small);
-    if (plans.every((plan) => plan.width <= width) || small === 18) { fewest = [small, lines(plans)]; break; }
+  let best = null;
+  for (let unit = 46; unit >= 28; unit--) {
+    const plans = frames.map((frame) => arrange(frame, width, unit)), height = Math.max(...plans.map((plan) => plan.height));
+    if (plans.every((plan) => plan.width <= width) && (!best || height * 1.12 < best.height)) best = { unit, height };
   }
-  for (; unit > fewest[0]; unit -= 1) {
-    const plans = shapes(unit);
-    if (plans.every((plan) => plan.width <= width) && lines(plans) === fewest[1]) break;
-  }
-  return unit;
+  return best?.unit ?? 28;
+}
+
+/** Plan a frame in cells of this size, or in smaller ones where a row is too long. */
+function plan(frame, width, unit) {
+  const fitting = arrange(frame, width, unit);
+  return fitting.width <= width || unit <= 11 ? { ...fitting, unit } : plan(frame, width, unit - 1);
 }
 
 /** One trace: its steps, its strips of memory, and the tensor as it is read from one of them. */
@@ -144,8 +145,9 @@ function makeLane(lane, parent, go) {
   let marks = [], spots = new Map(), plans = [], timer = null, shown = 0, depths = [];
 
   function putStrips(width) {
-    const count = Math.max(...lane.strips.map((strip) => strip.length)), run = lane.frames[0].shape.at(-1) ?? 1;
-    const most = Math.max(1, Math.floor(width / 24)), even = Math.ceil(count / Math.ceil(count / most));
+    const count = Math.max(...lane.strips.map((strip) => strip.length)), most = Math.max(1, Math.floor(width / 24));
+    const run = lane.frames.map(({ shape }) => shape.at(-1) ?? 1).find((size) => size <= most) ?? 1;
+    const even = Math.ceil(count / Math.ceil(count / most));
     const across = Math.ceil(even / run) * run <= most ? Math.ceil(even / run) * run : even; // break after whole rows
     const wide = Math.min(46, Math.floor(width / Math.min(across, count))), tall = wide < 34 ? 44 : 38;
     memory.style.setProperty("--unit", `${wide}px`);
@@ -161,8 +163,7 @@ function makeLane(lane, parent, go) {
     });
   }
   function resize(width, unit) {
-    board.style.setProperty("--unit", `${unit}px`);
-    plans = lane.frames.map((frame) => arrange(frame, width, unit));
+    plans = lane.frames.map((frame) => plan(frame, width, unit));
     putStrips(width);
     show(shown, false);
     stage.style.minHeight = `${Math.max(...plans.map((p, i) => p.height + depths[lane.frames[i].strip])) + reading.offsetHeight}px`;
@@ -215,6 +216,8 @@ function makeLane(lane, parent, go) {
   function drawGrid(number, spread) {
     const frame = lane.frames[number], plan = plans[number], from = spots, odd = new Set(frame.odd), count = plan.cells.length;
     board.style.height = `${plan.height}px`;
+    board.style.setProperty("--unit", `${plan.unit}px`);
+    board.classList.toggle("tiny", plan.unit < 27);
     spots = new Map();
     pool.forEach((cell) => { cell.hidden = true; });
     keys[number].forEach((key, i) => {
@@ -273,7 +276,7 @@ function drawLegend({ cells }, node) {
     make("i", "", null, item).style.background = `linear-gradient(90deg, ${[fills[0], ...fills].join()})`;
     item.append(`h${head}: head ${head}`);
   }
-  if (all.some((cell) => cell.token != null)) make("span", "", heads.length ? "t0, t1, …: token, deeper" : "t0, t1, …: token", node);
+  if (all.some((cell) => cell.token != null)) make("span", "", `t0, t1, …: token${heads.length ? ", later ones deeper" : ""}`, node);
 }
 
 function render({ model, el }) {
@@ -283,7 +286,7 @@ function render({ model, el }) {
   root.setAttribute("role", "group");
   root.setAttribute("aria-label", "Layout player: arrow keys step, space plays");
   const controls = make("div", "controls", null, root), tracks = make("div", "lanes", null, root);
-  let position = 0, timer = null;
+  let position = 0, timer = null, width = 0;
   const button = (text, action) => {
     const node = make("button", "", text, controls);
     node.addEventListener("click", action);
@@ -339,7 +342,12 @@ function render({ model, el }) {
     };
     timer = setTimeout(step, position ? 0 : 600);
   }
-  const follow = () => { if (model.get("position") !== position) { stop(); move(model.get("position")); } };
+  const follow = () => {
+    const wanted = Math.max(0, Math.min(last, model.get("position")));
+    if (wanted === position) return;
+    stop();
+    move(wanted);
+  };
   const actions = { ArrowRight: () => go(position + 1), ArrowLeft: () => go(position - 1), Home: () => go(0), End: () => go(last), " ": toggle };
   const press = (event) => { // on the window, because JupyterLab listens on the document before we would hear of it
     if (!event.composedPath().includes(root) || event.ctrlKey || event.metaKey || event.altKey || !actions[event.key]) return;
@@ -351,13 +359,16 @@ function render({ model, el }) {
   window.addEventListener("keydown", press, true);
   model.on("change:position", follow);
   const watch = new ResizeObserver(() => {
-    const width = Math.min(...drawn.map((lane) => lane.stage.clientWidth));
-    const unit = width && fit(drawn.flatMap((lane) => lane.frames), width);
-    if (width) drawn.forEach((lane) => lane.resize(width, unit));
+    const now = Math.min(...drawn.map((lane) => lane.stage.clientWidth));
+    if (!now || now === width) return;
+    width = now;
+    const frames = drawn.flatMap((lane) => lane.frames).filter((frame) => arrange(frame, width, 28).width <= width);
+    const unit = fit(frames, width);
+    drawn.forEach((lane) => lane.resize(width, unit));
   });
   drawn.forEach((lane) => watch.observe(lane.stage));
-  position = Math.max(0, Math.min(last, model.get("position") ?? 0));
   draw(false);
+  follow();
   return () => {
     stop();
     watch.disconnect();

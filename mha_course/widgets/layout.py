@@ -127,7 +127,7 @@ def _words(trace: Trace, tensor: cells.Tensor, before: cells.Tensor | None) -> d
 
 
 def _call(trace: Trace, step: Step) -> str:
-    """Return the call as its line has it, transpose(1, 2); where a line has several, the one that is due."""
+    """Return the call as its line has it, transpose(1, 2), or its shape where the line does not say which call it is."""
     found = []
     for match in re.finditer(rf"\b{re.escape(step.op)}\(", step.line):
         depth, end = 1, match.end()
@@ -136,7 +136,9 @@ def _call(trace: Trace, step: Step) -> str:
             end += 1
         found += [step.line[match.start() : end]] * (not depth)
     here = [one.index for one in trace.steps if (one.source, one.lineno, one.op) == (step.source, step.lineno, step.op)]
-    return found[here.index(step.index) % len(found)] if found else step.op
+    if len(set(found)) == 1 or (found and len(here) % len(found) == 0):
+        return found[here.index(step.index) % len(found)]
+    return f"{step.op}{step.shape}" if step.op in ("view", "reshape") else step.op
 
 
 def _summary(lane: dict[str, Any]) -> str:

@@ -89,7 +89,8 @@ def _require_small(chain: list[Tensor]) -> None:
 def written(axes: tuple[str, ...], shape: tuple[int, ...]) -> str:
     """Write names and sizes: (B=1, S=3, C=8)."""
     pairs = zip(axes, shape, strict=True)
-    return f"({', '.join(str(size) if axis in ('?', '1') else f'{axis}={size}' for axis, size in pairs)})"
+    texts = [str(size) if axis == "?" or axis.isdigit() else f"{axis}={size}" for axis, size in pairs]
+    return f"({', '.join(texts)})"
 
 
 def places(tensor: Tensor) -> list[int]:

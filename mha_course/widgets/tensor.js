@@ -130,7 +130,7 @@ function tensor(form, { storage, scale, before, every }) {
       });
     }
     const words = label(form, axis);
-    const wide = words.length * 7 + 4;
+    const wide = words.length * 7.5 + 4;
     const start = left - { start: 0, middle: wide / 2, end: wide }[end];
     picture.append(svg("text", { x: left, y: up, class: "name", "text-anchor": end }, words));
     [box[0], box[1]] = [Math.min(box[0], start, x), Math.min(box[1], up - 12, y)];

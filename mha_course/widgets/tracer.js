@@ -1,12 +1,15 @@
 // Steps through a trace: the code on one side, the tensors that the step reads and makes on the other.
+// tensor.js stands before this file.
 
-const PAUSE = 1300; // milliseconds between two steps that play by themselves
+const PAUSE = 1400; // milliseconds between two steps that play by themselves
 const MANY = 30; // steps, beyond which the timeline spells out only the stage it is in
 const INPUT = 0.64; // inputs are drawn smaller than what is made of them
-const ORDERED = ["reshape", "view", "flatten", "unflatten", "squeeze", "unsqueeze", "reshape_as", "view_as", "ravel"];
-const WORDS = "and as assert class def elif else False for from if import in is lambda None not or raise return True while with";
-const TOKENS = new RegExp(
-  `("""[^]*?"""|'''[^]*?'''|"(?:\\\\.|[^"\\\\\\n])*"|'(?:\\\\.|[^'\\\\\\n])*')|(#.*)|\\b(${WORDS.replaceAll(" ", "|")})\\b`, "g");
+const WEIGHT = 0.42; // and parameters smaller still
+const ORDERED = "reshape view flatten unflatten squeeze unsqueeze reshape_as view_as ravel".split(" ");
+const PYTHON =
+  "and as assert class def elif else False for from if import in is lambda None not or raise return True while with";
+const TEXT = `"""[^]*?"""|'''[^]*?'''|"(?:\\\\.|[^"\\\\\\n])*"|'(?:\\\\.|[^'\\\\\\n])*'`;
+const TOKENS = new RegExp(`(${TEXT})|(#.*)|\\b(${PYTHON.replaceAll(" ", "|")})\\b`, "g");
 const STORAGE = {
   view: ["view: same memory", "a view of the same memory"],
   copy: ["copy: same numbers, new memory", "a copy"],
@@ -14,19 +17,20 @@ const STORAGE = {
   new: ["new: computed here", "new"],
 };
 
-function weight(bytes) {
-  if (bytes < 1000) return `${bytes} byte${bytes === 1 ? "" : "s"}`;
-  const power = Math.min(4, Math.floor(Math.log10(bytes) / 3));
-  return `${(bytes / 1000 ** power).toFixed(1)} ${["KB", "MB", "GB", "TB"][power - 1]}`;
+function bytes(number) {
+  if (number < 1000) return `${number} byte${number === 1 ? "" : "s"}`;
+  const power = Math.min(4, Math.floor(Math.log10(number) / 3));
+  return `${(number / 1000 ** power).toFixed(1)} ${["KB", "MB", "GB", "TB"][power - 1]}`;
 }
 
-/** Cut code into lines, its texts, remarks and words of the language marked. */
+/** Cut code into lines; its texts, remarks and words of the language are marked. */
 function coloured(text) {
   const rows = [make("code", "")];
-  const put = (piece, kind) => piece.split("\n").forEach((part, i) => {
-    if (i) rows.push(make("code", ""));
-    rows.at(-1).append(kind ? make("span", kind, part) : part);
-  });
+  const put = (piece, kind) =>
+    piece.split("\n").forEach((part, i) => {
+      if (i) rows.push(make("code", ""));
+      rows.at(-1).append(kind ? make("span", kind, part) : part);
+    });
   let end = 0;
   for (const found of text.matchAll(TOKENS)) {
     put(text.slice(end, found.index));
@@ -37,25 +41,50 @@ function coloured(text) {
   return rows;
 }
 
+const mark = (kind) => make("span", `mark ${kind}`);
+const quiet = (text) => make("span", "quiet", text);
+
+/** Return a box with a warning: "id: what happened". */
+function box(title, whole) {
+  const [, id, text] = /^([\w-]+(?: \([\w-]+\))?): ([^]*)$/.exec(whole) ?? ["", "", "", whole];
+  const words = text || whole;
+  const head = make("p", "", mark("warns"), make("b", "", title), " ", quiet(id));
+  return make("div", "warning", head, make("p", "", words.charAt(0).toUpperCase() + words.slice(1)));
+}
+
+/** Return a tensor with its title and the chips of its shape, in order. */
+function block(title, form, options) {
+  const chips = form[0].map((_, i) => {
+    const [chip, colours] = [make("span", "chip", label(form, i)), form[2][i]];
+    const part = 100 / colours.length;
+    const stops = colours.map((colour, n) => `${colour} ${n * part}% ${(n + 1) * part}%`);
+    chip.style.background = `linear-gradient(90deg, ${stops.join(", ")})`;
+    return chip;
+  });
+  const shape = chips.length ? chips : [quiet("one number")];
+  const head = [make("div", "title", ...title), make("div", "chips", ...shape)];
+  return make("div", "block", ...head, tensor(form, options));
+}
+
 function render({ model, el }) {
-  const { steps, forms, words, colors, sources, notes } = model.get("data");
+  const { steps, forms, words, sources, notes, failure } = model.get("data");
   const word = (number) => words[number] ?? "";
-  const paint = (axis) => axis.split("*").map((part) => colors[part]);
   const root = make("div", "mha-tracer");
   root.tabIndex = 0;
   root.setAttribute("role", "group");
   root.setAttribute("aria-label", "Shapes, step by step. Arrow keys step, space plays, Home and End jump.");
   el.append(root);
   if (!steps.length) {
-    root.append("No steps: the code called nothing of torch's that makes a tensor.");
+    root.append("No steps: nothing was called that makes a tensor.", ...(failure ? [box("Stopped", failure)] : []));
     return () => root.remove();
   }
-  let [at, timer, saving, scale, room, shown, lit] = [-1, null, null, 1, 0, null, null];
+  let [at, timer, saving, scale, room, free] = [-1, null, null, 1, 0, 0];
+  let [shown, lit] = [null, null];
 
-  function button(name, text, label, action) {
+  function button(name, text, spoken, action) {
     const node = make("button", name, text);
     node.type = "button";
-    node.setAttribute("aria-label", label);
+    node.setAttribute("aria-label", spoken);
     node.addEventListener("click", action);
     return node;
   }
@@ -72,23 +101,28 @@ function render({ model, el }) {
   const body = make("div", "body", code, stage);
   said.setAttribute("aria-live", "polite");
   timeline.classList.toggle("dense", steps.length > MANY);
-  const legend = "A darker shade is a later token. Dashed: a view, no memory of its own.";
-  root.append(make("div", "controls", back, play, next, range, place), timeline, said, body,
-    make("p", "note", legend), ...notes.map((note) => make("p", "note", note)));
+
+  const legend = make("p", "note", "Dashed: a view, with no memory of its own.");
+  if (forms.some((form) => tokens(form))) legend.prepend("Shade: the stronger the colour, the later the token. ");
+  if (steps.some((step) => step.hidden)) legend.append(" ", mark("hides"), " copies that nobody wrote.");
+  if (steps.some((step) => step.warning !== undefined)) legend.append(" ", mark("warns"), " warning.");
+  const controls = make("div", "controls", back, play, next, range, place);
+  root.append(controls, timeline, said, body, legend, ...notes.map((note) => make("p", "note", note)));
 
   const [pills, firsts] = [[], new Map()];
   steps.forEach((step, i) => {
     const [op, name] = [word(step.op), word(step.stage)];
     if (!i || step.stage !== steps[i - 1].stage)
       timeline.append(make("div", "group", make("span", "part", name || "\u00a0"), make("div", "pills")));
-    const group = timeline.lastChild;
-    const marks = [step.warning !== undefined && "warning", step.hidden && "hidden copies"].filter(Boolean);
-    const pill = button(`pill ${word(step.storage)}`, short(op, 16), [`Step ${i + 1}: ${op}`, ...marks].join(", "), () => go(i));
+    const stopped = failure && i === steps.length - 1;
+    const warned = step.warning !== undefined || stopped;
+    const spoken = `Step ${i + 1}: ${op}${warned ? ", warning" : ""}${step.hidden ? ", hidden copies" : ""}`;
+    const pill = button(`pill ${word(step.storage)}`, short(op, 16), spoken, () => go(i));
     pill.tabIndex = -1;
     pill.title = `${i + 1}. ${op}${name && ` (${name})`}`;
-    pill.append(...marks.map((mark) => make("span", `mark ${mark === "warning" ? "warns" : "hides"}`)));
-    group.lastChild.append(pill);
-    pills.push([pill, group]);
+    pill.append(...(warned ? [mark("warns")] : []), ...(step.hidden ? [mark("hides")] : []));
+    timeline.lastChild.lastChild.append(pill);
+    pills.push([pill, timeline.lastChild]);
     const key = `${step.source}:${step.lineno}`;
     if (!firsts.has(key)) firsts.set(key, i);
   });
@@ -100,96 +134,116 @@ function render({ model, el }) {
     if (key !== shown) {
       const rows = coloured(source.code).map((text, i) => {
         const target = firsts.get(`${step.source}:${source.first + i}`);
-        const row = make("div", target === undefined ? "line" : "line ran", make("span", "number", `${source.first + i}`), text);
+        const row = make("div", "line", make("span", "number", `${source.first + i}`), text);
+        row.classList.toggle("ran", target !== undefined);
         if (target !== undefined) row.addEventListener("click", () => go(target));
         return row;
       });
       code.replaceChildren(make("div", "heading", source.name), make("div", "lines", ...rows));
       shown = key;
     }
-    const list = code.lastChild;
     lit?.classList.remove("lit");
-    lit = list.children[step.lineno - source.first];
-    if (!lit) return;
-    lit.classList.add("lit");
-    const [top, bottom] = [lit.offsetTop, lit.offsetTop + lit.offsetHeight];
-    const seen = top >= list.scrollTop + 20 && bottom <= list.scrollTop + list.clientHeight - 20;
-    if (!seen) list.scrollTop = top - list.clientHeight / 2;
+    lit = code.lastChild.children[step.lineno - source.first];
+    lit?.classList.add("lit");
   }
 
-  function block(title, form, options) {
-    const chips = form[0].map((axis, i) => {
-      const [chip, colours] = [make("span", "chip", `${short(axis, 14)} ${form[1][i]}`), paint(axis)];
-      const stops = colours.map((colour, n) => `${colour} ${(100 * n) / colours.length}% ${(100 * (n + 1)) / colours.length}%`);
-      chip.style.background = `linear-gradient(90deg, ${stops.join(", ")})`;
-      return chip;
-    });
-    const shape = chips.length ? chips : [make("span", "quiet", "one number")];
-    return make("div", "block", make("div", "title", ...title), make("div", "chips", ...shape), tensor(form, { paint, ...options }));
+  /** Bring line and pill into view. All that is measured is measured first: the page is laid out once. */
+  function settle(pill) {
+    const [list, height, middle] = [code.lastChild, flow.offsetHeight, pill.offsetLeft - timeline.clientWidth / 2];
+    const [top, size, from, view] = [lit?.offsetTop, lit?.offsetHeight, list.scrollTop, list.clientHeight];
+    flow.style.minHeight = `${height}px`; // what has been as high stays so: nothing below jumps
+    if (lit && (top < from + 20 || top + size > from + view - 20)) list.scrollTop = top - view / 3;
+    timeline.scrollLeft = middle;
   }
+
+  /** Say at which scale a step fits. The trace has one scale, so that an axis stays as long as it is. */
+  const fits = (step) => {
+    const long = (number) => layout(forms[number][1], 1).extent[0];
+    const beside = INPUT * Math.max(0, ...step.inputs.map(([, number]) => long(number)));
+    const wide = free >= 560;
+    return (free - (wide ? 300 : 100)) / (long(step.form) + (wide ? beside : 0));
+  };
 
   function showTensors(step, i) {
+    const own = Math.max(0.35, Math.min(scale, fits(step)));
     const made = forms[step.form];
     const from = step.inputs.length ? forms[step.inputs[0][1]] : null;
     const ordered = ORDERED.includes(word(step.op)) && from && product(from[1]) === product(made[1]);
     const [wide, narrow] = [from?.[1].at(-1), made[1].at(-1)];
-    const cut = (a, b) => (ordered && b < a && b > 0 && a % b === 0 ? b : undefined);
-    const inputs = step.inputs.slice(0, 4).map(([source, form], n) => {
+    const every = (a, b) => (ordered && b < a && b > 0 && a % b === 0 ? b : undefined);
+    const inputs = [make("div", "operands"), make("div", "operands")]; // tensors, parameters
+    step.inputs.slice(0, 4).forEach(([source, number], n) => {
       const maker = steps[source];
-      const name = maker ? word(maker.name) || word(maker.op) : short(`${source}`, 40);
-      const link = () => [button("link", short(name, 40), `${name}, go to step ${source + 1}`, () => (go(source), root.focus())), make("span", "quiet", `step ${source + 1}`)];
-      return block(maker ? link() : [name], forms[form], { scale: scale * INPUT, storage: "", every: n ? undefined : cut(wide, narrow) });
+      const name = maker ? word(maker.name) || word(maker.op) : source;
+      const jump = () => (go(source), root.focus());
+      const link = maker && button("link", short(name, 40), `${name}, go to step ${source + 1}`, jump);
+      const title = maker ? [link, quiet(`step ${source + 1}`)] : [short(name, 40)];
+      const parameter = n > 0 && !maker && forms[number][0].every((axis) => axis === "?");
+      const options = { storage: "", every: n ? undefined : every(wide, narrow) };
+      const size = own * (parameter ? WEIGHT : INPUT);
+      inputs[Number(parameter)].append(block(title, forms[number], { ...options, scale: size }));
     });
-    if (step.inputs.length > 4) inputs.push(make("div", "quiet", `and ${step.inputs.length - 4} more`));
-    const shaft = svg("svg", { viewBox: "0 0 64 16", class: "shaft", "aria-hidden": "true" }, svg("path", { d: "M0 8H62M54 2l8 6-8 6" }));
-    const title = [short(word(step.name) || word(step.op), 40), make("span", "quiet", `step ${i + 1}`)];
-    const options = { scale, storage: word(step.storage), before: ordered ? from : undefined, every: cut(narrow, wide) };
-    flow.replaceChildren(make("div", "inputs", ...inputs), make("div", "arrow", make("b", "", short(word(step.op), 24)), shaft), block(title, made, options));
+    if (step.inputs.length > 4) inputs[0].append(quiet(`and ${step.inputs.length - 4} more`));
+    const line = svg("path", { d: "M0 8H62M54 2l8 6-8 6" });
+    const shaft = svg("svg", { viewBox: "0 0 64 16", class: "shaft", "aria-hidden": "true" }, line);
+    const title = [short(word(step.name) || word(step.op), 40), quiet(`step ${i + 1}`)];
+    const options = { scale: own, storage: word(step.storage), every: every(narrow, wide) };
+    flow.replaceChildren(
+      make("div", "inputs", ...inputs.filter((node) => node.hasChildNodes())),
+      make("div", "arrow", make("b", "", short(word(step.op), 24)), shaft),
+      block(title, made, { ...options, before: ordered ? from : undefined }),
+    );
   }
 
-  function showFacts(step) {
+  function showFacts(step, i) {
     const storage = word(step.storage);
-    const strides = storage === "view" ? `, strides (${step.strides.join(", ")}${step.strides.length === 1 ? "," : ""})` : "";
-    const row = [step.scattered ? "not contiguous" : "contiguous", weight(step.bytes), word(step.kind)];
+    const list = `(${step.strides.join(", ")}${step.strides.length === 1 ? "," : ""})`;
+    const strides = storage === "view" ? `, strides ${list}` : "";
+    const row = [step.scattered ? "not contiguous" : "contiguous", bytes(step.bytes), word(step.kind)];
     if (step.flops) row.push(`${step.flops.toLocaleString("en")} FLOPs (multiply-add = 2)`);
-    const rows = [make("div", "row", make("b", `badge ${storage}`, `${STORAGE[storage]?.[0] ?? storage}${strides}`), ...row.map((text) => make("span", "", text)))];
+    const badge = make("b", `badge ${storage}`, `${STORAGE[storage]?.[0] ?? storage}${strides}`);
+    const rows = [make("div", "row", badge, ...row.map((text) => make("span", "", text)))];
     const copies = step.hidden === 1 ? "1 copy that nobody wrote" : `${step.hidden} copies that nobody wrote`;
-    if (step.hidden) rows.push(make("p", "", make("span", "mark hides"), `${copies}: numbers were laid out anew on the way.`));
+    const why = storage === "copy" ? "no view can have this shape." : "the inputs were laid out anew first.";
+    if (step.hidden) rows.push(make("p", "", mark("hides"), ` ${copies}: ${why}`));
     if (step.note !== undefined) rows.push(make("p", "", word(step.note)));
-    if (step.warning !== undefined)
-      rows.push(make("div", "warning", make("b", "", make("span", "mark warns"), "Warning"), make("p", "", word(step.warning))));
+    if (step.warning !== undefined) rows.push(box("Warning", word(step.warning)));
+    if (failure && i === steps.length - 1) rows.push(box("Stopped after this step", failure));
     facts.replaceChildren(...rows);
   }
 
   /** Let the chips of the axes that stay wander from the input to the result. */
   function wander() {
     if (matchMedia("(prefers-reduced-motion: reduce)").matches) return;
-    const sources = [...(flow.firstChild.firstChild?.querySelectorAll(".chip") ?? [])];
-    for (const chip of flow.lastChild.querySelectorAll(".chip")) {
-      const from = sources.find((other) => other.textContent === chip.textContent)?.getBoundingClientRect();
-      const to = chip.getBoundingClientRect();
+    const before = [...(flow.querySelector(".inputs .block")?.querySelectorAll(".chip") ?? [])];
+    const pairs = [...flow.lastChild.querySelectorAll(".chip")].map((chip) => {
+      const from = before.find((other) => other.textContent === chip.textContent)?.getBoundingClientRect();
+      return [chip, from, chip.getBoundingClientRect()];
+    });
+    for (const [chip, from, to] of pairs) {
       const start = from && `translate(${from.x - to.x}px, ${from.y - to.y}px)`;
       if (from) chip.animate([{ transform: start }, { transform: "none" }], { duration: 450, easing: "ease-in-out" });
     }
   }
 
   function show(i) {
-    const [step, [pill, group], forward] = [steps[i], pills[i], i === at + 1 && at >= 0];
+    const [step, forward] = [steps[i], i === at + 1 && at >= 0];
     for (const node of pills[at] ?? []) node.classList.remove("now");
+    for (const node of pills[i]) node.classList.add("now");
     at = i;
-    for (const node of [pill, group]) node.classList.add("now");
     range.value = i;
     place.textContent = `${i + 1} / ${steps.length}`;
     back.setAttribute("aria-disabled", i === 0);
     next.setAttribute("aria-disabled", i === steps.length - 1);
     const result = `${word(step.name) || "a tensor"} of shape ${describe(forms[step.form])}`;
-    said.textContent = `Step ${i + 1} of ${steps.length}: ${word(step.op)} makes ${result}, ${STORAGE[word(step.storage)]?.[1] ?? ""}.`;
+    const kind = STORAGE[word(step.storage)]?.[1] ?? "";
+    said.textContent = `Step ${i + 1} of ${steps.length}: ${word(step.op)} makes ${result}, ${kind}.`;
     body.classList.toggle("warned", step.warning !== undefined);
-    showCode(step);
     showTensors(step, i);
-    showFacts(step);
-    timeline.scrollLeft = pill.offsetLeft - timeline.clientWidth / 2;
+    showFacts(step, i);
+    showCode(step);
     if (forward) wander();
+    settle(pills[i][0]);
   }
 
   function go(i) {
@@ -208,32 +262,24 @@ function render({ model, el }) {
     if (on && at === steps.length - 1) go(0);
   }
 
-  /** Choose one scale for the whole trace, so that an axis is as long in every step. */
-  function fit() {
-    const [free, beside] = [stage.clientWidth, stage.clientWidth >= 560];
-    flow.classList.toggle("beside", beside);
-    const long = (form) => layout(forms[form][1], 1).extent[0];
-    const most = Math.max(...steps.map((step) => {
-      const inputs = beside ? INPUT * Math.max(0, ...step.inputs.map(([, form]) => long(form))) : 0;
-      return inputs + long(step.form);
-    }));
-    scale = Math.max(0.5, Math.min(1.5, (free - (beside ? 300 : 100)) / most));
-  }
-
   const follow = () => show(Math.max(0, Math.min(model.get("position"), steps.length - 1)));
   const watch = new ResizeObserver(([{ contentRect }]) => {
     if (contentRect.width === room || !contentRect.width) return;
     room = contentRect.width;
     root.classList.toggle("wide", room >= 720);
-    fit();
+    free = stage.clientWidth;
+    flow.classList.toggle("beside", free >= 560);
+    flow.style.minHeight = "";
+    scale = Math.max(0.6, Math.min(1.5, ...steps.filter((step) => forms[step.form][0].length < 5).map(fits)));
     show(at);
   });
-  const keys = { ArrowRight: () => go(at + 1), ArrowLeft: () => go(at - 1), Home: () => go(0), End: () => go(steps.length - 1), " ": () => toggle() };
+  const ends = { Home: () => go(0), End: () => go(steps.length - 1) };
+  const keys = { ArrowRight: () => go(at + 1), ArrowLeft: () => go(at - 1), " ": () => toggle(), ...ends };
   root.addEventListener("keydown", (event) => {
     const pressed = event.target.tagName === "BUTTON" && [" ", "Enter"].includes(event.key);
     if (event.ctrlKey || event.metaKey || event.altKey || !(pressed || Object.hasOwn(keys, event.key))) return;
     event.stopPropagation(); // else JupyterLab takes the key for a command
-    if (pressed) return;
+    if (pressed) return; // the button answers by itself
     event.preventDefault();
     keys[event.key]();
   });

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import re
 import textwrap
-from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,18 +13,20 @@ from mha_course.widgets.live import Live
 
 if TYPE_CHECKING:
     from mha_course.tracing import Trace
-    from mha_course.tracing.steps import Source
+    from mha_course.tracing.steps import Argument, Source
+
+HERE = Path(__file__).parent
 
 
 class ShapeTracer(Live):
     """Show a trace one step at a time: its code, its tensors, what became of the memory, and what went wrong.
 
-    Args: trace is what ``mha_course.tracing.trace`` returned. ``position`` is the step that is shown, from 0; it
-    follows the learner and may be set.
+    Args: trace is what ``mha_course.tracing.trace`` returned, or the attribute ``trace`` of what it raised.
+    ``position``, the step that is shown, from 0, follows the learner and may be set.
     """
 
-    _esm = Path(__file__).with_suffix(".js")
-    _css = Path(__file__).with_suffix(".css")
+    _esm = (HERE / "tensor.js").read_text(encoding="utf-8") + (HERE / "tracer.js").read_text(encoding="utf-8")
+    _css = HERE / "tracer.css"
     data = traitlets.Dict().tag(sync=True)
     position = traitlets.Int(0).tag(sync=True)
 
@@ -42,67 +42,66 @@ class ShapeTracer(Live):
 
 def sentence(trace: Trace) -> str:
     """Say how many steps lead from what to what, and what became of the memory."""
-    steps = trace.steps
-    if not steps:
-        return "No steps: the code called nothing of torch's that makes a tensor."
-    given = [argument for argument in trace.arguments if "." not in argument.name] or list(trace.arguments)
-    start = f" from {given[0].name} ({_shape(given[0])})" if given else ""
-    kinds = Counter(step.storage for step in steps)
-    parts = [_count(kinds["view"], "view"), _count(kinds["copy"], "copy", "copies")]
-    parts += [f"{kinds['new']} new"] + [f"{kinds['same']} the same object"] * bool(kinds["same"])
-    hidden = sum(step.hidden_copies for step in steps)
-    parts += [f"{_count(hidden, 'hidden copy', 'hidden copies')}"] * bool(hidden)
-    warnings = sum(step.warning is not None for step in steps)
-    end = f"; {_count(warnings, 'warning')}" if warnings else ""
-    to = f"{steps[-1].name or 'out'} ({_shape(steps[-1])})"
-    return f"{_count(len(steps), 'step')}{start} to {to}: {', '.join(parts)}{end}."
+    if not trace.steps:
+        return f"{trace.summary()}."
+    number, _, memory = trace.summary().partition(": ")
+    start = [f" from {given.name} ({_shape(given)})" for given in trace.arguments[:1]]
+    last = trace.steps[-1]
+    stopped = "" if trace.failure is None else "; then it stopped"
+    return f"{number}{''.join(start)} to {last.name or 'out'} ({_shape(last)}): {memory}{stopped}."
 
 
 def payload(trace: Trace) -> dict[str, Any]:
     """Return what the browser draws from. Shapes and texts that come again are sent once and then meant by number."""
-    forms: dict[tuple[tuple[str, ...], tuple[int, ...]], int] = {}
-    words: dict[str, int] = {}
-    steps = [_step(step, forms, words) for step in trace.steps]
-    names = {part for axes, _ in forms for axis in axes for part in axis.split("*")}
+    table = _Table()
+    steps = [_step(step, table) for step in trace.steps]
     return {
         "steps": steps,
-        "forms": [[list(axes), list(shape)] for axes, shape in forms],
-        "words": list(words),
-        "colors": {name: color(name) for name in sorted(names)},
+        "forms": [[list(axes), list(sizes), [_colors(axis) for axis in axes]] for axes, sizes in table.forms],
+        "words": list(table.words),
         "sources": [_source(source) for source in trace.sources],
         "notes": list(trace.notes),
+        "failure": trace.failure,
     }
 
 
-def _step(
-    step: Step, forms: dict[tuple[tuple[str, ...], tuple[int, ...]], int], words: dict[str, int]
-) -> dict[str, Any]:
+class _Table:
+    """What was sent already, and its number."""
+
+    def __init__(self) -> None:
+        self.forms: dict[tuple[tuple[str, ...], tuple[int, ...]], int] = {}
+        self.words: dict[str, int] = {}
+
+    def form(self, axes: tuple[str, ...], sizes: tuple[int, ...]) -> int:
+        return self.forms.setdefault((tuple(axes), tuple(sizes)), len(self.forms))
+
+    def word(self, text: str) -> int:
+        return self.words.setdefault(text, len(self.words))
+
+
+def _step(step: Step, table: _Table) -> dict[str, Any]:
     """Return one step; what is empty or as usual is left out."""
-
-    def word(text: str) -> int:
-        return words.setdefault(text, len(words))
-
-    def form(axes: tuple[str, ...], shape: tuple[int, ...]) -> int:
-        return forms.setdefault((tuple(axes), tuple(shape)), len(forms))
-
-    warning = re.sub(r"^[\w-]+: ", "", step.warning) if step.warning else None  # without its id
-    texts = {"stage": step.stage, "name": step.name, "warning": warning, "note": step.note}
-    usual = {
-        "source": step.source, "scattered": not step.contiguous, "flops": step.flops, "hidden": step.hidden_copies,
-    }  # fmt: skip
+    texts = {"stage": step.stage, "name": step.name, "warning": step.warning, "note": step.note}
+    numbers = {"scattered": int(not step.contiguous), "flops": step.flops, "hidden": step.hidden_copies}
     return {
-        "op": word(step.op),
-        "inputs": [[operand.source, form(operand.axes, operand.shape)] for operand in step.inputs],
-        "form": form(step.axes, step.shape),
+        "op": table.word(step.op),
+        "inputs": [[operand.source, table.form(operand.axes, operand.shape)] for operand in step.inputs],
+        "form": table.form(step.axes, step.shape),
         "strides": list(step.strides),
-        "storage": word(step.storage),
+        "storage": table.word(step.storage),
         "bytes": step.bytes,
-        "kind": word(f"{str(step.dtype).removeprefix('torch.')} on {step.device}"),
+        "kind": table.word(f"{str(step.dtype).removeprefix('torch.')} on {step.device}"),
+        "source": step.source,
         "lineno": step.lineno,
-        **{key: word(text) for key, text in texts.items() if text},
-        **{key: value for key, value in usual.items() if value not in (None, 0, False) or key == "source"},
-        **({"line": word(step.line)} if step.source is None else {}),
+        **{key: table.word(text) for key, text in texts.items() if text},
+        **{key: number for key, number in numbers.items() if number},
+        **({"line": table.word(step.line)} if step.source is None else {}),
     }
+
+
+def _colors(axis: str) -> list[str]:
+    """Return the colours of an axis: of a product those of its factors."""
+    return ["#ffffff"] if axis == "1" else [color(part) for part in axis.split("*")]
 
 
 def _source(source: Source) -> dict[str, Any]:
@@ -110,11 +109,7 @@ def _source(source: Source) -> dict[str, Any]:
     return {"name": source.name, "first": source.first, "code": textwrap.dedent("\n".join(source.lines))}
 
 
-def _shape(tensor: Any) -> str:
+def _shape(tensor: Argument | Step) -> str:
     """Return names and sizes: B 2, S 5, C 24."""
-    return ", ".join(f"{axis} {size}" for axis, size in zip(tensor.axes, tensor.shape, strict=True)) or "one number"
-
-
-def _count(number: int, word: str, many: str | None = None) -> str:
-    """Return a number and its noun."""
-    return f"{number:,} {word if number == 1 else many or word + 's'}"
+    pairs = zip(tensor.axes, tensor.shape, strict=True)
+    return ", ".join(axis if axis == str(size) else f"{axis} {size}" for axis, size in pairs) or "one number"
