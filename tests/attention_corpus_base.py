@@ -42,12 +42,13 @@ class Problem:
         self.later = torch.ones(S, S, dtype=torch.bool).triu(1)  # True = hidden
         self.lengths = torch.tensor([S - 1 - i % 3 for i in range(B)])
         self.keep = torch.arange(S) < self.lengths[:, None]  # (B, S), True = may be seen
-        self.q, self.k, self.v, self.o = (self.linear(name) for name in ("q", "k", "v", "o"))
-        self.qkv, self.up, self.down = self.linear("q", "k", "v"), self.linear("up"), self.linear("down")
 
-    @property
-    def dims(self):
-        return self.B, self.S, self.C, self.H, self.D
+    def __getattr__(self, name):
+        """Make the Linears of these names when they are first asked for."""
+        if name not in (*_FACTORS, "qkv"):
+            raise AttributeError(name)
+        self.__dict__[name] = self.linear(*name) if name in ("q", "k", "v", "o", "qkv") else self.linear(name)
+        return self.__dict__[name]
 
     def draw(self, *shape, seed=0):
         generator = torch.Generator().manual_seed(1000 * self.layer + seed)
@@ -94,8 +95,10 @@ class Case:
     ``|`` separates names that are as good as each other, ``,`` whole patterns, and ``*`` is any name.
     ``storage`` is what the last call of that line must be said to do, at SIZES_DIFFERENT.
     ``equal`` has what changes where sizes coincide. Of a right case: other patterns (None: nothing is asked).
-    Of a wrong one, which has a ``mistake``: ``right`` (same numbers, so no warning), ``crash``, or the ids that
-    a warning may have, separated by ``|``, with ``none`` where silence is honest; the key ``*`` is for all sizes.
+    Of a wrong one, which has a ``mistake``: ``right`` (same numbers, so no warning), ``unseen`` (same numbers, but
+    a warning does no harm), ``crash``, or the ids that a warning may have, separated by ``|``, with ``none`` where
+    silence is honest; the key ``*`` is for all sizes. Names of axes are not asked for beyond what they mean: where
+    H is 1, ``D`` is as good as ``C``, ``1`` as ``H``, ``B`` as ``B*H``.
     ``also`` are ids that may be said beside the mistake, ``where`` the variables on whose lines it may be said.
     ``truth`` computes the result in another way from the same Problem.
     """
@@ -125,20 +128,31 @@ class Case:
     def accepts(self, variable, axes, at="different"):
         """Tell whether the axes that a tracer gave the variable are among those expected."""
         patterns = (pattern.split() for pattern in self.expected(at)[variable].split(","))
-        return any(_fits(pattern, axes) for pattern in patterns)
+        return any(_fits(pattern, axes, SIZES[at]) for pattern in patterns)
+
+    def blames(self, line):
+        """Tell whether a warning on this line of code is on one that is at fault."""
+        return not self.where or not set(self.where).isdisjoint(re.findall(r"\w+", line.split(" = ")[0]))
 
     def outcome(self, at="different"):
-        """Return "right", "crash", or the set of ids that a warning may have (with None: there need be none)."""
+        """Return "right", "unseen", "crash", or the set of ids that a warning may have (None: there may be none)."""
         said = self.equal.get(at, self.equal.get("*", self.mistake)) if self.mistake else "right"
-        if said in ("right", "crash"):
+        if said in ("right", "unseen", "crash"):
             return said
         return {None if name == "none" else name for name in said.split("|")}
 
 
-def _fits(pattern, axes):
+def _fits(pattern, axes, sizes):
     return len(pattern) == len(axes) and all(
-        want == "*" or name in want.split("|") for want, name in zip(pattern, axes, strict=True)
+        want == "*" or _plain(name, sizes) in {_plain(one, sizes) for one in want.split("|")}
+        for want, name in zip(pattern, axes, strict=True)
     )
+
+
+def _plain(name, sizes):
+    """Return the name without factors of size 1; with one head D is C."""
+    factors = [factor for factor in name.split("*") if sizes.get(factor, 2) != 1]
+    return "*".join("C" if factor == "D" and sizes["H"] == 1 else factor for factor in factors) or "1"
 
 
 def case(build, axes, sizes, expect, truth, args=lambda p: (p.x,), **rest):

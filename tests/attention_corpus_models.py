@@ -59,7 +59,7 @@ def learned_query(p):
 
 @right(
     {
-        "q": "B H 1|T|? D",
+        "q": "B|? H 1|T|? D",
         "k": "B H S D",
         "scores": "B H 1|T|? S",
         "context": "B H 1|T|? D",

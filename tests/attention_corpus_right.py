@@ -157,10 +157,6 @@ def bloom_truth(p):
 @right(
     heads(qkv="B S H 3 D", q="B*H S D", k="B*H D S", v="B*H S D", scores="B*H T S", context="B*H T D"),
     truth=bloom_truth,
-    equal={
-        "one_head": {"q": "B*H|B S D", "k": "B*H|B D S", "v": "B*H|B S D", "scores": "B*H|B T S", "context": "* T D"},
-        "one_item": {"q": "B*H|H S D", "k": "B*H|H D S", "v": "B*H|H S D", "scores": "B*H|H T S", "context": "* T D"},
-    },
     storage={"qkv": "view", "q": "copy", "k": "copy", "scores": "new", "merged": "copy"},
 )
 class Bloom(nn.Module):

@@ -237,6 +237,7 @@ GROUPED = {"k": "B * S D", "v": "B * S D"}
     heads(**GROUPED, q="B H S D"),
     sizes=("H", "H_kv"),
     truth=lambda p: attend(p, causal=True, kv_heads=p.H_kv, turn=partial(turned, interleaved=True)),
+    equal={at: {"q": "B H S D|?", "k": "B * S D|?"} for at in ("square", "all_four")},  # D / 2 = 2
 )
 class Llama(nn.Module):
     def __init__(self, p):
@@ -354,7 +355,7 @@ def mistral(p):
     },
     sizes=("H", "H_kv"),
     truth=lambda p: attend(p, kv_heads=p.H_kv),
-    equal={at: {"q": "B * * S D|C", "k": "B * S D|C", "scores": "B * * T S"} for at in SIZES if at != "different"},
+    equal={at: {"q": "B * * S D", "k": "B * S D", "scores": "B * * T S"} for at in SIZES if at != "different"},
 )
 def groups_as_an_axis(p):
     k_proj, v_proj, groups = grouped(p, "k"), grouped(p, "v"), p.H // p.H_kv
@@ -376,7 +377,6 @@ def groups_as_an_axis(p):
 @right(
     heads(k="B 1|? S D|?", v="B 1|? S D|?", context="B H T D|?", merged="B T C|?"),
     truth=lambda p: attend(p, kv_heads=1),
-    equal={"one_head": {"k": "B 1|?|H S D|C", "v": "B 1|?|H S D|C"}},
     storage={"k": "view", "merged": "copy"},
 )
 def multi_query(p):

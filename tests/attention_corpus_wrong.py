@@ -47,7 +47,7 @@ VIEWED = {"one_head": "right", "all_four": "view-without-transpose|never-transpo
 TAIL = {"also": ("merge-without-transpose",)}
 
 
-@wrong("view-without-transpose", equal=VIEWED, where=("q", "k", "v"), **TAIL)
+@wrong("view-without-transpose", equal=VIEWED, where=("q", "k", "v", "scores"), **TAIL)
 def viewed_with_heads_first(p):
     def forward(x):
         q = p.q(x).view(p.B, p.H, p.S, p.D)
@@ -60,7 +60,7 @@ def viewed_with_heads_first(p):
     return forward
 
 
-@wrong("view-without-transpose", equal=VIEWED, where=("q", "k", "v"), truth=causal, **TAIL)
+@wrong("view-without-transpose", equal=VIEWED, where=("q", "k", "v", "scores"), truth=causal, **TAIL)
 def viewed_there_and_back(p):
     def forward(x):
         q, k, v = (f(x).reshape(p.B, p.H, -1, p.D) for f in (p.q, p.k, p.v))
@@ -71,7 +71,7 @@ def viewed_there_and_back(p):
     return forward
 
 
-@wrong("view-without-transpose", equal=VIEWED, where=("qkv",), **TAIL)
+@wrong("view-without-transpose", equal=VIEWED, where=("qkv", "scores"), **TAIL)
 def fused_reshaped_with_heads_first(p):
     qkv_proj = p.linear("q", "k", "v", layout="H3D")
 
@@ -83,7 +83,7 @@ def fused_reshaped_with_heads_first(p):
     return forward
 
 
-@wrong("view-without-transpose", equal=VIEWED, where=("q", "k", "v"), **TAIL)
+@wrong("view-without-transpose", equal=VIEWED, where=("q", "k", "v", "scores"), **TAIL)
 def folded_without_transpose(p):
     def forward(x):
         q, k, v = (f(x).view(p.B * p.H, -1, p.D) for f in (p.q, p.k, p.v))
@@ -94,7 +94,12 @@ def folded_without_transpose(p):
     return forward
 
 
-@wrong("view-without-transpose", where=("qkv",), **TAIL)
+@wrong(
+    "view-without-transpose",
+    equal={"*": "view-without-transpose|reshape-across-axes"},
+    also=("merge-without-transpose", "never-transposed"),
+    where=("qkv",),
+)
 def fused_reshaped_to_the_final_order(p):
     def forward(x):
         B, N, C = x.shape
@@ -106,10 +111,10 @@ def fused_reshaped_to_the_final_order(p):
 
 
 # heads-innermost. With H = D the sizes of the split are those of the right one; only the permute after it is odd.
-INNERMOST = {"one_head": "right", "all_four": "heads-innermost|fused-dim-before-heads|none"}
+INNERMOST = {"one_head": "right", "all_four": "heads-innermost|fused-dim-before-heads|merge-dim-before-heads|none"}
 
 
-@wrong("heads-innermost", equal=INNERMOST, where=("q", "k", "v"))
+@wrong("heads-innermost", equal=INNERMOST, where=("q", "k", "v", "context"))
 def width_before_heads(p):
     def forward(x):
         q = p.q(x).view(p.B, p.S, p.D, p.H).permute(0, 3, 1, 2)
@@ -120,7 +125,7 @@ def width_before_heads(p):
     return forward
 
 
-@wrong("heads-innermost", equal=INNERMOST | {"*": "heads-innermost|fused-dim-before-heads"}, where=("qkv",))
+@wrong("heads-innermost", equal=INNERMOST | {"*": "heads-innermost|fused-dim-before-heads"}, where=("qkv", "context"))
 def fused_with_heads_innermost(p):
     def forward(x):
         qkv = p.qkv(x).reshape(p.B, p.S, 3, p.D, p.H).permute(2, 0, 4, 1, 3)
@@ -130,7 +135,7 @@ def fused_with_heads_innermost(p):
     return forward
 
 
-@wrong("heads-innermost", equal=INNERMOST, where=("q", "k", "v"))
+@wrong("heads-innermost", equal=INNERMOST, where=("q", "k", "v", "context"))
 def einops_width_before_heads(p):
     rearrange = pytest.importorskip("einops").rearrange
 
@@ -341,8 +346,12 @@ def heads_stacked_last(p):
     return forward
 
 
-# merge-batch-mixed. With one sentence it is a merge without transpose.
-BATCH = {"one_head": "right", "one_item": "merge-batch-mixed|merge-without-transpose"}
+# merge-batch-mixed. With one sentence, or with B = H = S, it is a merge without transpose.
+BATCH = {
+    "one_head": "right",
+    "one_item": "merge-batch-mixed|merge-without-transpose",
+    **dict.fromkeys(EQUAL, "merge-batch-mixed|merge-without-transpose|reshape-across-axes"),
+}
 
 
 @wrong("merge-batch-mixed", equal=BATCH, also=("merge-without-transpose",), where=("merged",))
@@ -358,7 +367,7 @@ def heads_outermost_then_reshape(p):
 
 @wrong(
     "merge-batch-mixed",
-    equal=BATCH | dict.fromkeys(EQUAL, "merge-batch-mixed|merge-without-transpose|none"),
+    equal=BATCH | dict.fromkeys(EQUAL, "merge-batch-mixed|merge-without-transpose|reshape-across-axes|none"),
     also=("merge-without-transpose",),
     where=("merged",),
 )
@@ -427,7 +436,7 @@ def permuted_then_viewed(p):
 # heads-averaged
 
 
-@wrong("heads-averaged", equal=ONE_HEAD_RIGHT, where=("merged",))
+@wrong("heads-averaged", equal={"one_head": "unseen"}, where=("merged",))
 def mean_of_heads(p):
     def forward(x):
         q, k, v = (apart(p, f, x) for f in (p.q, p.k, p.v))
@@ -438,7 +447,7 @@ def mean_of_heads(p):
     return forward
 
 
-@wrong("heads-averaged", equal=ONE_HEAD_RIGHT, where=("merged",))
+@wrong("heads-averaged", equal={"one_head": "unseen"}, where=("merged",))
 def sum_of_heads(p):
     def forward(x):
         q, k, v = (f(x).unflatten(-1, (p.H, p.D)) for f in (p.q, p.k, p.v))
@@ -451,7 +460,9 @@ def sum_of_heads(p):
 
 
 @wrong(
-    "heads-averaged", equal=ONE_HEAD_RIGHT | dict.fromkeys(EQUAL, "heads-averaged|none"), where=("context", "merged")
+    "heads-averaged",
+    equal={"one_head": "unseen"} | dict.fromkeys(EQUAL, "heads-averaged|none"),
+    where=("context", "merged"),
 )
 def mean_of_a_stack(p):
     def forward(x):
@@ -491,7 +502,8 @@ def flattened_into_tokens(p):
 ONE_VIEWED = {
     "*": "only-one-of-qkv-wrongly-split|view-without-transpose",
     "one_head": "right",
-    "all_four": "only-one-of-qkv-wrongly-split|view-without-transpose|never-transposed",
+    "all_four": "only-one-of-qkv-wrongly-split|view-without-transpose|never-transposed|"
+    "broadcast-of-different-axes|contraction-of-different-axes",
 }
 
 

@@ -21,13 +21,14 @@ def softmax_down_the_columns(p):
     return forward
 
 
-@wrong("softmax-over-queries", where=("weights",))
+@wrong("softmax-over-queries", equal={"*": "softmax-over-queries|none"}, where=("total", "weights"))
 def softmax_by_hand_down_the_columns(p):
     def forward(x):
         q, k, v = (apart(p, f, x) for f in (p.q, p.k, p.v))
         scores = torch.einsum("bhqd,bhkd->bhqk", q, k) / p.D**0.5
         powers = torch.exp(scores - scores.amax(dim=-1, keepdim=True))
-        weights = powers / powers.sum(dim=2, keepdim=True)
+        total = powers.sum(dim=2, keepdim=True)
+        weights = powers / total
         return p.o(together(p, torch.einsum("bhqk,bhkd->bhqd", weights, v)))
 
     return forward
@@ -190,7 +191,7 @@ def einsum_over_queries(p):
 RAW = {
     "axes": {"x": "B S C", "keep": "B S"},
     "truth": padded,
-    "equal": {"*": "crash", "all_four": "padding-broadcast-raw", "one_item": "right"},
+    "equal": {"*": "crash", "all_four": "padding-broadcast-raw", "one_item": "unseen"},
     "where": ("scores",),
 }
 
@@ -236,7 +237,7 @@ def both(p):
 HEADLESS = {
     "axes": {"x": "B S C", "mask": "B T S"},
     "truth": lambda p: attend(p, keep=both(p)[:, None]),
-    "equal": {"*": "crash", **dict.fromkeys(EQUAL, "mask-missing-head-axis"), "one_item": "right"},
+    "equal": {"*": "crash", **dict.fromkeys(EQUAL, "mask-missing-head-axis"), "one_item": "unseen"},
 }
 
 

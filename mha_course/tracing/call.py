@@ -53,7 +53,7 @@ class Call:
     tensors: list[torch.Tensor]  # that went in
     pending: dict[int, str]  # warnings that a later step may settle
     settled: set[int]
-    picks: list[Pick] = field(default_factory=list)  # the element that each output is
+    picks: list[tuple[Pick, ...]] = field(default_factory=list)  # the elements that each output is
     results: list[Value] = field(default_factory=list)  # what a rule knows beyond the axes
     warnings: dict[int, str] = field(default_factory=dict)  # by step; the trace keeps the first of each
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from mha_course.tracing.naming import Axis, Factor, Names, size_of
@@ -89,10 +90,12 @@ def of_cut(names: Names, cut: Cut, ranks: tuple[int, int]) -> str | None:
     heads = next((i for i, factor in enumerate(cut.factors) if factor.name == "H" or _is_part_of_width(factor)), None)
     if heads is None and "C" in labels:
         heads = labels.index("C")
+    if heads is None and labels[-1] in ("2", "3"):  # of q, k and v in one
+        heads = len(labels) - 1
     tokens = next((i for i, factor in enumerate(cut.factors) if names.is_token((factor,))), None)
     if heads is None or tokens is None:
         both = {"B", "H"} <= set(labels)
-        if labels[-1] == "D" and "B" in labels and ranks[1] < ranks[0]:
+        if labels[-1] == "D" and "B" in labels:
             return warn("merge-batch-mixed")
         return warn("fold-order-mixed") if both else warn("reshape-across-axes", **words)
     if heads > tokens:
@@ -125,7 +128,7 @@ def of_merge(names: Names, before: Sequence[Axis], after: Sequence[Axis]) -> str
         if labels[-2:] == ["B", "D"]:
             return warn("fold-order-mixed")
         apart = any(factor.name == "H" and factor.size > 1 for other in after if other != axis for factor in other)
-        batch_late = [names.label(one) for one in before[:2]] == ["H", "B"]
+        batch_late = [factor.name for axis in before for factor in axis][:2] == ["H", "B"]
         if len(labels) == 2 and labels[-1] == "D" and names.is_token((axis[-2],)) and apart and batch_late:
             return warn("merge-batch-mixed")
         if len(labels) == 2 and labels[-1] == "D" and names.is_token((axis[-2],)) and apart:
@@ -172,10 +175,12 @@ def of_crash(op: str, message: str, parts: Sequence[tuple[Tensor, Value]], names
     products = op in ("matmul", "bmm", "einsum", "baddbmm") and len(labels) > 1
     if products and [one[-1:] for one in labels[-2:]] == [("D",), ("D",)]:
         return warn("key-not-transposed", left="D", right=labels[-1][-2])
-    pairs = (
-        zip(*(_padded(value.axes) for _, value in parts[:2]), strict=True) if len(parts) > 1 and not products else ()
-    )
-    for left, right in pairs:
+    if op == "scaled_dot_product_attention" and len(parts) > 3:
+        full = [*parts[0][1].axes[:-1], parts[1][1].axes[-2]]
+        parts = [(parts[0][0], replace(parts[0][1], axes=full)), parts[3]]
+    if len(parts) < 2 or products:
+        return None
+    for left, right in zip(*(_padded(value.axes) for _, value in parts[:2]), strict=True):
         sizes = {size_of(left), size_of(right)}
         if len(sizes) == 2 and 1 not in sizes and "B" in (names.label(left), names.label(right)):
             return of_broadcast(names, left, right)

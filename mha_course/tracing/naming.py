@@ -141,6 +141,8 @@ class Names:
         """Put together again what belongs together: all parts of one whole, two halves, repeated heads."""
         out: list[Factor] = []
         for factor in axis:
+            if factor.size == 1 and factor in out:
+                continue
             out.append(factor)
             whole, (last, sizes) = factor.whole, factor.place or (0, ())
             parts = [(whole, (place, sizes)) for place in range(last + 1)]

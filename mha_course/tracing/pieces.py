@@ -30,7 +30,7 @@ def unbind(call: Call) -> list[list[Axis]]:
     axes = call.axes(call.first())
     dim = call.arg(1, "dim", default=0) % len(axes)
     label = call.names.label(axes[dim])
-    call.picks = [Pick(axes[dim], label, place) for place in range(len(call.outs))]
+    call.picks = [(Pick(axes[dim], label, place),) for place in range(len(call.outs))]
     return [[*axes[:dim], *axes[dim + 1 :]]] * len(call.outs)
 
 
@@ -45,7 +45,7 @@ def _take(call: Call, axes: list[Axis], dim: int, index: Any) -> None:
     """Drop an axis of which one element is taken, and note which one that was."""
     axis = axes.pop(dim)
     if isinstance(index, int):
-        call.picks = [Pick(axis, call.names.label(axis), index % size_of(axis))]
+        call.picks = [(*sum(call.picks, ()), Pick(axis, call.names.label(axis), index % size_of(axis)))]
 
 
 def getitem(call: Call) -> list[list[Axis]]:

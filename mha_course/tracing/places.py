@@ -112,18 +112,19 @@ def _targets(node: ast.stmt) -> tuple[str, ...]:
 
 
 def name_results(
-    stacks: list[list[Place]], known: dict[CodeType, list[Assignment]], bound: list[str | None]
+    stacks: list[list[Place]], known: dict[CodeType, list[Assignment]], calls: list[int], bound: list[str | None]
 ) -> list[str | None]:
     """Find the variable to which each step's result goes: that of the innermost statement which ends with it."""
     found = list(bound)
     for number, stack in enumerate(stacks):
-        if found[number]:
-            continue
         after = stacks[number + 1] if number + 1 < len(stacks) else []
-        for place in stack:
+        for depth, place in enumerate(stack):
             statement = _statement(place, known)
             if statement and statement.targets and not _goes_on(statement, place, after):
-                _give(found, number, statement.targets, [stacks[i] == stack for i in range(number + 1)])
+                if not depth and len(statement.targets) == 1:
+                    found[number] = statement.targets[0] or found[number]
+                else:
+                    _give(found, number, statement.targets, [calls[i] == calls[number] for i in range(number + 1)])
                 break
     return found
 

@@ -28,6 +28,7 @@ def like(call: Call) -> list[list[Axis]]:
         axes[place] = column[0] if column else axes[place]
         for axis in column[1:]:
             met, differs = call.names.meet(axes[place], axis)
+            differs = differs or {call.names.label(axes[place]), call.names.label(axis)} == {"H", "B"}
             if differs:
                 call.warn(diagnosis.of_broadcast(call.names, axes[place], axis))
             axes[place] = met

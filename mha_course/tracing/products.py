@@ -174,15 +174,18 @@ def after_linear(values: list[Any]) -> str:
 def fused(call: Call) -> list[list[Axis]]:
     """Attention in one call, from q, k and v."""
     q, k, v = (call.axes(call.arg(place, name)) for place, name in enumerate(("query", "key", "value")))
-    mask, full = call.arg(3, "attn_mask"), [*q[:-1], k[-2]]
+    full = call.names.apart([*q[:-1], k[-2]])
+    mask, labels = call.arg(3, "attn_mask"), [call.names.label(axis) for axis in full]
+    if labels[-2:] == ["H", "H"]:
+        call.warn(diagnosis.warn("never-transposed"))
+    if len(labels) == 3 and call.names.label(q[-1]) == "C" and call.names.sizes.get("H", 1) > 1:
+        call.warn(diagnosis.warn("no-split", **call.names.sizes))
     for left, right in zip(full[::-1], call.axes(mask)[::-1] if isinstance(mask, torch.Tensor) else (), strict=False):
         if call.names.meet(left, right)[1]:
             call.warn(diagnosis.of_broadcast(call.names, left, right))
-    *batch, rows, _ = q
-    batch = [call.names.meet(one, two)[0] for one, two in zip(batch, k[:-2], strict=False)] or batch
-    queries, _ = call.names.apart([rows, k[-2]])
+    batch = [call.names.meet(one, two)[0] for one, two in zip(full[:-2], k[:-2], strict=False)]
     call.results[0].stage = "context"
-    return [[*batch, queries, v[-1]]]
+    return [[*batch, full[-2], v[-1]]]
 
 
 def module(call: Call) -> list[list[Axis]]:

@@ -38,6 +38,7 @@ class Recorder(TorchFunctionMode):
         self.arguments: list[Argument] = []
         self.rows: list[dict[str, Any]] = []  # the fields of each Step
         self.places: list[list[Place]] = []
+        self.calls: list[int] = []  # the first step of the call that made each result
         self.bound: list[str | None] = []  # the variable that holds each result
         self.warnings: dict[int, str] = {}
         self.pending: dict[int, str] = {}
@@ -117,6 +118,7 @@ class Recorder(TorchFunctionMode):
                 self._row(call, number, inputs, before)
                 self.places.append(place)
                 self.bound.append(None)
+                self.calls.append(call.index)
         for index, text in call.warnings.items():
             self.warnings.setdefault(index, text)
         return out
@@ -143,8 +145,6 @@ class Recorder(TorchFunctionMode):
         if len(axes) != tensor.dim():
             return [unknown(size) for size in tensor.shape]
         fits = [axis if size_of(axis) == size else unknown(size) for axis, size in zip(axes, tensor.shape, strict=True)]
-        if self.names.sizes.get("H") == 1 and sum(any(f.name == "H" for f in axis) for axis in fits) > 1:
-            fits = [tuple(f for f in axis if f.name != "H") if len(axis) > 1 else axis for axis in fits]
         return self.names.apart(fits)
 
     def _row(self, call: Call, number: int, inputs: tuple[Operand, ...], before: dict[int, int]) -> None:
@@ -172,9 +172,10 @@ class Recorder(TorchFunctionMode):
 
 def inherit(call: Call, values: list[Value]) -> None:
     """Let the results keep what is known of the inputs, unless a rule said otherwise."""
-    picks = next((value.picks for value in values if value.picks), ())
+    first = next((value.picks for value in values if value.picks), ())
+    picks = tuple([pick for pick in first if all([pick in value.picks for value in values if value.picks])])
     for number, result in enumerate(call.results):
-        result.picks = (*call.picks[number : number + 1], *picks)
+        result.picks = (*call.picks[number], *picks) if call.picks else picks
     if call.op in PRODUCTS:
         if call.op == "linear":
             call.results[0].stage, call.results[0].linear = after_linear(values), True

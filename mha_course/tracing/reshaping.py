@@ -43,7 +43,7 @@ def _lay(names: Names, axes: Sequence[Axis], shape: Sequence[int]) -> tuple[list
         cuts += [cut] if cut else []
     filled = iter(groups)
     out: list[Axis | None] = [next(filled) if size > 1 else None for size in shape]
-    return [names.tidy(axis) for axis in _place_ones(names, [factor for factor, _ in flat], out)], cuts
+    return [names.tidy(axis) for axis in _place_ones(axes, [factor for factor, _ in flat], out)], cuts
 
 
 _Pairs = list[tuple[Factor, int]]
@@ -85,26 +85,34 @@ def _fill(names: Names, pairs: _Pairs, sizes: list[int]) -> tuple[list[Axis], Cu
     return [unknown(size) for size in sizes], Cut(factors, came_from, sizes)
 
 
-def _place_ones(names: Names, flat: list[Factor], out: list[Axis | None]) -> list[Axis]:
+def _place_ones(old: Sequence[Axis], flat: list[Factor], out: list[Axis | None]) -> list[Axis]:
     """Give the named factors of size 1 the new axes of size 1, in order, and what is left to a neighbour."""
     ones = [(place, factor) for place, factor in enumerate(flat) if factor.size == 1]
     free = [place for place, axis in enumerate(out) if axis is None]
     axes: list[Axis] = [axis or () for axis in out]
-    if len(free) < len(ones):  # an axis without a name is the first to go
-        ones = [pair for pair in ones if pair[1] != ONE]
+    if len(free) < len(ones):  # heads go first, to their width, then what has no name
+        inner = [pair for pair in ones if pair[1].name == "H" and _before_width(flat, pair[0])]
+        rest = [pair for pair in ones if pair not in inner]
+        ones = rest if len(rest) <= len(free) else [pair for pair in rest if pair[1] != ONE]
+        ones = [*ones[: len(free)], *inner, *ones[len(free) :]] if len(ones) >= len(free) else [*ones, *inner]
     for slot, (_, factor) in zip(free, ones, strict=False):
         axes[slot] = () if factor == ONE else (factor,)
     for place, factor in ones[len(free) :]:
-        _attach(axes, flat, place, factor)
+        _attach(axes, old, flat, place, factor)
     return axes
 
 
-def _attach(axes: list[Axis], flat: list[Factor], place: int, one: Factor) -> None:
+def _before_width(flat: list[Factor], place: int) -> bool:
+    """Say whether the head width comes next."""
+    return place + 1 < len(flat) and flat[place + 1].name == "D"
+
+
+def _attach(axes: list[Axis], old: Sequence[Axis], flat: list[Factor], place: int, one: Factor) -> None:
     """Join a factor of size 1 that lost its own axis: heads to their width, the rest to what stood before."""
     after = flat[place + 1] if place + 1 < len(flat) else None
     before = flat[place - 1] if place else None
-    folded = before is not None and before.name == "B" and (before,) in axes
-    joins_right = one.name == "H" and after is not None and after.name == "D" and not folded
+    folded = before is not None and before.name == "B" and (before,) in axes and (before, one) not in old
+    joins_right = one.name == "H" and _before_width(flat, place) and not folded
     if one.name == "B" and after is not None and after.name == "H" and (after,) in axes:
         joins_right = True
     for number, axis in enumerate(axes):

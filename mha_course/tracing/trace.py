@@ -127,7 +127,10 @@ def finish(recorder: Recorder, result: Any, notes: tuple[str, ...], failure: str
     warnings = pending | recorder.warnings
     _rename(recorder.rows, warnings)
     variables = name_results(
-        recorder.places, {code: assignments(s.first, s.lines) for code, s in known.items()}, recorder.bound
+        recorder.places,
+        {code: assignments(s.first, s.lines) for code, s in known.items()},
+        recorder.calls,
+        recorder.bound,
     )
     steps = []
     for row, stack, variable in zip(recorder.rows, recorder.places, variables, strict=True):
@@ -153,6 +156,9 @@ def _rename(rows: list[dict[str, Any]], warnings: dict[int, str]) -> None:
     right = [
         row for row in rows if row["axes"][-3:] == ("S", "H", "D") and row["op"] in ("view", "reshape", "unflatten")
     ]
+    if any(text.startswith("heads-innermost") for text in warnings.values()):
+        for i in [i for i, text in warnings.items() if text.startswith("merge-dim-before-heads")]:
+            del warnings[i]  # the order of the split, once more
     if wrong and right and len(wrong) < 3:
         for i in wrong:
             text = warnings[i].removeprefix(f"{name}: ")

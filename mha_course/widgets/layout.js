@@ -41,7 +41,8 @@ function arrange(frame, width, unit) {
   function matrix(x, y, base) {
     if (last >= 0) mark("bar", x + left, y, columns * unit, BAR, name(last, columns), colors[last]);
     if (last > 0) mark("bar side", x, y + top, BAR, rows * unit, name(last - 1, rows), colors[last - 1]);
-    for (let c = 0; last >= 0 && c < columns; c++) mark("index", x + left + c * unit, y + BAR, unit, INDEX, c);
+    const each = unit < 18 ? 4 : 1;
+    for (let c = 0; last >= 0 && c < columns; c += each) mark("index", x + left + c * unit, y + BAR, unit, INDEX, c);
     for (let r = 0; r < rows; r++) {
       if (last > 0) mark("index", x + BAR, y + top + r * unit, INDEX, unit, r);
       for (let c = 0; c < columns; c++) out.cells[base + r * columns + c] = [x + left + c * unit, y + top + r * unit];
@@ -56,7 +57,7 @@ function arrange(frame, width, unit) {
     for (let i = 0; i < shape[level]; i++) {
       const start = base + i * size;
       if (ids.slice(start, start + size).every((id) => id < 0)) continue;
-      const before = out.marks.length, heads = axes[level] === "H", narrow = level + 2 >= last && left + columns * unit < 180;
+      const before = out.marks.length, heads = axes[level] === "H", narrow = level + 2 >= last && left + columns * unit < 165;
       const head = heads && narrow ? HEAD + 16 : HEAD;
       let [w, h] = boxes(level + 1, x + dx + PAD, y + dy + head + PAD, room - 2 * PAD, start);
       if (dx && dx + w + 2 * PAD > room) { // begin a new row of boxes
@@ -68,7 +69,7 @@ function arrange(frame, width, unit) {
       }
       const box = [w + 2 * PAD, h + head + PAD * 2];
       mark("box", x + dx, y + dy, ...box, "", colors[level]);
-      mark("name", x + dx, y + dy, box[0], head, index(axes[level], i), colors[level],
+      mark(head > HEAD ? "name tall" : "name", x + dx, y + dy, box[0], head, index(axes[level], i), colors[level],
         heads && [start, start + size]);
       wide = Math.max(wide, dx + box[0]);
       tall = Math.max(tall, box[1]);
@@ -81,12 +82,15 @@ function arrange(frame, width, unit) {
   return out;
 }
 
-/** The largest cells that fit, unless smaller ones make the tallest frame lower, because more boxes stand in a row. */
+/** The largest cells that fit, or smaller ones where more boxes then stand in a row and all becomes lower. */
 function fit(frames, width) {
-  let best = null;
+  let best = null, fewest = Infinity;
   for (let unit = 46; unit >= 28; unit--) {
     const plans = frames.map((frame) => arrange(frame, width, unit)), height = Math.max(...plans.map((plan) => plan.height));
-    if (plans.every((plan) => plan.width <= width) && (!best || height * 1.12 < best.height)) best = { unit, height };
+    const rows = plans.flatMap(({ marks }) => [...new Set(marks.filter(({ kind }) => kind === "box").map(({ y }) => y))]).length;
+    if (rows >= fewest || plans.some((plan) => plan.width > width)) continue;
+    fewest = rows;
+    if (!best || height * 1.15 < best.height) best = { unit, height };
   }
   return best?.unit ?? 28;
 }
@@ -115,7 +119,7 @@ function makeLane(lane, parent, go) {
   const board = make("div", "board", null, stage);
   const makeCell = (id, parent) => {
     const cell = make("div", "cell", null, parent);
-    cell.style.background = lane.cells[id].fill;
+    cell.style.backgroundColor = lane.cells[id].fill;
     cell.dataset.id = id;
     make("b", "", null, cell);
     make("small", "", lane.cells[id].tag, cell);
@@ -145,7 +149,7 @@ function makeLane(lane, parent, go) {
   let marks = [], spots = new Map(), plans = [], timer = null, shown = 0, depths = [];
 
   function putStrips(width) {
-    const count = Math.max(...lane.strips.map((strip) => strip.length)), most = Math.max(1, Math.floor(width / 24));
+    const count = Math.max(...lane.strips.map((strip) => strip.length)), most = Math.max(1, Math.floor(width / (lane.strips.flat().some(([place]) => place > 99) ? 28 : 24)));
     const run = lane.frames.map(({ shape }) => shape.at(-1) ?? 1).find((size) => size <= most) ?? 1;
     const even = Math.ceil(count / Math.ceil(count / most));
     const across = Math.ceil(even / run) * run <= most ? Math.ceil(even / run) * run : even; // break after whole rows
@@ -166,7 +170,8 @@ function makeLane(lane, parent, go) {
     plans = lane.frames.map((frame) => plan(frame, width, unit));
     putStrips(width);
     show(shown, false);
-    stage.style.minHeight = `${Math.max(...plans.map((p, i) => p.height + depths[lane.frames[i].strip])) + reading.offsetHeight}px`;
+    const tallest = Math.max(...plans.map(({ height }, i) => height + depths[lane.frames[i].strip])) + reading.offsetHeight;
+    stage.style.minHeight = `${Math.min(tallest, 640)}px`; // so that little moves below
   }
   function say(frame, number) {
     steps.forEach((step, i) => step[i === number ? "setAttribute" : "removeAttribute"]("aria-current", "step"));
@@ -175,7 +180,7 @@ function makeLane(lane, parent, go) {
     warning.textContent = texts.map((text) => `⚠ ${text[0].toUpperCase()}${text.slice(1)}`).join("\n");
     warning.hidden = !texts.length;
     strips.forEach(({ label, cells }, i) => {
-      const what = i === frame.strip && frame.storage === "copy" ? "written anew" : number ? "unchanged" : "";
+      const what = i === frame.strip && frame.storage === "copy" ? "written anew" : number ? "unchanged, no number moved" : "";
       label.textContent = `memory${strips.length > 1 ? `, strip ${i + 1}` : ""}${what ? `: ${what}` : ""}`;
       for (const node of [label, ...cells]) node.hidden = i > frame.strip;
     });
@@ -200,7 +205,7 @@ function makeLane(lane, parent, go) {
     marks = plan.marks.map(({ kind, x, y, w, h, text, color, span }) => {
       const mark = make("div", `mark ${kind}`, null, null), label = make("span", "", text, mark);
       mark.style.cssText = `left:${x}px;top:${y}px;width:${w}px;height:${h}px`;
-      if (color) (kind === "name" ? label : mark).style[kind === "box" ? "borderColor" : "background"] = color;
+      if (color) (kind.startsWith("name") ? label : mark).style[kind === "box" ? "borderColor" : "background"] = color;
       if (span) {
         const own = frame.ids.slice(...span).filter((id) => id >= 0).map((id) => lane.cells[id]);
         const odd = frame.odd.some((i) => i >= span[0] && i < span[1]) ? "⚠ " : "";
@@ -267,8 +272,8 @@ function makeLane(lane, parent, go) {
 }
 
 /** Say what numbers, letters and colours of the cells mean. */
-function drawLegend({ cells }, node) {
-  const all = Object.values(cells), heads = [...new Set(all.map((cell) => cell.head))].filter((head) => head != null);
+function drawLegend(lanes, node) {
+  const all = Object.values(lanes[0].cells), heads = [...new Set(all.map((cell) => cell.head))].filter((head) => head != null);
   make("span", "", "number: place in memory", node);
   for (const head of heads.sort((a, b) => a - b)) {
     const fills = [...new Set(all.filter((cell) => cell.head === head).map((cell) => cell.fill))];
@@ -277,6 +282,7 @@ function drawLegend({ cells }, node) {
     item.append(`h${head}: head ${head}`);
   }
   if (all.some((cell) => cell.token != null)) make("span", "", `t0, t1, …: token${heads.length ? ", later ones deeper" : ""}`, node);
+  if (lanes.some((lane) => lane.frames.some((frame) => frame.odd.length))) make("span", "", "◥ not what the axes say", node);
 }
 
 function render({ model, el }) {
@@ -295,7 +301,7 @@ function render({ model, el }) {
   const back = button("◀ Back", () => go(position - 1)), play = button("▶ Play", () => toggle());
   const next = button("Next ▶", () => go(position + 1)), scrub = make("input", "", null, controls);
   const count = make("span", "count", null, controls);
-  drawLegend(lanes[0], make("div", "legend", null, controls));
+  drawLegend(lanes, make("div", "legend", null, controls));
   Object.assign(scrub, { type: "range", min: 0, max: last, step: 1 });
   scrub.setAttribute("aria-label", "Step");
   scrub.addEventListener("input", () => go(+scrub.value));

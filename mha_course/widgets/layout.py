@@ -72,7 +72,8 @@ def _lane(trace: Trace, chain: list[cells.Tensor], known: list[cells.Tensor], si
             _odd([whose[n] for n in ids], cells.owners(axes, tensor.shape, sizes), axes) if mixed else ([], "")
         )
         frames.append({
-            **_words(trace, tensor, chain[number - 1] if number else None), "reading": cells.written(axes, tensor.shape),
+            **_words(trace, tensor, chain[number - 1] if number else None),
+            "reading": cells.written(axes, tensor.shape),
             "axes": list(axes), "colors": [color(axis) for axis in axes], "shape": list(tensor.shape),
             "strides": list(tensor.strides), "offset": tensor.offset, "strip": strip, "places": places,
             "ids": [-1 if n in hidden else n for n in ids], "mixed": mixed, "odd": odd, "mixing": mixing,
@@ -127,7 +128,7 @@ def _words(trace: Trace, tensor: cells.Tensor, before: cells.Tensor | None) -> d
 
 
 def _call(trace: Trace, step: Step) -> str:
-    """Return the call as its line has it, transpose(1, 2), or its shape where the line does not say which call it is."""
+    """Return the call as its line has it, transpose(1, 2); only its shape where the line has another one, too."""
     found = []
     for match in re.finditer(rf"\b{re.escape(step.op)}\(", step.line):
         depth, end = 1, match.end()

@@ -34,7 +34,7 @@ class ShapeTracer(Live):
         self.text, self.twin = sentence(trace), trace._repr_html_()
         super().__init__(data=payload(trace))
 
-    @traitlets.validate("position")  # type: ignore[untyped-decorator]
+    @traitlets.validate("position")
     def _within(self, proposal: dict[str, Any]) -> int:
         """Keep to the steps that there are."""
         return int(max(0, min(proposal["value"], len(self.data["steps"]) - 1)))

@@ -1,0 +1,401 @@
+"""The shape tracer tells of each step what the trace holds, in Python, in words and in a browser."""
+
+import json
+import re
+import shutil
+
+import pytest
+import torch
+from torch import nn
+
+from mha_course.attention import MultiHeadAttention
+from mha_course.saving import WIDGET_VIEW
+from mha_course.tracing import trace
+from mha_course.tracing.steps import COLORS, Argument, Operand, Source, Step
+from mha_course.tracing.trace import Trace
+from mha_course.widgets.tracer import ShapeTracer, payload, sentence
+
+EVIL = '"><img src=x onerror="window.hacked=1"><script>window.hacked=1</script>'
+CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
+
+
+def straight_to_heads(x, num_heads):
+    batch, tokens, width = x.shape
+    wide = x + 0.0
+    return wide.reshape(batch, num_heads, tokens, width // num_heads)  # each head gets pieces of several tokens
+
+
+def split(x, num_heads):
+    batch, tokens, width = x.shape
+    return x.view(batch, tokens, num_heads, width // num_heads)
+
+
+def falls(x):
+    apart = x.view(2, 5, 4, 6).transpose(1, 2)
+    return apart.view(2, 5, 24)
+
+
+def attention(layers=1):
+    module = nn.Sequential(*[MultiHeadAttention(24, 4)]) if layers == 1 else Deep(layers)
+    return trace(module, torch.zeros(2, 5, 24), axes="B S C", sizes={"H": 4})
+
+
+class Deep(nn.Module):
+    """Attention over and over."""
+
+    def __init__(self, layers):
+        super().__init__()
+        self.layers = nn.ModuleList(MultiHeadAttention(24, 4) for _ in range(layers))
+
+    def forward(self, x):
+        for layer in self.layers:
+            x = x + layer(x)[0]
+        return x
+
+
+def hostile():
+    """Make a trace in which every word comes from someone who means harm."""
+    common = {"dtype": torch.float32, "device": torch.device("cpu"), "strides": (3, 1), "contiguous": True}
+    common |= {"bytes": 24, "flops": 0}
+    shape, axes = (2, 3), ("__proto__", EVIL)
+    first = Step(
+        index=0, op=EVIL, inputs=(Operand(EVIL, shape, axes),), shape=shape, axes=axes, storage="new", line=EVIL,
+        lineno=8, hidden_copies=1, warning=EVIL, note=EVIL, stage=EVIL, name=EVIL, source=0, **common,
+    )  # fmt: skip
+    second = Step(
+        index=1, op="constructor", inputs=(Operand(0, shape, axes),), shape=shape, axes=("?", "1"), storage="view",
+        line=EVIL, lineno=0, hidden_copies=0, stage="toString", name="hasOwnProperty", **common,
+    )  # fmt: skip
+    code = Source(EVIL, EVIL, 7, ("    def f(x):", f"        return '{EVIL}'"))
+    given = Argument(EVIL, shape, axes, (3, 1), 0, 0)
+    return Trace((first, second), None, (given,), (code,), {}, (EVIL,), EVIL)
+
+
+@pytest.fixture(scope="module")
+def reference():
+    return trace(MultiHeadAttention(24, 4), torch.zeros(2, 5, 24), axes="B S C", sizes={"H": 4})
+
+
+def test_the_sentence_says_how_many_steps_lead_where(reference):
+    told = repr(ShapeTracer(reference))
+    way = "from query (B 2, S 5, C 24) to out (B 2, T 5, C 24)"
+    assert told.startswith(f"ShapeTracer: {len(reference.steps)} steps {way}: ")
+    assert told.endswith(reference.summary().partition(": ")[2] + ".")
+
+
+def test_the_twin_is_the_table_of_the_trace(reference):
+    widget = ShapeTracer(reference)
+    data, _ = widget._repr_mimebundle_()
+    assert data["text/html"] == reference._repr_html_()
+    assert data["text/plain"] == repr(widget)
+    assert data[WIDGET_VIEW]["model_id"] == widget.model_id
+
+
+def test_the_browser_gets_all_that_it_shows(reference):
+    data = payload(reference)
+    for step, sent in zip(reference.steps, data["steps"], strict=True):
+        word = data["words"].__getitem__
+        axes, sizes, colors = data["forms"][sent["form"]]
+        assert (tuple(axes), tuple(sizes)) == (step.axes, step.shape)
+        assert colors == [[COLORS[axis]] for axis in axes]
+        assert [(source, tuple(data["forms"][form][1])) for source, form in sent["inputs"]] == [
+            (operand.source, operand.shape) for operand in step.inputs
+        ]
+        assert (word(sent["op"]), word(sent["storage"]), sent["bytes"]) == (step.op, step.storage, step.bytes)
+        assert ("scattered" in sent, sent.get("flops", 0)) == (not step.contiguous, step.flops)
+        assert (sent.get("hidden", 0), sent["strides"]) == (step.hidden_copies, list(step.strides))
+        source = data["sources"][sent["source"]]
+        assert source["code"].split("\n")[sent["lineno"] - source["first"]].strip() == step.line
+
+
+def test_a_product_has_the_colours_of_its_factors_and_an_axis_of_one_has_none():
+    made = trace(lambda x: x.flatten(0, 1).unsqueeze(0), torch.zeros(2, 4, 5, 6), axes="B H S D")
+    colors = {axis: colors for axes, _, each in payload(made)["forms"] for axis, colors in zip(axes, each, strict=True)}
+    assert colors["B*H"] == [COLORS["B"], COLORS["H"]]
+    assert colors["1"] == ["#ffffff"]
+
+
+def test_what_comes_again_is_sent_once():
+    once, often = (json.dumps(payload(attention(layers))) for layers in (1, 12))
+    data = json.loads(often)
+    assert len(data["steps"]) > 200
+    assert len(data["sources"]) <= 6
+    assert len({json.dumps(form) for form in data["forms"]}) == len(data["forms"]) < 20
+    assert len(often) < 260 * len(data["steps"])
+    assert json.loads(once)["sources"][-1]["code"].startswith("def ")
+
+
+def test_the_position_stays_within_the_steps(reference):
+    widget = ShapeTracer(reference)
+    for asked, kept in ((3, 3), (-4, 0), (999, len(reference.steps) - 1)):
+        widget.position = asked
+        assert widget.position == kept
+
+
+def test_no_step_at_all():
+    empty = trace(lambda x: x, torch.zeros(2, 5, 24), axes="B S C")
+    widget = ShapeTracer(empty)
+    assert repr(widget) == "ShapeTracer: no steps."
+    assert widget.data["steps"] == []
+
+
+def test_a_call_that_stopped_can_be_looked_at():
+    with pytest.raises(RuntimeError) as caught:
+        trace(falls, torch.zeros(2, 5, 24), axes="B S C")
+    stopped = caught.value.trace
+    assert sentence(stopped).endswith("; then it stopped.") == bool(stopped.failure)
+    assert payload(stopped)["failure"] == stopped.failure
+
+
+def test_words_from_people_stay_words():
+    data = json.loads(json.dumps(payload(hostile())))
+    assert data["sources"][0]["code"] == f"def f(x):\n    return '{EVIL}'"
+    assert data["words"][data["steps"][1]["line"]] == EVIL
+    assert "<script" not in ShapeTracer(hostile()).twin
+
+
+# ---- in a browser ----
+
+PAGE = """<!doctype html><meta charset="utf-8"><style>body { margin: 8px; font-family: sans-serif } %(css)s</style>
+<div id="one"></div><div id="two"></div>
+<script type="module">
+class Model {
+  constructor(state) { this.state = state; this.calls = []; this.saved = 0; }
+  get(key) { return this.state[key]; }
+  set(key, value) { this.state[key] = value; for (const call of [...this.calls]) call(); }
+  save_changes() { this.saved += 1; }
+  on(event, call) { if (event === "change:position") this.calls.push(call); }
+  off(event, call) { this.calls = this.calls.filter((other) => other !== call); }
+}
+window.leaked = [];
+document.addEventListener("keydown", (event) => leaked.push(event.key));
+window.model = new Model({ data: %(data)s, position: 0 });
+const module = await import(URL.createObjectURL(new Blob([%(esm)s], { type: "text/javascript" })));
+window.draw = (id) => module.default.render({ model, el: document.getElementById(id) });
+window.tidy = await draw("one");
+document.body.dataset.ready = "yes";
+</script>"""
+
+
+def script(value):
+    return json.dumps(value).replace("<", "\\u003c")
+
+
+@pytest.fixture(scope="module")
+def browser():
+    playwright = pytest.importorskip("playwright.sync_api")
+    if CHROMIUM is None:
+        pytest.skip("no Chromium")
+    with playwright.sync_playwright() as player:
+        chromium = player.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox", "--disable-dev-shm-usage"])
+        yield chromium
+        chromium.close()
+
+
+@pytest.fixture
+def show(browser, tmp_path):
+    """Show a trace in a page of its own: ``show(trace, width=1280)``; a script that fails fails the test."""
+    pages, errors = [], []
+
+    def open_page(made, width=1280, **options):
+        widget = ShapeTracer(made)
+        words = {"css": widget._css, "data": script(widget.data), "esm": script(widget._esm)}
+        file = tmp_path / "page.html"
+        file.write_text(PAGE % words, encoding="utf-8")
+        page = browser.new_page(viewport={"width": width, "height": 800}, **options)
+        page.on("pageerror", lambda error: errors.append(str(error)))
+        page.goto(file.as_uri())
+        page.wait_for_selector("[data-ready]")
+        page.wait_for_timeout(50)  # until it has taken its size
+        pages.append(page)
+        return page
+
+    yield open_page
+    for page in pages:
+        page.close()
+    assert not errors
+
+
+def position(page):
+    return page.evaluate("model.get('position')")
+
+
+def said(page):
+    return page.locator("#one .said").inner_text()
+
+
+def test_a_step_in_words_and_its_line_lit(show, reference):
+    page = show(reference)
+    for step in reference.steps:
+        page.evaluate("at => model.set('position', at)", step.index)
+        shape = ", ".join(f"{axis} {size}" for axis, size in zip(step.axes, step.shape, strict=True))
+        assert said(page).startswith(f"Step {step.index + 1} of {len(reference.steps)}: {step.op} makes ")
+        assert f" of shape {shape}, " in said(page)
+        assert page.locator(".heading").inner_text() == reference.sources[step.source].name
+        assert page.locator(".line.lit .number").inner_text() == str(step.lineno)
+        lit, list_ = page.locator(".line.lit").bounding_box(), page.locator(".lines").bounding_box()
+        assert list_["y"] <= lit["y"] <= list_["y"] + list_["height"] - 10
+        assert page.locator(".flow > .block .chip").all_inner_texts() == shape.split(", ")
+        assert page.locator(".pill.now").get_attribute("aria-label").startswith(f"Step {step.index + 1}: {step.op}")
+
+
+def test_the_facts_of_a_step(show, reference):
+    page = show(reference)
+    scores = reference.step("scores")
+    page.evaluate("at => model.set('position', at)", scores.index)
+    facts = page.locator(".facts").inner_text()
+    for words in ("new", "contiguous", "800 bytes", "float32 on cpu", "2,400 FLOPs (multiply-add = 2)"):
+        assert words in facts
+    assert "2 copies that nobody wrote" in facts
+    page.evaluate("at => model.set('position', at)", reference.steps[2].index)
+    facts = page.locator(".facts").inner_text()
+    assert "view: same memory, strides (120, 6, 24, 1)" in facts
+    assert "not contiguous" in facts
+
+
+def test_keys_step_and_go_no_further(show, reference):
+    page, last = show(reference), len(reference.steps) - 1
+    page.locator(".mha-tracer").focus()
+    pressed = {"ArrowRight": 1, "ArrowLeft": 0, "End": last, "Home": 0}
+    for key, to in pressed.items():
+        page.keyboard.press(key)
+        assert position(page) == to
+    page.locator("input").focus()
+    page.keyboard.press("ArrowRight")
+    assert position(page) == 1
+    page.get_by_role("button", name="Next").focus()
+    for key, to in (("Enter", 2), (" ", 3)):
+        page.keyboard.press(key)
+        assert position(page) == to
+    assert page.evaluate("leaked") == []
+    page.locator(".mha-tracer").focus()
+    for key in ("a", "Control+ArrowRight", "Tab"):  # not ours
+        page.keyboard.press(key)
+    assert page.evaluate("leaked") == ["a", "Control", "ArrowRight", "Tab"]
+    assert position(page) == 3
+
+
+def test_a_click_goes_where_it_points(show, reference):
+    page = show(reference)
+    page.locator(".pill").nth(7).click()
+    assert position(page) == 7
+    page.get_by_role("button", name="Back").click()
+    assert position(page) == 6
+    page.locator("input").fill("10")
+    assert position(page) == 10
+    page.locator(".link").first.click()
+    assert position(page) == reference.steps[10].inputs[0].source
+    page.keyboard.press("ArrowRight")  # the keys still work, though what was clicked is gone
+    assert position(page) == reference.steps[10].inputs[0].source + 1
+    first = next(step for step in reference.steps if step.source == reference.steps[position(page)].source)
+    page.locator(".line.ran", has_text=str(first.lineno)).first.click()
+    assert position(page) == first.index
+    page.wait_for_function("model.saved > 0")
+
+
+def test_it_plays_to_the_end_and_from_the_start_again(show, reference):
+    page = show(reference)
+    page.clock.install()
+    page.locator(".mha-tracer").focus()
+    page.keyboard.press(" ")
+    assert page.get_by_role("button", name="Pause").count() == 1
+    page.clock.run_for(3000)
+    assert position(page) == 2
+    page.keyboard.press(" ")
+    page.clock.run_for(3000)
+    assert position(page) == 2
+    page.get_by_role("button", name="Play").click()
+    page.clock.run_for(1500 * len(reference.steps))
+    assert position(page) == len(reference.steps) - 1
+    page.get_by_role("button", name="Play").click()
+    assert position(page) == 0
+
+
+def test_two_views_of_one_model_agree_and_leave_nothing_behind(show, reference):
+    page = show(reference)
+    page.evaluate("async () => { window.tidy_two = await draw('two') }")
+    page.locator("#two .mha-tracer").focus()
+    page.keyboard.press("End")
+    assert said(page) == page.locator("#two .said").inner_text()
+    page.evaluate("() => { tidy(); tidy_two() }")
+    assert page.evaluate("[model.calls.length, one.childElementCount, two.childElementCount]") == [0, 0, 0]
+
+
+def sheets_of_tokens(page):
+    """Return over how many sheets side by side the numbers of each token are spread, by their shades."""
+    found = page.locator(".flow > .block path[fill-opacity]")
+    shades = found.evaluate_all("all => all.map(node => [+node.getAttribute('fill-opacity'), node.getAttribute('d')])")
+    return [len(set(re.findall(r"M(\S+) ", path))) for _, path in sorted(shades)]
+
+
+def test_shades_show_which_token_a_number_belongs_to(show):
+    x = torch.zeros(2, 5, 24)
+    right, wrong = trace(split, x, 4, axes="B S C"), trace(straight_to_heads, x, 4, axes="B S C")
+    page = show(right)
+    assert right.steps[0].axes == ("B", "S", "H", "D")
+    assert sheets_of_tokens(page) == [1, 1, 1, 1, 1]  # a sheet for each token
+    page = show(wrong)
+    page.evaluate("model.set('position', 1)")
+    assert sheets_of_tokens(page) == [1, 2, 2, 2, 1]  # a sheet for each "head", where tokens run on into the next
+    assert page.locator(".warning").inner_text().startswith("Warning view-without-transpose\nThis reshape cuts across")
+    assert page.locator(".pill .warns").count() == 1
+
+
+def test_harmful_words_are_shown_as_words(show):
+    page = show(hostile())
+    for at in (0, 1):
+        page.evaluate("at => model.set('position', at)", at)
+        page.wait_for_timeout(100)
+        assert page.evaluate("window.hacked") is None
+        assert page.locator("img, #one script").count() == 0
+    assert EVIL in page.locator(".code").inner_text().replace("\n", "")
+    assert "Stopped after this step" in page.locator(".facts").inner_text()
+    assert page.locator("p.note", has_text=EVIL).count() == 1
+
+
+def test_no_steps_are_said(show):
+    page = show(trace(lambda x: x, torch.zeros(2, 5, 24), axes="B S C"))
+    assert page.locator(".mha-tracer").inner_text().startswith("No steps")
+
+
+@pytest.mark.parametrize("width", [420, 760, 1280, 1900])
+def test_nothing_sticks_out_at_any_width(show, reference, width):
+    page = show(reference, width)
+    for at in range(len(reference.steps)):
+        page.evaluate("at => model.set('position', at)", at)
+        assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+        assert page.evaluate(
+            """() => [...document.querySelectorAll('.stage *')].every((node) => {
+                 const [inner, outer] = [node, node.closest('.mha-tracer')].map((one) => one.getBoundingClientRect());
+                 return inner.left >= outer.left && inner.right <= outer.right; })"""
+        )
+    code, stage = page.locator(".code").bounding_box(), page.locator(".stage").bounding_box()
+    assert (stage["y"] == code["y"]) == (width > 760)
+
+
+@pytest.mark.parametrize(("motion", "moving"), [("no-preference", True), ("reduce", False)])
+def test_motion_only_for_those_who_want_it(show, reference, motion, moving):
+    page = show(reference, reduced_motion=motion)
+    page.locator(".mha-tracer").focus()
+    page.keyboard.press("ArrowRight")
+    assert page.evaluate("document.getAnimations().length > 0") is moving
+
+
+def test_hundreds_of_steps_stay_quick(show):
+    page = show(attention(layers=12))
+    assert page.evaluate("model.get('data').steps.length") > 200
+    times = page.evaluate(
+        """async () => {
+             const times = [];
+             for (let at = 1; at < 120; at++) {
+               await new Promise(requestAnimationFrame);
+               const start = performance.now();
+               model.set('position', at);
+               document.body.offsetHeight;
+               times.push(performance.now() - start);
+             }
+             return times.sort((a, b) => a - b); }"""
+    )
+    assert times[len(times) // 2] < 50
+    now, line = page.locator(".pill.now").bounding_box(), page.locator(".timeline").bounding_box()
+    assert line["x"] <= now["x"] <= now["x"] + now["width"] <= line["x"] + line["width"]
