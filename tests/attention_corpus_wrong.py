@@ -135,7 +135,7 @@ def fused_with_heads_innermost(p):
     return forward
 
 
-@wrong("heads-innermost", equal=INNERMOST, where=("q", "k", "v", "context"))
+@wrong("heads-innermost", equal=INNERMOST, where=("q", "k", "v"))
 def einops_width_before_heads(p):
     rearrange = pytest.importorskip("einops").rearrange
 

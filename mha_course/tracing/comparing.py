@@ -5,7 +5,7 @@ from __future__ import annotations
 import html
 from typing import NamedTuple
 
-from mha_course.tracing.reports import CELL, STAGES, Reports, chips, count, moved, written
+from mha_course.tracing.reports import STAGES, Reports, chips, count, moved, row, table, written
 from mha_course.tracing.steps import Step
 
 
@@ -26,6 +26,11 @@ def _last(steps: tuple[Step, ...]) -> str:
 def _memory(steps: tuple[Step, ...]) -> str:
     """Say what a stage did to memory."""
     return ", ".join(dict.fromkeys(moved(step) for step in steps)) if steps else "–"
+
+
+def _written(steps: tuple[Step, ...]) -> int:
+    """Count how often a stage fills new memory."""
+    return sum(step.storage in ("copy", "new") for step in steps) + sum(step.hidden_copies for step in steps)
 
 
 class Comparison:
@@ -60,8 +65,7 @@ class Comparison:
             "axes": sorted(one.axes) != sorted(two.axes),
             "shape": one.shape != two.shape,
             "order in memory": one.shape == two.shape and one.strides != two.strides,
-            "memory": [sum(s.storage in ("copy", "new") for s in x) + sum(s.hidden_copies for s in x) for x in (left,)]
-            != [sum(s.storage in ("copy", "new") for s in x) + sum(s.hidden_copies for s in x) for x in (right,)],
+            "memory": _written(left) != _written(right),
         }
         return Part(stage, left, right, tuple(name for name, found in checks.items() if found))
 
@@ -80,19 +84,15 @@ class Comparison:
         if not self.differs:
             return "The traces do the same at every stage."
         first = next(part for part in self.parts if part.differs)
-        return f"The traces part in {count(len(self.differs), 'stage')}, first at {first.stage}: {', '.join(first.differs)}."
+        what = ", ".join(first.differs)
+        return f"The traces part in {count(len(self.differs), 'stage')}, first at {first.stage}: {what}."
 
     def _repr_html_(self) -> str:
         heads = ("stage", "left", "right", "left memory", "right memory", "differs in")
-        head = "".join(f'<th scope="col" style="{CELL}">{text}</th>' for text in heads)
-        body = "".join(self._row(part) for part in self.parts)
-        caption = f'<caption style="text-align:left">{html.escape(self.summary())}</caption>'
-        return f'<table style="border-collapse:collapse">{caption}<thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>'
+        return table(self.summary(), heads, [self._row(part) for part in self.parts])
 
     def _row(self, part: Part) -> str:
         """Write one stage."""
         sides = [chips(s[-1].shape, s[-1].axes) if s else "–" for s in (part.left, part.right)]
         memory = [html.escape(_memory(steps)) for steps in (part.left, part.right)]
-        cells = [html.escape(part.stage), *sides, *memory, html.escape(", ".join(part.differs) or "nothing")]
-        row = "".join(f'<td style="{CELL}">{cell}</td>' for cell in cells)
-        return f"<tr>{row}</tr>"
+        return row([html.escape(part.stage), *sides, *memory, html.escape(", ".join(part.differs) or "nothing")])

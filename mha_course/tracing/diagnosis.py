@@ -45,15 +45,16 @@ TEXTS = {
     "view-on-non-contiguous": "the numbers do not lie in memory in the order of these axes, so no view can have the "
     "shape that was asked for. Use reshape, or contiguous() before view: both copy.",
     "reshape-across-axes": "this reshape cuts across {axes}: the new axes hold parts of several old ones.",
-    "softmax-over-queries": "this softmax runs over the queries, so columns sum to 1. Use the axis of the keys, dim=-1.",
+    "softmax-over-queries": "this softmax runs over the queries, so columns sum to 1. "
+    "Use the axis of the keys, dim=-1.",
     "softmax-over-heads": "this softmax runs over the heads: they compete for each key. "
     "Use the axis of the keys, dim=-1.",
     "softmax-over-batch": "this softmax runs over the batch, so sentences depend on each other. "
     "Use the axis of the keys, dim=-1.",
     "softmax-over-everything": "this softmax runs over {axes} at once: one distribution for all queries together. "
     "Use the axis of the keys, dim=-1.",
-    "key-not-transposed": "this product sums over {left} of the first and {right} of the second factor, which only have "
-    "the same size. Transpose the keys: k.transpose(-2, -1).",
+    "key-not-transposed": "this product sums over {left} of the first and {right} of the second factor, "
+    "which only have the same size. Transpose the keys: k.transpose(-2, -1).",
     "weights-transposed": "the weights sum to 1 over {left}, but are summed over {right} here. Do not transpose them.",
     "contraction-of-different-axes": "this product sums over {left} of the first and {right} of the second factor, "
     "which only have the same size.",

@@ -55,7 +55,8 @@ def getitem(call: Call) -> list[list[Axis]]:
     used = sum(1 if not _is_bool(k) else k.dim() for k in keys if k is not None and k is not Ellipsis)
     if not any(k is Ellipsis for k in keys):
         keys.append(Ellipsis)
-    axes, out, advanced = call.axes(x), [], []
+    axes, advanced = call.axes(x), []
+    out: list[Axis] = []
     for k in keys:
         if k is None:
             out.append(())

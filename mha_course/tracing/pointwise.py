@@ -136,28 +136,37 @@ def one_hot(call: Call) -> list[list[Axis]]:
     return [[*call.axes(call.first()), (Factor(found, size),) if found else unknown(size)]]
 
 
-SAME = """
-    contiguous clone detach to type type_as float double half bfloat16 cpu cuda bool int long requires_grad_ alias
-    tril triu dropout alpha_dropout layer_norm rms_norm group_norm batch_norm instance_norm normalize
+def _words(text: str) -> list[str]:
+    """Return the words of a text."""
+    return text.split()
+
+
+SAME = _words("""
+    contiguous clone detach to type type_as float double half bfloat16 cpu cuda bool int long requires_grad_
+    alias tril triu dropout alpha_dropout layer_norm rms_norm group_norm batch_norm instance_norm normalize
     cumsum cumprod cummax cummin logcumsumexp sort argsort flip roll zeros_like ones_like empty_like full_like
-    rand_like randn_like randint_like data real imag conj resolve_conj nan_to_num fill_ zero_ normal_ uniform_ copy_
-    setitem checkpoint bernoulli renorm softmin relu gelu silu elu leaky_relu prelu selu celu mish hardtanh relu6
-    hardswish hardsigmoid logsigmoid softplus tanhshrink softsign threshold
-""".split()
-LIKE = """
-    add sub rsub mul div true_divide divide multiply subtract floor_divide remainder fmod pow neg negative exp exp2
-    expm1 log log2 log10 log1p sqrt rsqrt square reciprocal abs absolute sign sgn sin cos tan asin acos atan atan2
-    sinh cosh tanh erf erfc sigmoid logit clamp clip clamp_min clamp_max floor ceil round trunc frac maximum minimum
-    fmax fmin eq ne lt le gt ge equal isclose logical_and logical_or logical_not logical_xor bitwise_and bitwise_or
-    bitwise_xor bitwise_not invert isnan isinf isfinite where masked_fill lerp addcmul addcdiv complex polar xlogy
-    bitwise_left_shift bitwise_right_shift hypot logaddexp heaviside float_power glu_gate conj_physical angle
-""".split()
+    rand_like randn_like randint_like data real imag conj resolve_conj nan_to_num fill_ zero_ normal_ uniform_
+    copy_ setitem checkpoint bernoulli renorm softmin relu gelu silu elu leaky_relu prelu selu celu mish
+    hardtanh relu6 hardswish hardsigmoid logsigmoid softplus tanhshrink softsign threshold
+""")
+LIKE = _words("""
+    add sub rsub mul div true_divide divide multiply subtract floor_divide remainder fmod pow neg negative exp
+    exp2 expm1 log log2 log10 log1p sqrt rsqrt square reciprocal abs absolute sign sgn sin cos tan asin acos
+    atan atan2 sinh cosh tanh erf erfc sigmoid logit clamp clip clamp_min clamp_max floor ceil round trunc frac
+    maximum minimum fmax fmin eq ne lt le gt ge equal isclose logical_and logical_or logical_not logical_xor
+    bitwise_and bitwise_or bitwise_xor bitwise_not invert isnan isinf isfinite where masked_fill lerp addcmul
+    addcdiv complex polar xlogy bitwise_left_shift bitwise_right_shift hypot logaddexp heaviside float_power
+    conj_physical angle
+""")
+REDUCE = _words("""
+    sum mean amax amin max min any all argmax argmin logsumexp var std norm prod median nansum nanmean
+    vector_norm count_nonzero var_mean std_mean
+""")
 POINTWISE: dict[str, Rule] = {
     **dict.fromkeys(SAME, same),
     **dict.fromkeys(LIKE, like),
     **dict.fromkeys(
-        "sum mean amax amin max min any all argmax argmin logsumexp var std norm prod median nansum nanmean "
-        "vector_norm count_nonzero var_mean std_mean".split(),
+        REDUCE,
         reduce,
     ),
     **dict.fromkeys(("softmax", "log_softmax", "_softmax"), softmax),

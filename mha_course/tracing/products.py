@@ -67,10 +67,10 @@ def contract(call: Call, tensors: list[torch.Tensor], terms: list[Letters], out:
     for tensor, term in zip(tensors, terms, strict=True):
         for letter, axis in zip(term, _named(call, tensor, term, out), strict=True):
             seen.setdefault(letter, []).append(axis)
-            axis, differs = call.names.meet(met.get(letter, axis), axis)
+            known, differs = call.names.meet(met.get(letter, axis), axis)
             if differs:
-                _disagree(call, letter not in out, met[letter], seen[letter][-1], tensors)
-            met[letter] = axis
+                _disagree(call, letter not in out, known, axis, tensors)
+            met[letter] = known
     summed = [letter for letter in met if letter not in out]
     axes = [met[letter] for letter in out]
     _follow(call, tensors, terms, seen, summed, axes)

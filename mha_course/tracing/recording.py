@@ -83,7 +83,7 @@ class Recorder(TorchFunctionMode):
         value = Value(axes)
         self._keep(value, tensor, name)
         plain = tensor.layout == torch.strided
-        strides, offset = (tuple(tensor.stride()), tensor.storage_offset()) if plain else ((), 0)
+        strides, offset = (tuple(tensor.stride()), int(tensor.storage_offset())) if plain else ((), 0)
         self.arguments.append(
             Argument(name, tuple(tensor.shape), labels or value.labels, strides, offset, value.memory)
         )
@@ -173,7 +173,7 @@ class Recorder(TorchFunctionMode):
 def inherit(call: Call, values: list[Value]) -> None:
     """Let the results keep what is known of the inputs, unless a rule said otherwise."""
     first = next((value.picks for value in values if value.picks), ())
-    picks = tuple([pick for pick in first if all([pick in value.picks for value in values if value.picks])])
+    picks = tuple([pick for pick in first if all(pick in value.picks for value in values if value.picks)])
     for number, result in enumerate(call.results):
         result.picks = (*call.picks[number], *picks) if call.picks else picks
     if call.op in PRODUCTS:
@@ -186,7 +186,7 @@ def inherit(call: Call, values: list[Value]) -> None:
     for result in call.results:
         result.stage = result.stage or (LATER.get(main.stage, main.stage) if shapes else main.stage)
         result.summed = main.summed
-        result.linear = any([value.linear for value in values])
-        result.weight = shapes and bool(values) and all([value.weight for value in values])
+        result.linear = any(value.linear for value in values)
+        result.weight = shapes and bool(values) and all(value.weight for value in values)
         if weights and not result.over:
             result.over, result.softmax = weights.over, weights.softmax

@@ -131,16 +131,14 @@ class Reports:
             rows = [(name, self.step(name)) for name in only]
             body = [(_cell(n), f"({', '.join(map(_cell, s.axes))})", str(s.shape)) for n, s in rows]
             return _markdown(("step", "axes", "shape"), body)
-        body = []
+        lines: list[tuple[str, ...]] = []
         for step in self.steps:
-            number, line, op, shape, memory, code = self._cells(step)
-            body.append(
-                (number, f"`{_cell(code)}`" if code else "", _cell(op), _cell(shape), str(step.strides), memory)
-            )
+            number, _, op, shape, memory, code = self._cells(step)
+            lines.append((number, f"`{_cell(code)}`", _cell(op), _cell(shape), str(step.strides), memory))
             if step.warning:
-                body.append(("", f"{WARN} {_cell(step.warning)}", "", "", "", ""))
-        table = _markdown(("", "line", "step", "shape", "strides", "memory"), body)
-        return "\n\n".join([table, *self._last_words()])
+                lines.append(("", f"{WARN} {_cell(step.warning)}", "", "", "", ""))
+        full = _markdown(("", "line", "step", "shape", "strides", "memory"), lines)
+        return "\n\n".join([full, *self._last_words()])
 
     def to_frame(self) -> pd.DataFrame:
         """Return a pandas DataFrame: a row for each step, a column for each field."""
@@ -173,44 +171,45 @@ def _markdown(head: Sequence[str], body: Iterable[Sequence[str]]) -> str:
 
 CELL = "padding:3px 8px;text-align:left;vertical-align:top;white-space:nowrap"
 CODE = "font-family:monospace;white-space:pre-wrap"
+CHIP = "color:#1f2430;border:1px solid #8a8f99;border-radius:3px;padding:0 4px"
+ALERT = f"{CELL};white-space:normal;border-left:4px solid #d95f02"
 
 
 def chips(shape: Sequence[int], axes: Sequence[str]) -> str:
     """Write a shape in colours, a chip for each axis."""
-    look = "color:#1f2430;border:1px solid #8a8f99;border-radius:3px;padding:0 4px;margin-right:2px"
-    spans = [
-        f'<span style="background:{color(name)};{look}">{html.escape(name)}&nbsp;{size}</span>'
-        if name != "1"
-        else f'<span style="background:#ffffff;{look}">1</span>'
-        for name, size in zip(axes, shape, strict=True)
-    ]
+    spans = []
+    for name, size in zip(axes, shape, strict=True):
+        text = "1" if name == "1" else f"{html.escape(name)}&nbsp;{size}"
+        spans.append(f'<span style="background:{color(name)};{CHIP}">{text}</span>')
     return " ".join(spans) or "a number"
 
 
+def table(caption: str, heads: Iterable[str], rows: Iterable[str]) -> str:
+    """Write a table that needs neither script nor style sheet; rows are HTML."""
+    head = "".join(f'<th scope="col" style="{CELL}">{html.escape(text)}</th>' for text in heads)
+    title = f'<caption style="text-align:left">{html.escape(caption)}</caption>'
+    body = "".join(rows)
+    return f'<table style="border-collapse:collapse">{title}<thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>'
+
+
+def row(cells: Iterable[str], look: str = CELL) -> str:
+    """Write a row of a table; cells are HTML."""
+    return f"<tr>{''.join(f'<td style={chr(34)}{look}{chr(34)}>{cell}</td>' for cell in cells)}</tr>"
+
+
 def to_html(trace: Reports) -> str:
-    """Write a table that needs neither script nor style sheet."""
-    heads = "".join(
-        f'<th scope="col" style="{CELL}">{head}</th>' for head in ("", "line", "step", "shape", "strides", "memory")
-    )
-    rows = "".join(_row(trace, step) for step in trace.steps)
+    """Write a trace as a table, and beneath it what cannot be seen."""
+    rows = [text for step in trace.steps for text in _rows(trace, step)]
     notes = "".join(f"<p>{html.escape(text)}</p>" for text in trace._last_words())
-    caption = f'<caption style="text-align:left">{html.escape(trace.summary())}</caption>'
-    return f'<table style="border-collapse:collapse">{caption}<thead><tr>{heads}</tr></thead><tbody>{rows}</tbody></table>{notes}'
+    return table(trace.summary(), ("", "line", "step", "shape", "strides", "memory"), rows) + notes
 
 
-def _row(trace: Reports, step: Step) -> str:
+def _rows(trace: Reports, step: Step) -> list[str]:
     """Write one step, and its warning beneath it."""
     number, _, op, _, memory, code = trace._cells(step)
-    cells = [
-        number,
-        f'<span style="{CODE}">{html.escape(code)}</span>',
-        html.escape(op),
-        chips(step.shape, step.axes),
-        html.escape(str(step.strides)),
-        html.escape(memory),
-    ]
-    row = "".join(f'<td style="{CELL}">{cell}</td>' for cell in cells)
+    line = f'<span style="{CODE}">{html.escape(code)}</span>'
+    cells = [number, line, html.escape(op), chips(step.shape, step.axes), str(step.strides), html.escape(memory)]
     if not step.warning:
-        return f"<tr>{row}</tr>"
+        return [row(cells)]
     text = f"{WARN} <strong>{html.escape(step.warning)}</strong>"
-    return f'<tr>{row}</tr><tr><td></td><td colspan="5" style="{CELL};white-space:normal;border-left:4px solid #d95f02">{text}</td></tr>'
+    return [row(cells), f'<tr><td></td><td colspan="5" style="{ALERT}">{text}</td></tr>']

@@ -9,7 +9,6 @@ from typing import NamedTuple
 
 from mha_course.tracing.naming import Axis, Factor, Names, size_of, unknown
 
-
 ONE = Factor("1", 1)  # stands in for an axis of size 1 that has no name
 
 

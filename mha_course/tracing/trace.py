@@ -93,7 +93,8 @@ def _run(fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], 
         failed = finish(recorder, None, notes, recorder.failure)
         error.add_note(f"Traced up to here:\n{failed}")
         error.trace = failed  # type: ignore[attr-defined]
-        raise error.with_traceback(_without_tracer(error.__traceback__))
+        error.__traceback__ = _without_tracer(error.__traceback__)
+        raise
     return finish(recorder, result, notes, None)
 
 

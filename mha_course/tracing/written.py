@@ -10,14 +10,16 @@ from torch.utils.flop_counter import flop_registry
 
 OPERATORS = {
     "__matmul__": "matmul", "__rmatmul__": "matmul", "__truediv__": "div", "__rtruediv__": "div", "__rdiv__": "div",
-    "__div__": "div", "__itruediv__": "div_", "__idiv__": "div_", "__floordiv__": "floor_divide", "__invert__": "bitwise_not",
-    "__and__": "bitwise_and", "__or__": "bitwise_or", "__xor__": "bitwise_xor", "__rand__": "bitwise_and",
+    "__div__": "div", "__itruediv__": "div_", "__idiv__": "div_", "__floordiv__": "floor_divide",
+    "__invert__": "bitwise_not", "__and__": "bitwise_and", "__or__": "bitwise_or", "__xor__": "bitwise_xor",
+    "__rand__": "bitwise_and",
     "__ror__": "bitwise_or", "__mod__": "remainder", "__rpow__": "pow", "__iand__": "bitwise_and_",
     "__ior__": "bitwise_or_", "__iter__": "unbind", "__rsub__": "sub", "rsub": "sub", "__rfloordiv__": "floor_divide",
 }  # fmt: skip
 MOVES = {"contiguous", "clone", "cat", "concat", "concatenate", "stack", "repeat", "tile", "repeat_interleave", "to",
          "reshape", "flatten", "ravel", "flip", "roll", "index_select", "getitem", "gather", "take_along_dim", "type",
-         "reshape_as", "setitem", "float", "double", "half", "bfloat16", "cpu", "cuda", "embedding", "take", "copy_"}  # fmt: skip
+         "reshape_as", "setitem", "float", "double", "half", "bfloat16", "cpu", "cuda", "embedding", "take",
+         "copy_"}  # fmt: skip
 ASKED = MOVES - {"reshape", "flatten", "ravel", "reshape_as"}  # these copy because it was written
 COPIES = {"clone", "_to_copy", "copy_", "contiguous", "_reshape_copy"}
 FUSED_NOTE = (
@@ -36,7 +38,7 @@ class Beneath(TorchDispatchMode):
     """Count what runs under one written call: copies, and the FLOPs of matrix products."""
 
     def __init__(self) -> None:
-        super().__init__()
+        super().__init__()  # type: ignore[no-untyped-call]
         self.copies = self.flops = 0
 
     def __torch_dispatch__(

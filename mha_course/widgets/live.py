@@ -1,4 +1,4 @@
-"""What the pictures that are drawn in the browser share: a static twin in HTML, and a sentence that says what they show."""
+"""What pictures drawn in the browser share: a static twin in HTML, and a sentence that says what they show."""
 
 from __future__ import annotations
 

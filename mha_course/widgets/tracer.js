@@ -143,7 +143,7 @@ function render({ model, el }) {
       shown = key;
     }
     lit?.classList.remove("lit");
-    lit = code.lastChild.children[step.lineno - source.first + 1];
+    lit = code.lastChild.children[step.lineno - source.first];
     lit?.classList.add("lit");
   }
 
