@@ -333,7 +333,7 @@ def online_softmax(p):
 
 
 @right(
-    {"rows": "B H *|? D", "context": "B H T|S|? D", "merged": "B T|S|? C", "out": "B T|S|? C"},
+    {"rows": "B H * D", "context": "B H T|S|? D", "merged": "B T|S|? C", "out": "B T|S|? C"},
     truth=causal,
     storage={"context": "copy"},
 )

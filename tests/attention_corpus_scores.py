@@ -134,7 +134,8 @@ def values_times_transposed_weights(p):
     return forward
 
 
-@right({"out": "B T|S|? C|?", "weights": "B T S|T,? ? ?"})
+# Its inside cannot be seen; x gives the names back.
+@right({"added": "B S|T C"}, truth=lambda p: p.x + attend(p), storage={"added": "new"})
 class PytorchModule(nn.Module):
     def __init__(self, p):
         super().__init__()
@@ -143,7 +144,8 @@ class PytorchModule(nn.Module):
 
     def forward(self, x):
         out, weights = self.mha(x, x, x)
-        return out, weights
+        added = x + out
+        return added, weights
 
 
 @right(heads(average="B T S"), storage={"average": "new", "merged": "copy"})

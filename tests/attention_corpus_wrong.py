@@ -114,7 +114,7 @@ def fused_reshaped_to_the_final_order(p):
 INNERMOST = {"one_head": "right", "all_four": "heads-innermost|fused-dim-before-heads|merge-dim-before-heads|none"}
 
 
-@wrong("heads-innermost", equal=INNERMOST, where=("q", "k", "v", "context"))
+@wrong("heads-innermost", equal=INNERMOST, where=("q", "k", "v", "scores", "context"))
 def width_before_heads(p):
     def forward(x):
         q = p.q(x).view(p.B, p.S, p.D, p.H).permute(0, 3, 1, 2)
@@ -125,7 +125,11 @@ def width_before_heads(p):
     return forward
 
 
-@wrong("heads-innermost", equal=INNERMOST | {"*": "heads-innermost|fused-dim-before-heads"}, where=("qkv", "context"))
+@wrong(
+    "heads-innermost",
+    equal=INNERMOST | {"*": "heads-innermost|fused-dim-before-heads"},
+    where=("qkv", "context", "scores"),
+)
 def fused_with_heads_innermost(p):
     def forward(x):
         qkv = p.qkv(x).reshape(p.B, p.S, 3, p.D, p.H).permute(2, 0, 4, 1, 3)
@@ -135,7 +139,7 @@ def fused_with_heads_innermost(p):
     return forward
 
 
-@wrong("heads-innermost", equal=INNERMOST, where=("q", "k", "v"))
+@wrong("heads-innermost", equal=INNERMOST, where=("q", "k", "v", "scores"))
 def einops_width_before_heads(p):
     rearrange = pytest.importorskip("einops").rearrange
 

@@ -1,80 +1,60 @@
-"""Two traces side by side, aligned by stage."""
+"""Traces side by side, aligned by stage, and one trace as a short ledger."""
 
 from __future__ import annotations
 
 import html
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-from mha_course.tracing.reports import STAGES, Reports, chips, count, moved, row, table, written
-from mha_course.tracing.steps import Step
+from mha_course.tracing.reports import STAGES, Reports, chips, count, markdown, moved, row, table, written
+from mha_course.tracing.steps import Argument, Step
 
 
 class Part(NamedTuple):
-    """One stage in both traces, and what differs."""
+    """One stage in all traces, and in what they differ there."""
 
     stage: str
-    left: tuple[Step, ...]
-    right: tuple[Step, ...]
+    steps: tuple[tuple[Step, ...], ...]
     differs: tuple[str, ...]
 
 
-def _last(steps: tuple[Step, ...]) -> str:
-    """Write the shape that a stage ends with."""
-    return written(steps[-1].shape, steps[-1].axes) if steps else "–"
-
-
-def _memory(steps: tuple[Step, ...]) -> str:
-    """Say what a stage did to memory."""
-    return ", ".join(dict.fromkeys(moved(step) for step in steps)) if steps else "–"
-
-
-def _written(steps: tuple[Step, ...]) -> int:
-    """Count how often a stage fills new memory."""
-    return sum(step.storage in ("copy", "new") for step in steps) + sum(step.hidden_copies for step in steps)
-
-
 class Comparison:
-    """What two traces do alike and where they part: in shape, in the order of axes, in memory.
+    """What traces do alike and where they part: in the names and order of axes, in shape, in memory.
 
-    ``parts`` has one entry for each stage that is in either; ``differs`` names those with a difference.
+    Args: traces by the name that stands above their column.
+    Attributes: ``parts``, one for each stage that any trace has; ``differs``, the stages with a difference.
     """
 
-    def __init__(self, left: Reports, right: Reports) -> None:
-        self.left, self.right = left, right
-        self.parts = tuple(
-            self._part(stage) for stage in STAGES if self._steps(left, stage) or self._steps(right, stage)
-        )
-
-    @property
-    def differs(self) -> tuple[str, ...]:
-        """Return the stages at which the traces part."""
-        return tuple(part.stage for part in self.parts if part.differs)
-
-    def _steps(self, trace: Reports, stage: str) -> tuple[Step, ...]:
-        """Return the steps of a stage."""
-        return tuple(step for step in trace.steps if step.stage == stage)
+    def __init__(self, traces: Mapping[str, Reports]) -> None:
+        self.traces = dict(traces)
+        found = {step.stage for trace in self.traces.values() for step in trace.steps}
+        self.parts = tuple(self._part(stage) for stage in STAGES if stage in found)
+        self.differs = tuple(part.stage for part in self.parts if part.differs)
 
     def _part(self, stage: str) -> Part:
         """Compare one stage: what it ends with, and what it did to memory on the way."""
-        left, right = self._steps(self.left, stage), self._steps(self.right, stage)
-        if not left or not right:
-            return Part(stage, left, right, (f"only {'left' if left else 'right'}",))
-        one, two = left[-1], right[-1]
+        steps = tuple(tuple(s for s in trace.steps if s.stage == stage) for trace in self.traces.values())
+        lacking = [name for name, mine in zip(self.traces, steps, strict=True) if not mine]
+        if lacking:
+            return Part(stage, steps, (f"not in {', '.join(lacking)}",))
+        last = [mine[-1] for mine in steps]
+        alike = len({tuple(sorted(step.axes)) for step in last}) == 1
         checks = {
-            "order of axes": one.axes != two.axes and sorted(one.axes) == sorted(two.axes),
-            "axes": sorted(one.axes) != sorted(two.axes),
-            "shape": one.shape != two.shape,
-            "order in memory": one.shape == two.shape and one.strides != two.strides,
-            "memory": _written(left) != _written(right),
+            "axes": not alike,
+            "order of axes": alike and len({step.axes for step in last}) > 1,
+            "shape": len({step.shape for step in last}) > 1,
+            "strides": len({step.shape for step in last}) == 1 and len({step.strides for step in last}) > 1,
+            "memory": len({_filled(mine) for mine in steps}) > 1,
         }
-        return Part(stage, left, right, tuple(name for name, found in checks.items() if found))
+        return Part(stage, steps, tuple(name for name, found in checks.items() if found))
 
     def __str__(self) -> str:
-        rows = [("stage", "left", "right", "differs in")]
-        rows += [(p.stage, _last(p.left), _last(p.right), ", ".join(p.differs)) for p in self.parts]
-        widths = [max(len(row[i]) for row in rows) for i in range(4)]
-        table = ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]
-        return "\n".join((*table, self.summary()))
+        rows = [("stage", *self.traces, "differ in")]
+        rows += [(part.stage, *map(_last, part.steps), ", ".join(part.differs)) for part in self.parts]
+        rows.append(("filled anew", *(_total(trace) for trace in self.traces.values()), ""))
+        widths = [max(len(cells[i]) for cells in rows) for i in range(len(rows[0]))]
+        lines = ["  ".join(cell.ljust(width) for cell, width in zip(cells, widths, strict=True)) for cells in rows]
+        return "\n".join([*(line.rstrip() for line in lines), self.summary()])
 
     def __repr__(self) -> str:
         return f"Comparison: {self.summary()}"
@@ -88,11 +68,61 @@ class Comparison:
         return f"The traces part in {count(len(self.differs), 'stage')}, first at {first.stage}: {what}."
 
     def _repr_html_(self) -> str:
-        heads = ("stage", "left", "right", "left memory", "right memory", "differs in")
-        return table(self.summary(), heads, [self._row(part) for part in self.parts])
+        total = ["filled anew", *(html.escape(_total(trace)) for trace in self.traces.values()), ""]
+        rows = [*map(self._row, self.parts), row(total)]
+        return table(self.summary(), ("stage", *self.traces, "differ in"), rows)
 
     def _row(self, part: Part) -> str:
-        """Write one stage."""
-        sides = [chips(s[-1].shape, s[-1].axes) if s else "–" for s in (part.left, part.right)]
-        memory = [html.escape(_memory(steps)) for steps in (part.left, part.right)]
-        return row([html.escape(part.stage), *sides, *memory, html.escape(", ".join(part.differs) or "nothing")])
+        """Write one stage: the shape at its end, and beneath it what was done to memory."""
+        cells = [
+            f"{chips(steps[-1].shape, steps[-1].axes)}<br>{html.escape(_memory(steps))}" if steps else "–"
+            for steps in part.steps
+        ]
+        return row([html.escape(part.stage), *cells, html.escape(", ".join(part.differs))])
+
+
+def _last(steps: tuple[Step, ...]) -> str:
+    """Write the shape that a stage ends with."""
+    return written(steps[-1].shape, steps[-1].axes) if steps else "–"
+
+
+def _memory(steps: tuple[Step, ...]) -> str:
+    """Say what a stage did to memory."""
+    return ", ".join(dict.fromkeys(moved(step) for step in steps))
+
+
+def _filled(steps: Sequence[Step]) -> int:
+    """Count how often memory was filled anew."""
+    return sum(step.storage in ("copy", "new") for step in steps) + sum(step.hidden_copies for step in steps)
+
+
+def _total(trace: Reports) -> str:
+    """Say how often a whole trace filled memory anew."""
+    return count(_filled([step for step in trace.steps if not (step.storage == "copy" and step.hidden_copies)]), "time")
+
+
+class Ledger:
+    """A short table: names, axes and shapes of some of the tensors of a trace."""
+
+    def __init__(self, rows: Mapping[str, Step | Argument]) -> None:
+        self.rows = dict(rows)
+
+    def __str__(self) -> str:
+        rows = [(name, f"({', '.join(found.axes)})", str(found.shape)) for name, found in self.rows.items()]
+        widths = [max((len(cells[i]) for cells in rows), default=0) for i in range(3)]
+        return "\n".join("  ".join(c.ljust(w) for c, w in zip(cells, widths, strict=True)).rstrip() for cells in rows)
+
+    def __repr__(self) -> str:
+        return str(self)
+
+    def _repr_html_(self) -> str:
+        rows = [
+            row([html.escape(name), chips(found.shape, found.axes), str(found.shape)])
+            for name, found in self.rows.items()
+        ]
+        return table("", ("step", "axes", "shape"), rows)
+
+    def to_markdown(self) -> str:
+        """Return a Markdown table."""
+        rows = [(name, f"({', '.join(found.axes)})", str(found.shape)) for name, found in self.rows.items()]
+        return markdown(("step", "axes", "shape"), rows)

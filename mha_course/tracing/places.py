@@ -132,7 +132,9 @@ def name_results(
 def _statement(place: Place, known: dict[CodeType, list[Assignment]]) -> Assignment | None:
     """Return the statement to which a line belongs, the shortest if several do."""
     around = [s for s in known[place.code] if s.first <= place.lineno <= s.last]
-    return min(around, key=lambda s: s.last - s.first, default=None)
+    shortest = min((s.last - s.first for s in around), default=0)
+    around = [s for s in around if s.last - s.first == shortest]
+    return around[0] if len(around) == 1 else None  # of several on one line nobody can say which it was
 
 
 def _goes_on(statement: Assignment, place: Place, after: list[Place]) -> bool:

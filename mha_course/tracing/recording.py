@@ -6,6 +6,8 @@ import math
 from typing import Any
 
 import torch
+from torch._C._functorch import is_functorch_wrapped_tensor
+from torch._ops import OpOverload
 from torch.overrides import TorchFunctionMode
 
 from mha_course.tracing import diagnosis
@@ -22,6 +24,7 @@ from mha_course.tracing.written import ASKED, MOVES, NOTES, Beneath, name_of
 RULES: dict[str, Rule] = {**VIEWS, **PIECES, **PRODUCTS, **POINTWISE}
 SHAPING = {*VIEWS, *PIECES}
 LATER = {"projection": "split", "context": "merged"}  # what a change of shape makes of a stage
+UNCHANGED = {"detach", "contiguous", "clone", "to", "float", "double", "half", "bfloat16", "data"}
 ONE_ROW = {"multi_head_attention_forward", "_native_multi_head_attention"}
 
 
@@ -43,6 +46,7 @@ class Recorder(TorchFunctionMode):
         self.warnings: dict[int, str] = {}
         self.pending: dict[int, str] = {}
         self.settled: set[int] = set()
+        self.unseen = False
         self.failure: str | None = None
 
     def __torch_function__(
@@ -56,6 +60,8 @@ class Recorder(TorchFunctionMode):
             parts = [(t, self.look(t)) for t in tensors_in((*args, *kwargs.values()))]
             self.failure = diagnosis.of_crash(name_of(func), str(error), parts, self.names)
             raise
+        if isinstance(func, OpOverload):  # scripted code: what ran is all there is to see
+            self.beneath.count(func, args, kwargs, out)
         if isinstance(out, (torch.Tensor, tuple, list)) and not isinstance(out, torch.Size):
             self._note(name_of(func), args, kwargs, out)
         elif func is torch.Tensor.__setitem__:
@@ -92,7 +98,7 @@ class Recorder(TorchFunctionMode):
     def _keep(self, value: Value, tensor: torch.Tensor, source: int | str) -> None:
         """Keep a tensor and what is known of it; tensors that read the same memory get the same number."""
         value.source, value.labels = source, tuple([self.names.label(axis) for axis in value.axes])
-        if tensor.layout == torch.strided:
+        if tensor.layout == torch.strided and not is_functorch_wrapped_tensor(tensor):
             value.memory = self.memories.setdefault(tensor.untyped_storage()._cdata, len(self.memories))
         self.values[id(tensor)] = value
         self.kept.append(tensor)
@@ -100,7 +106,8 @@ class Recorder(TorchFunctionMode):
     def _note(self, op: str, args: tuple[Any, ...], kwargs: dict[str, Any], out: Any) -> Any:
         """Write a row for every tensor that came out."""
         outs = [out] if isinstance(out, torch.Tensor) else tensors_in(out)
-        if not outs or outs[0].layout != torch.strided:
+        if not outs or any(one.layout != torch.strided or is_functorch_wrapped_tensor(one) for one in outs):
+            self.unseen |= any(map(is_functorch_wrapped_tensor, outs))
             return out
         read = list({id(tensor): tensor for tensor in tensors_in((*args, *kwargs.values()))}.values())
         values = [self.look(tensor) for tensor in read]
@@ -184,9 +191,17 @@ def inherit(call: Call, values: list[Value]) -> None:
     weights = next((value for value in values if value.over), None)
     shapes = call.op in SHAPING
     for result in call.results:
+        if shapes and main.stage in ("projection", "split") and _is_turned(call, result):
+            result.stage = "scores"  # kᵀ
         result.stage = result.stage or (LATER.get(main.stage, main.stage) if shapes else main.stage)
         result.summed = main.summed
         result.linear = any(value.linear for value in values)
-        result.weight = shapes and bool(values) and all(value.weight for value in values)
+        result.weight = (shapes or call.op in UNCHANGED) and bool(values) and all(value.weight for value in values)
         if weights and not result.over:
             result.over, result.softmax = weights.over, weights.softmax
+
+
+def _is_turned(call: Call, result: Value) -> bool:
+    """Say whether the tokens come last, behind a width, as in kᵀ."""
+    names = call.names
+    return len(result.axes) > 1 and names.is_token(result.axes[-1]) and names.label(result.axes[-2]) in ("D", "C")

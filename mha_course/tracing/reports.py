@@ -5,14 +5,14 @@ from __future__ import annotations
 import html
 import textwrap
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from mha_course.tracing.steps import Argument, Step, color
 
 if TYPE_CHECKING:
     import pandas as pd
 
-    from mha_course.tracing.trace import Trace
+    from mha_course.tracing.comparing import Comparison, Ledger
 
 STAGES = ("projection", "split", "scores", "scaled_scores", "masked_scores", "weights", "context", "merged", "out")
 WIDTH = 88  # characters that fit beside JupyterLab's file list
@@ -21,7 +21,10 @@ WARN = "⚠"
 
 def written(shape: Sequence[int], axes: Sequence[str]) -> str:
     """Write a shape with its names: ``B 2 · S 5 · C 24``."""
-    return " · ".join(f"{size}" if name == "1" else f"{name} {size}" for name, size in zip(axes, shape, strict=True))
+    return (
+        " · ".join(f"{size}" if name == "1" else f"{name} {size}" for name, size in zip(axes, shape, strict=True))
+        or "a number"
+    )
 
 
 def moved(step: Step) -> str:
@@ -116,29 +119,32 @@ class Reports:
         called = f"{step.name} = {step.op}" if step.name else step.op
         return (str(step.index), str(step.lineno), called, written(step.shape, step.axes), moved(step), step.line)
 
-    def to_markdown(self, *, only: Iterable[str] | None = None) -> str:
-        """Return a Markdown table: all steps, or step and shape of the variables or stages in ``only``.
-
-        >>> from mha_course.attention import split_heads
-        >>> import torch
-        >>> from mha_course.tracing import trace
-        >>> print(trace(split_heads, torch.zeros(2, 5, 24), 4, axes="B S C").to_markdown(only=["split"]))
-        | step | axes | shape |
-        |---|---|---|
-        | split | (B, H, S, D) | (2, 4, 5, 6) |
-        """
-        if only is not None:
-            rows = [(name, self.step(name)) for name in only]
-            body = [(_cell(n), f"({', '.join(map(_cell, s.axes))})", str(s.shape)) for n, s in rows]
-            return _markdown(("step", "axes", "shape"), body)
+    def to_markdown(self) -> str:
+        """Return a Markdown table of all steps."""
         lines: list[tuple[str, ...]] = []
         for step in self.steps:
             number, _, op, shape, memory, code = self._cells(step)
             lines.append((number, f"`{_cell(code)}`", _cell(op), _cell(shape), str(step.strides), memory))
             if step.warning:
                 lines.append(("", f"{WARN} {_cell(step.warning)}", "", "", "", ""))
-        full = _markdown(("", "line", "step", "shape", "strides", "memory"), lines)
+        full = markdown(("", "line", "step", "shape", "strides", "memory"), lines)
         return "\n\n".join([full, *self._last_words()])
+
+    def ledger(self, *names: str) -> Ledger:
+        """Return a short table of some tensors by the names of variables, stages or arguments; all stages if none.
+
+        >>> import torch
+        >>> from mha_course.attention import split_heads
+        >>> from mha_course.tracing import trace
+        >>> trace(split_heads, torch.zeros(2, 5, 24), 4, axes="B S C").ledger("x", "split")
+        x      (B, S, C)     (2, 5, 24)
+        split  (B, H, S, D)  (2, 4, 5, 6)
+        """
+        from mha_course.tracing.comparing import Ledger  # noqa: PLC0415 (it needs this module)
+
+        known = {argument.name: argument for argument in self.arguments}
+        stages = dict.fromkeys(step.stage for step in self.steps if step.stage)
+        return Ledger({name: known.get(name) or self.step(name) for name in names or stages})
 
     def to_frame(self) -> pd.DataFrame:
         """Return a pandas DataFrame: a row for each step, a column for each field."""
@@ -151,11 +157,11 @@ class Reports:
     def _repr_html_(self) -> str:
         return to_html(self)
 
-    def compare(self, other: Trace) -> Any:
+    def compare(self, other: Reports) -> Comparison:
         """Set another trace beside this one, stage by stage, and say where they part."""
         from mha_course.tracing.comparing import Comparison  # noqa: PLC0415 (it needs this module)
 
-        return Comparison(self, other)
+        return Comparison({"left": self, "right": other})
 
 
 def _cell(text: str) -> str:
@@ -163,7 +169,7 @@ def _cell(text: str) -> str:
     return text.replace("\\", "\\\\").replace("|", "\\|").replace("\n", " ")
 
 
-def _markdown(head: Sequence[str], body: Iterable[Sequence[str]]) -> str:
+def markdown(head: Sequence[str], body: Iterable[Sequence[str]]) -> str:
     """Write a Markdown table."""
     return "\n".join(f"| {' | '.join(row)} |" if i != 1 else f"|{'---|' * len(head)}"
                      for i, row in enumerate((head, head, *body)))  # fmt: skip

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -18,7 +19,9 @@ from mha_course.tracing.recording import Recorder
 from mha_course.tracing.steps import Argument, Source, Step
 
 COMPILED = "compiled code was run as it was written: what the compiler fuses and reorders cannot be seen"
-SCRIPTED = "scripted code runs outside Python, so its steps cannot be seen; trace the function it was made from"
+MACHINERY = tuple(os.path.join(os.path.dirname(torch.__file__), name) for name in ("_compile.py", "_dynamo", "_ops.py"))
+WRAPPED = "tensors inside vmap and other transforms are wrapped, so that their memory and these steps cannot be seen"
+SCRIPTED = "scripted code runs outside Python: what it ran is shown, but its lines cannot be seen"
 
 
 @dataclass(frozen=True, repr=False)
@@ -95,15 +98,15 @@ def _run(fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], 
         error.trace = failed  # type: ignore[attr-defined]
         error.__traceback__ = _without_tracer(error.__traceback__)
         raise
-    return finish(recorder, result, notes, None)
+    return finish(recorder, result, (*notes, *([WRAPPED] if recorder.unseen else [])), None)
 
 
 def _without_tracer(entry: TracebackType | None) -> TracebackType | None:
-    """Drop the tracer's own frames from a traceback, so that the learner's line stands at its end."""
+    """Drop the frames of the tracer and of the modes from a traceback, so that the learner's line stands at its end."""
     if entry is None:
         return None
     rest = _without_tracer(entry.tb_next)
-    if entry.tb_frame.f_code.co_filename.startswith(HERE):
+    if entry.tb_frame.f_code.co_filename.startswith((HERE, *MACHINERY)):
         return rest
     return TracebackType(rest, entry.tb_frame, entry.tb_lasti, entry.tb_lineno)
 

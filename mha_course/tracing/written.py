@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from torch._ops import OpOverload
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.flop_counter import flop_registry
 
@@ -41,20 +42,26 @@ class Beneath(TorchDispatchMode):
         super().__init__()  # type: ignore[no-untyped-call]
         self.copies = self.flops = 0
 
+    def count(self, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any], out: Any) -> None:
+        """Add one call that ran."""
+        packet = func._overloadpacket
+        self.copies += packet.__name__ in COPIES
+        flops = flop_registry.get(packet)
+        if flops is not None:
+            self.flops += flops(*args, **kwargs, out_val=out)
+
     def __torch_dispatch__(
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
         out = func(*args, **(kwargs or {}))
-        packet = func._overloadpacket
-        self.copies += packet.__name__ in COPIES
-        count = flop_registry.get(packet)
-        if count is not None:
-            self.flops += count(*args, **(kwargs or {}), out_val=out)
+        self.count(func, args, kwargs or {}, out)
         return out
 
 
 def name_of(func: Callable[..., Any]) -> str:
     """Return torch's name for a call."""
+    if isinstance(func, OpOverload):
+        return str(func._overloadpacket.__name__)
     name: str = getattr(func, "__name__", type(func).__name__)
     if name == "__get__":
         return str(getattr(getattr(func, "__self__", None), "__name__", name))

@@ -18,6 +18,8 @@ from mha_course.widgets.live import Live
 if TYPE_CHECKING:
     from mha_course.tracing import Trace
 
+HERE = Path(__file__).parent
+
 
 class LayoutPlayer(Live):
     """Follow a tensor through view, reshape, transpose and contiguous, every number with its place in memory.
@@ -33,24 +35,22 @@ class LayoutPlayer(Live):
     LayoutPlayer: view, transpose: 1 strip of memory, no copy.
     """
 
-    _esm = Path(__file__).with_suffix(".js")
-    _css = Path(__file__).with_suffix(".css")
+    _esm = "\n".join((HERE / name).read_text(encoding="utf-8") for name in ("layout_plan.js", "layout.js"))
+    _css = HERE / "layout.css"
     data = traitlets.Dict().tag(sync=True)
     position = traitlets.Int(0).tag(sync=True)
 
     def __init__(self, trace: Trace, beside: Trace | None = None, *, chain: int | str | None = None) -> None:
         traces = [trace, *([beside] if beside else [])]
-        sizes = {name: size for one in reversed(traces) for name, size in one.sizes.items()}
-        if "H" not in sizes and {"C", "D"} <= sizes.keys():
-            sizes["H"] = sizes["C"] // sizes["D"]
+        sizes = cells.completed({name: size for one in reversed(traces) for name, size in one.sizes.items()})
         chains = [cells.choose(one, chain) for one in traces]
         known = [tensor for tensors in chains for tensor in tensors if "?" not in tensor.axes]
         lanes = [_lane(one, tensors, known, sizes) for one, tensors in zip(traces, chains, strict=True)]
         self.text = "; beside it ".join(map(_summary, lanes)) + "."
-        self.twin = "<br>".join(map(_twin, lanes))
+        self.twin = _twin(lanes)
         super().__init__(data={"lanes": lanes})
 
-    @traitlets.validate("position")  # type: ignore[untyped-decorator]
+    @traitlets.validate("position")
     def _within(self, proposal: dict[str, Any]) -> int:
         """Keep to the frames that there are."""
         last = max(len(lane["frames"]) for lane in self.data["lanes"]) - 1
@@ -89,34 +89,43 @@ def _lane(trace: Trace, chain: list[cells.Tensor], known: list[cells.Tensor], si
 
 def _odd(whose: list[cells.Owner], seen: list[cells.Owner], axes: tuple[str, ...]) -> tuple[list[int], str]:
     """Return the elements that are not what their axes say, and in words what came together."""
-    pairs = list(enumerate(zip(whose, seen, strict=True)))
-    odd = [i for i, (own, place) in pairs if any(own.get(role, at) != at for role, at in place.items())]
+    pairs = list(zip(whose, seen, strict=True))
+    odd = [i for i, (own, place) in enumerate(pairs) if any(own.get(role, at) != at for role, at in place.items())]
     if not odd:
         return [], ""
-    holder = "head" if "H" in axes else "token"
-    groups: dict[int, list[cells.Owner]] = {}
-    for _, (own, place) in pairs:
-        groups.setdefault(place.get(holder, 0), []).append(own)
-    most = {role: max(len({own.get(role) for own in group}) for group in groups.values()) for role in cells.ROLES}
+
+    def most(kind: str, holder: str) -> int:
+        """Count the heads, tokens or sentences that came together under one index, at most."""
+        groups: dict[int, set[int]] = {}
+        for own, place in pairs:
+            groups.setdefault(place.get(holder, 0), set()).add(own.get(kind, 0))
+        return max(map(len, groups.values()))
+
     tokens = len({own.get("token") for own in whose})
-    if holder == "token":
-        return odd, f"each token's row holds parts of {most['token']} of {tokens} tokens"
-    slices = f"slices of {most['head']} heads" if most["head"] > 1 else "its slice"
-    return odd, f"each head holds {slices}, from {most['token']} of {tokens} tokens"
+    if "H" in axes:
+        few = most("token", "head")
+        text = f"each head holds {f'slices of {n} heads' if (n := most('head', 'head')) > 1 else 'its slice'}"
+        text += f", from only {few} of {tokens} tokens" if few < tokens else ""
+    elif most("token", "token") > 1:
+        text = f"each token's row holds parts of {most('token', 'token')} of {tokens} tokens"
+    else:
+        text = "the numbers of a head no longer lie side by side"
+    return odd, text + ("; sentences are mixed" if most("batch", "batch") > 1 else "")
 
 
 def _words(trace: Trace, tensor: cells.Tensor, before: cells.Tensor | None) -> dict[str, str]:
     """Return what is said about one tensor."""
     numbers, read = math.prod(tensor.shape), f"strides {tensor.strides}"
     if before is None or isinstance(tensor, Argument):
-        call, line = tensor.name or getattr(tensor, "op", ""), getattr(tensor, "line", "")
-        sentence = f"{call}: {numbers} numbers in one strip of memory, read with {read}."
+        call, line = str(tensor.name or getattr(tensor, "op", "")), str(getattr(tensor, "line", ""))
+        sentence = f"{call}: {_count(numbers, 'number', 'numbers')} in one strip of memory, read with {read}."
         return {"call": call, "line": line, "storage": "start", "sentence": sentence, "warning": ""}
     moved = "strides stay" if tensor.strides == before.strides else f"strides go from {before.strides} to"
+    order = "in the order of the axes" if tensor.contiguous else "in the order in which they lay"
     says = {
         "view": f"a view. No number moves; {moved} {tensor.strides}.",
         "same": "the very same tensor: it was contiguous already." if tensor.op == "contiguous" else "the same tensor.",
-        "copy": f"a copy. All {numbers} numbers are written anew, in the order of the axes, with {read}.",
+        "copy": f"a copy. All {numbers} numbers are written anew, {order}, with {read}.",
     }[tensor.storage]
     if numbers < math.prod(before.shape):
         says += f" It reads {numbers} of the numbers, from place {tensor.offset} on."
@@ -154,46 +163,60 @@ def _summary(lane: dict[str, Any]) -> str:
     return f"{ops}: {strips}{mixing}"
 
 
-def _twin(lane: dict[str, Any]) -> str:
-    """Return the strips and every reading of them as tables."""
-    parts = [f"<p>{lane['part']}</p>"] if lane["part"] else []
-    for number, frame in enumerate(lane["frames"]):
-        if not number or frame["storage"] == "copy":
-            parts.append(_strip_table(lane, frame["strip"]))
-        parts.append(_grid_table(lane, number))
-        parts += [f"<p>⚠ {html.escape(text)}</p>" for text in (frame["mixing"], frame["warning"]) if text]
+def _twin(lanes: list[dict[str, Any]]) -> str:
+    """Return the strips and every reading of them as tables; what the second lane begins with alike comes once."""
+    parts = []
+    for beside, lane in enumerate(lanes):
+        parts += [f"<p>{lane['part']}</p>"] if lane["part"] else []
+        starts = [(one["cells"], one["strips"][0], one["frames"][0]["ids"]) for one in (lane, lanes[0])]
+        for number, frame in enumerate(lane["frames"]):
+            if beside and not number and starts[0] == starts[1]:
+                continue
+            if not number or frame["storage"] == "copy":
+                parts.append(_strip_table(lane, frame["strip"]))
+            parts.append(_grid_table(lane, frame, f"{'Beside it: ' * beside}{number + 1}. "))
+            parts += [f"<p>⚠ {html.escape(text)}</p>" for text in (frame["mixing"], frame["warning"]) if text]
     return "".join(parts)
 
 
+def _table(caption: str, rows: list[str]) -> str:
+    """Return a table."""
+    return f'<table><caption style="text-align:left">{html.escape(caption)}</caption>{"".join(rows)}</table>'
+
+
 def _strip_table(lane: dict[str, Any], number: int) -> str:
-    """Return a strip of memory, a dozen places or fewer in a row."""
-    strip, width = lane["strips"][number], min(lane["frames"][0]["shape"][-1], 12)
-    rows = []
+    """Return a strip of memory, about a dozen places in a row."""
+    strip, rows, run = lane["strips"][number], [], min([12, *lane["frames"][0]["shape"][-1:]])
+    width = 12 - 12 % run
     for start in range(0, len(strip), width):
         row = strip[start : start + width]
-        texts = [(place, n, f"from {n}" if number else "") for place, n in row]
-        cells_ = "".join(_td(lane, n, place, note) for place, n, note in texts)
-        rows.append(f'<tr><th scope="row">places {row[0][0]} to {row[-1][0]}</th>{cells_}</tr>')
-    return f"<table><caption>Strip {number + 1} of memory</caption>{''.join(rows)}</table>"
+        tds = "".join(_td(lane, n, place, f"was {n}" if number else "") for place, n in row)
+        rows.append(f'<tr><th scope="row">places {row[0][0]} to {row[-1][0]}</th>{tds}</tr>')
+    return _table(f"Strip {number + 1} of memory: place, token and head", rows)
 
 
-def _grid_table(lane: dict[str, Any], number: int) -> str:
-    """Return one reading: a row for every row of the tensor."""
-    frame = lane["frames"][number]
-    shape = frame["shape"] or [1]
-    *outer, width = [list(zip(frame["axes"] or ["1"], shape, strict=True))[i] for i in range(len(shape))]
-    head = "".join(f'<th scope="col">{_index(width[0], i)}</th>' for i in range(width[1]))
-    rows = []
-    for row, index in enumerate(product(*(range(size) for _, size in outer))):
-        span = range(row * width[1], (row + 1) * width[1])
-        if all(frame["ids"][i] < 0 for i in span):
-            continue
-        name = ", ".join(_index(axis, i) for (axis, _), i in zip(outer, index, strict=True))
-        tds = "".join(_td(lane, frame["ids"][i], frame["places"][i], "⚠" if i in frame["odd"] else "") for i in span)
-        rows.append(f'<tr><th scope="row">{name}</th>{tds}</tr>')
-    as_if = "read as if it were" if frame["odd"] else "read as"
-    caption = html.escape(f"{number + 1}. {frame['sentence']} Strip {frame['strip'] + 1}, {as_if} {frame['reading']}.")
-    return f"<table><caption>{caption}</caption><tr><td></td>{head}</tr>{''.join(rows)}</table>"
+def _grid_table(lane: dict[str, Any], frame: dict[str, Any], which: str) -> str:
+    """Return one reading, heads side by side where there is room."""
+    axes, shape = frame["axes"] or ["1"], frame["shape"] or [1]
+    last = len(shape) - 1
+    beside = last > 1 and axes[last - 2] != "B" and shape[last - 2] * shape[last] <= 16
+    across = [last - 2, last] if beside else [last]
+
+    def lines(some: list[int]) -> list[tuple[str, int]]:
+        """Name the indices along some axes, and say where they begin."""
+        indices = list(product(*(range(shape[k]) for k in some)))
+        names = ["<br>".join(_index(axes[k], i) for k, i in zip(some, index, strict=True)) for index in indices]
+        begins = [sum(i * math.prod(shape[k + 1 :]) for k, i in zip(some, index, strict=True)) for index in indices]
+        return list(zip(names, begins, strict=True))
+
+    heads = "".join(f'<th scope="col">{name}</th>' for name, _ in lines(across))
+    rows = [f"<tr><td></td>{heads}</tr>"]
+    for name, begin in lines([k for k in range(last + 1) if k not in across]):
+        row = [begin + offset for _, offset in lines(across)]
+        tds = [_td(lane, frame["ids"][i], frame["places"][i], "⚠" if i in frame["odd"] else "") for i in row]
+        rows += [f'<tr><th scope="row">{name}</th>{"".join(tds)}</tr>'] if any(tds) else []
+    read = "read as if it were" if frame["odd"] else "read as"
+    return _table(f"{which}{frame['sentence']} Strip {frame['strip'] + 1}, {read} {frame['reading']}.", rows)
 
 
 def _index(axis: str, i: int) -> str:
@@ -204,7 +227,7 @@ def _index(axis: str, i: int) -> str:
 def _td(lane: dict[str, Any], n: int, place: int, note: str) -> str:
     """Return one number: its place, and whose it is."""
     if n < 0:
-        return "<td></td>"
+        return ""
     cell = lane["cells"][str(n)]
     small = " ".join(word for word in (cell["tag"], note) if word)
     style = f"background:{cell['fill']};color:#1f2430;text-align:center"

@@ -115,6 +115,14 @@ def replay(chain: list[Tensor]) -> tuple[list[dict[int, int]], list[tuple[int, l
     return strips, reads
 
 
+def completed(sizes: dict[str, int]) -> dict[str, int]:
+    """Add what follows from C = H D."""
+    width, heads, each = (sizes.get(name) for name in "CHD")
+    if width and each and not heads:
+        return {**sizes, "H": width // each}
+    return {**sizes, "C": heads * each} if heads and each and not width else sizes
+
+
 def _factors(axis: str, length: int, sizes: dict[str, int]) -> list[tuple[str, int]]:
     """Take an axis apart: C of 8 with two heads is H of 2 and D of 4."""
     names = [name for part in axis.split("*") for name in (("H", "D") if part == "C" and "H" in sizes else (part,))]
@@ -147,7 +155,8 @@ def truth(chain: list[Tensor], strips: list[dict[int, int]], reads: Any, sizes: 
     for number, tensor in enumerate(chain[: len(reads)]):
         if "?" in tensor.axes or getattr(tensor, "warning", None):
             break
-        if "H" in tensor.axes and {*ROLES["token"]} & {*tensor.axes}:
+        once = len({*reads[number][1]}) == len(reads[number][1])  # not where heads share their numbers
+        if once and "H" in tensor.axes and {*ROLES["token"]} & {*tensor.axes}:
             chosen = number
             break
     result: dict[int, Owner] = {}
@@ -160,13 +169,16 @@ def truth(chain: list[Tensor], strips: list[dict[int, int]], reads: Any, sizes: 
 
 def meant(tensor: Tensor, known: list[Tensor], start: Tensor, sizes: dict[str, int]) -> tuple[str, ...]:
     """Return what a reader of the shape takes the axes for, where they are mixed and so have no name."""
+    width = {"C": sizes["C"]} if "C" in sizes else {}
     if "?" not in tensor.axes:
-        return tensor.axes
+        return tuple(
+            "C" if axis == "D*H" and width.get("C") == size else axis
+            for axis, size in zip(tensor.axes, tensor.shape, strict=True)
+        )
     alike = [other.axes for other in known if other.shape == tensor.shape]
     if alike:
         return alike[-1]
     factors = dict(f for axis, size in zip(start.axes, start.shape, strict=True) for f in _factors(axis, size, sizes))
-    width = {"C": sizes["C"]} if "C" in sizes else {}
     free = {n: size for n, size in (factors | width).items() if n not in tensor.axes and not n.isdigit() and size > 1}
     options = [[n for n in free if free[n] == size] for size in tensor.shape]
     pairs = zip(tensor.axes, options, strict=True)
@@ -187,4 +199,4 @@ def tag(owner: Owner) -> str:
     """Write whose number it is: t1 h0, or q1 h0 where queries, keys and values share the strip."""
     letter = "qkv"[owner["part"]] if "part" in owner else "t"
     words = [f"{letter}{owner['token']}"] if "token" in owner else []
-    return " ".join(words + [f"h{owner['head']}"] * ("head" in owner))
+    return " ".join([*words, f"h{owner['head']}"] if "head" in owner else words)

@@ -54,6 +54,12 @@ function layout(sizes, scale) {
   return { sheet, sheets, runs, dots, extent };
 }
 
+/** Say how much room the names beside a tensor take. */
+function margins(form) {
+  const wide = (axis) => (axis < 0 ? 0 : label(form, axis).length * 7.5 + 24);
+  return wide(form[0].length - 2) + wide(form[0].length - 4);
+}
+
 /** Say of each number which token it belongs to: by the tensor's own token axis, or by that of what was reshaped. */
 function tokens(form, before) {
   const [names, from, colours] = before ?? form;

@@ -1,15 +1,12 @@
 // Steps through a trace: the code on one side, the tensors that the step reads and makes on the other.
-// tensor.js stands before this file.
+// tensor.js and listing.js stand before this file.
 
 const PAUSE = 1400; // milliseconds between two steps that play by themselves
 const MANY = 30; // steps, beyond which the timeline spells out only the stage it is in
 const INPUT = 0.64; // inputs are drawn smaller than what is made of them
 const WEIGHT = 0.42; // and parameters smaller still
+const BESIDE = 480; // pixels from where on they stand side by side
 const ORDERED = "reshape view flatten unflatten squeeze unsqueeze reshape_as view_as ravel".split(" ");
-const PYTHON =
-  "and as assert class def elif else False for from if import in is lambda None not or raise return True while with";
-const TEXT = `"""[^]*?"""|'''[^]*?'''|"(?:\\\\.|[^"\\\\\\n])*"|'(?:\\\\.|[^'\\\\\\n])*'`;
-const TOKENS = new RegExp(`(${TEXT})|(#.*)|\\b(${PYTHON.replaceAll(" ", "|")})\\b`, "g");
 const STORAGE = {
   view: ["view: same memory", "a view of the same memory"],
   copy: ["copy: same numbers, new memory", "a copy"],
@@ -21,24 +18,6 @@ function bytes(number) {
   if (number < 1000) return `${number} byte${number === 1 ? "" : "s"}`;
   const power = Math.min(4, Math.floor(Math.log10(number) / 3));
   return `${(number / 1000 ** power).toFixed(1)} ${["KB", "MB", "GB", "TB"][power - 1]}`;
-}
-
-/** Cut code into lines; its texts, remarks and words of the language are marked. */
-function coloured(text) {
-  const rows = [make("code", "")];
-  const put = (piece, kind) =>
-    piece.split("\n").forEach((part, i) => {
-      if (i) rows.push(make("code", ""));
-      rows.at(-1).append(kind ? make("span", kind, part) : part);
-    });
-  let end = 0;
-  for (const found of text.matchAll(TOKENS)) {
-    put(text.slice(end, found.index));
-    put(found[0], found[1] ? "text" : found[2] ? "remark" : "word");
-    end = found.index + found[0].length;
-  }
-  put(text.slice(end));
-  return rows;
 }
 
 const mark = (kind) => make("span", `mark ${kind}`);
@@ -67,7 +46,7 @@ function block(title, form, options) {
 }
 
 function render({ model, el }) {
-  const { steps, forms, words, sources, notes, failure } = model.get("data");
+  const { steps, forms, words, notes, failure } = model.get("data");
   const word = (number) => words[number] ?? "";
   const root = make("div", "mha-tracer");
   root.tabIndex = 0;
@@ -79,7 +58,6 @@ function render({ model, el }) {
     return () => root.remove();
   }
   let [at, timer, saving, scale, room, free] = [-1, null, null, 1, 0, 0];
-  let [shown, lit] = [null, null];
 
   function button(name, text, spoken, action) {
     const node = make("button", name, text);
@@ -96,9 +74,9 @@ function render({ model, el }) {
   range.setAttribute("aria-label", "Step");
   range.addEventListener("input", () => go(Number(range.value)));
   const [place, timeline, said] = [make("span", "place"), make("div", "timeline"), make("p", "said")];
-  const [code, flow, facts] = [make("div", "code"), make("div", "flow"), make("div", "facts")];
+  const [code, flow, facts] = [listing(model.get("data"), go), make("div", "flow"), make("div", "facts")];
   const stage = make("div", "stage", flow, facts);
-  const body = make("div", "body", code, stage);
+  const body = make("div", "body", code.pane, stage);
   said.setAttribute("aria-live", "polite");
   timeline.classList.toggle("dense", steps.length > MANY);
 
@@ -109,11 +87,11 @@ function render({ model, el }) {
   const controls = make("div", "controls", back, play, next, range, place);
   root.append(controls, timeline, said, body, legend, ...notes.map((note) => make("p", "note", note)));
 
-  const [pills, firsts] = [[], new Map()];
+  const [pills, staged] = [[], steps.some((step) => step.stage !== undefined)];
   steps.forEach((step, i) => {
     const [op, name] = [word(step.op), word(step.stage)];
     if (!i || step.stage !== steps[i - 1].stage)
-      timeline.append(make("div", "group", make("span", "part", name || "\u00a0"), make("div", "pills")));
+      timeline.append(make("div", "group", ...(staged ? [make("span", "part", name)] : []), make("div", "pills")));
     const stopped = failure && i === steps.length - 1;
     const warned = step.warning !== undefined || stopped;
     const spoken = `Step ${i + 1}: ${op}${warned ? ", warning" : ""}${step.hidden ? ", hidden copies" : ""}`;
@@ -123,45 +101,23 @@ function render({ model, el }) {
     pill.append(...(warned ? [mark("warns")] : []), ...(step.hidden ? [mark("hides")] : []));
     timeline.lastChild.lastChild.append(pill);
     pills.push([pill, timeline.lastChild]);
-    const key = `${step.source}:${step.lineno}`;
-    if (!firsts.has(key)) firsts.set(key, i);
   });
-
-  function showCode(step) {
-    const alone = step.source === null;
-    const source = alone ? { name: "line", first: step.lineno, code: word(step.line) } : sources[step.source];
-    const key = alone ? `line ${step.line}` : step.source;
-    if (key !== shown) {
-      const rows = coloured(source.code).map((text, i) => {
-        const target = firsts.get(`${step.source}:${source.first + i}`);
-        const row = make("div", "line", make("span", "number", `${source.first + i}`), text);
-        row.classList.toggle("ran", target !== undefined);
-        if (target !== undefined) row.addEventListener("click", () => go(target));
-        return row;
-      });
-      code.replaceChildren(make("div", "heading", source.name), make("div", "lines", ...rows));
-      shown = key;
-    }
-    lit?.classList.remove("lit");
-    lit = code.lastChild.children[step.lineno - source.first];
-    lit?.classList.add("lit");
-  }
 
   /** Bring line and pill into view. All that is measured is measured first: the page is laid out once. */
   function settle(pill) {
-    const [list, height, middle] = [code.lastChild, flow.offsetHeight, pill.offsetLeft - timeline.clientWidth / 2];
-    const [top, size, from, view] = [lit?.offsetTop, lit?.offsetHeight, list.scrollTop, list.clientHeight];
+    const [height, middle, top] = [flow.offsetHeight, pill.offsetLeft - timeline.clientWidth / 2, code.away()];
     flow.style.minHeight = `${height}px`; // what has been as high stays so: nothing below jumps
-    if (lit && (top < from + 20 || top + size > from + view - 20)) list.scrollTop = top - view / 3;
+    if (top !== null) code.pane.lastChild.scrollTop = top;
     timeline.scrollLeft = middle;
   }
 
   /** Say at which scale a step fits. The trace has one scale, so that an axis stays as long as it is. */
-  const fits = (step) => {
-    const long = (number) => layout(forms[number][1], 1).extent[0];
-    const beside = INPUT * Math.max(0, ...step.inputs.map(([, number]) => long(number)));
-    const wide = free >= 560;
-    return (free - (wide ? 300 : 100)) / (long(step.form) + (wide ? beside : 0));
+  const fits = ({ form, inputs }) => {
+    const beside = free >= BESIDE;
+    const given = beside ? inputs.map(([, number]) => forms[number]) : [];
+    const long = (one) => layout(one[1], 1).extent[0];
+    const taken = beside ? 118 + Math.max(0, ...given.map(margins)) : 0;
+    return (free - taken - margins(forms[form])) / (long(forms[form]) + INPUT * Math.max(0, ...given.map(long)));
   };
 
   function showTensors(step, i) {
@@ -241,7 +197,7 @@ function render({ model, el }) {
     body.classList.toggle("warned", step.warning !== undefined);
     showTensors(step, i);
     showFacts(step, i);
-    showCode(step);
+    code.light(step);
     if (forward) wander();
     settle(pills[i][0]);
   }
@@ -268,7 +224,7 @@ function render({ model, el }) {
     room = contentRect.width;
     root.classList.toggle("wide", room >= 720);
     free = stage.clientWidth;
-    flow.classList.toggle("beside", free >= 560);
+    flow.classList.toggle("beside", free >= BESIDE);
     flow.style.minHeight = "";
     scale = Math.max(0.6, Math.min(1.5, ...steps.filter((step) => forms[step.form][0].length < 5).map(fits)));
     show(at);

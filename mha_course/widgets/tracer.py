@@ -25,7 +25,7 @@ class ShapeTracer(Live):
     ``position``, the step that is shown, from 0, follows the learner and may be set.
     """
 
-    _esm = (HERE / "tensor.js").read_text(encoding="utf-8") + (HERE / "tracer.js").read_text(encoding="utf-8")
+    _esm = "".join((HERE / name).read_text(encoding="utf-8") for name in ("tensor.js", "listing.js", "tracer.js"))
     _css = HERE / "tracer.css"
     data = traitlets.Dict().tag(sync=True)
     position = traitlets.Int(0).tag(sync=True)
