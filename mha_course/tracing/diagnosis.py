@@ -182,12 +182,8 @@ def of_crash(op: str, message: str, parts: Sequence[tuple[Tensor, Value]], names
     if len(parts) < 2 or products:
         return None
     for left, right in zip(*(_padded(value.axes) for _, value in parts[:2]), strict=True):
-        sizes = {size_of(left), size_of(right)}
-        if (
-            len(sizes) == 2
-            and (1 not in sizes or op == "scaled_dot_product_attention")
-            and "B" in (names.label(left), names.label(right))
-        ):
+        differ = size_of(left) != size_of(right) and left and right
+        if differ and "B" in (names.label(left), names.label(right)):
             return of_broadcast(names, left, right)
     return None
 

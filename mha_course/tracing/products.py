@@ -181,7 +181,8 @@ def fused(call: Call) -> list[list[Axis]]:
     if len(labels) == 3 and call.names.label(q[-1]) == "C" and call.names.sizes.get("H", 1) > 1:
         call.warn(diagnosis.warn("no-split", **call.names.sizes))
     for left, right in zip(full[::-1], call.axes(mask)[::-1] if isinstance(mask, torch.Tensor) else (), strict=False):
-        if call.names.meet(left, right)[1]:
+        headless = {call.names.label(left), call.names.label(right)} == {"H", "B"}
+        if headless or call.names.meet(left, right)[1]:
             call.warn(diagnosis.of_broadcast(call.names, left, right))
     batch = [call.names.meet(one, two)[0] for one, two in zip(full[:-2], k[:-2], strict=False)]
     call.results[0].stage = "context"

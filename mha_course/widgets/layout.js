@@ -187,7 +187,7 @@ function drawLegend(lanes, node) {
     item.append(`h${head}: head ${head}`);
   }
   if (all.some((cell) => cell.token != null)) make("span", "", `t0, t1, …: token${heads.length ? ", later ones deeper" : ""}`, node);
-  if (lanes.some((lane) => lane.frames.some((frame) => frame.odd.length))) make("span", "", "◥ not what the axes say", node);
+  if (lanes.some((lane) => lane.frames.some((frame) => frame.odd.length))) make("span", "", "● not what the axes say", node);
 }
 
 function render({ model, el }) {
@@ -290,6 +290,7 @@ function render({ model, el }) {
     watch.disconnect();
     window.removeEventListener("keydown", press, true);
     model.off("change:position", follow);
+    root.remove();
   };
 }
 

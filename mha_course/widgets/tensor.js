@@ -36,8 +36,9 @@ function layout(sizes, scale) {
   let sheets = [{ x: 0, y: 0, index: [] }];
   for (let axis = sizes.length - 3, level = 0; axis >= 0; axis--, level++) {
     const [number, way] = [sizes[axis], level % 2];
-    const most = level || sizes.length > 4 ? 3 : Math.max(3, Math.min(5, Math.floor((380 * k) / extent[0])));
-    const all = number <= Math.max(most, level ? 3 : 4);
+    const room = sizes.length > 4 ? 3 : Math.max(3, Math.min(5, Math.floor((380 * k) / extent[0])));
+    const most = [room, 3][level] ?? 2;
+    const all = number <= Math.max(most, level ? most : 4);
     const shown = all ? number : most;
     const places = Array.from({ length: shown }, (_, i) => {
       const end = !all && i === shown - 1;

@@ -160,7 +160,7 @@ function render({ model, el }) {
     const badge = make("b", `badge ${storage}`, `${STORAGE[storage]?.[0] ?? storage}${strides}`);
     const rows = [make("div", "row", badge, ...row.map((text) => make("span", "", text)))];
     const copies = step.hidden === 1 ? "1 copy that nobody wrote" : `${step.hidden} copies that nobody wrote`;
-    const why = storage === "copy" ? "no view can have this shape." : "the inputs were laid out anew first.";
+    const why = storage === "copy" ? "no view can have this shape." : "numbers were laid out anew on the way.";
     if (step.hidden) rows.push(make("p", "", mark("hides"), ` ${copies}: ${why}`));
     if (step.note !== undefined) rows.push(make("p", "", word(step.note)));
     if (step.warning !== undefined) rows.push(box("Warning", word(step.warning)));

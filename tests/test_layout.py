@@ -1,0 +1,656 @@
+"""The layout player tells where every number lies: held against torch's own views and copies of 0, 1, 2, …"""
+
+import json
+import math
+import re
+import shutil
+from html.parser import HTMLParser
+
+import pytest
+import torch
+
+from mha_course.attention import MultiHeadAttention
+from mha_course.errors import ShapeError
+from mha_course.saving import WIDGET_VIEW
+from mha_course.tracing import trace
+from mha_course.tracing.steps import Argument, Operand, Step
+from mha_course.tracing.trace import Trace
+from mha_course.widgets import layout_cells
+from mha_course.widgets.layout import LayoutPlayer
+
+EVIL = '"><img src=x onerror="window.hacked=1"><script>window.hacked=1</script>'
+CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
+KNOWN = {"axes": "B S C", "sizes": {"H": 2}}
+
+CHAINS = {
+    "split": ((1, 3, 8), [lambda x: x.view(1, 3, 2, 4), lambda x: x.transpose(1, 2)]),
+    "split of two": ((2, 3, 4), [lambda x: x.reshape(2, 3, 2, 2), lambda x: x.permute(0, 2, 1, 3)]),
+    "wrong": ((2, 4, 8), [lambda x: x.view(2, 2, 4, 4)]),
+    "merge": ((1, 2, 3, 4), [lambda x: x.transpose(1, 2), lambda x: x.reshape(1, 3, 8)]),
+    "contiguous twice": (
+        (1, 2, 3, 4), [lambda x: x.transpose(1, 2), lambda x: x.contiguous(), lambda x: x.contiguous(),
+        lambda x: x.view(3, 8), lambda x: x.mT, lambda x: x.reshape(4, 6)],
+    ),
+    "fused": (
+        (1, 3, 24), [lambda x: x.reshape(1, 3, 3, 2, 4), lambda x: x.transpose(3, 1), lambda x: x.select(2, 1)],
+    ),
+    "expanded": ((3, 4), [lambda x: x.unsqueeze(0), lambda x: x.expand(2, 3, 4), lambda x: x.reshape(6, 4)]),
+    "piece": ((2, 6, 4), [lambda x: x[:, 1:4], lambda x: x.flatten(1), lambda x: x.unflatten(1, (4, 3))]),
+    "clone": ((3, 8), [lambda x: x.T, lambda x: x.clone(), lambda x: x.reshape(4, 6)]),
+}  # fmt: skip
+
+
+def counted(*shape):
+    return torch.arange(math.prod(shape)).view(shape)
+
+
+def follow(moves):
+    def run(x):
+        for move in moves:
+            x = move(x)
+        return x
+
+    return run
+
+
+def right(x):
+    return x.view(1, 3, 2, 4).transpose(1, 2)
+
+
+def wrong(x):
+    return x.view(1, 2, 3, 4)
+
+
+def merge(context):
+    swapped = context.transpose(1, 2)
+    return swapped.reshape(1, 3, 8)
+
+
+def lanes(player):
+    return player.data["lanes"]
+
+
+@pytest.fixture
+def both():
+    return LayoutPlayer(trace(right, counted(1, 3, 8), **KNOWN), trace(wrong, counted(1, 3, 8), **KNOWN))
+
+
+@pytest.mark.parametrize("name", CHAINS)
+def test_every_cell_is_the_number_that_torch_has_there(name):
+    shape, moves = CHAINS[name]
+    x = counted(*shape)
+    (lane,) = lanes(LayoutPlayer(trace(follow(moves), x)))
+    tensors = [x]
+    for move in moves:
+        tensors.append(move(tensors[-1]))
+    assert len(lane["frames"]) == len(tensors)
+    for tensor, frame in zip(tensors, lane["frames"], strict=True):
+        assert frame["ids"] == tensor.flatten().tolist()
+        assert (frame["shape"], frame["strides"]) == (list(tensor.shape), list(tensor.stride()))
+        strip = dict(lane["strips"][frame["strip"]])
+        memory = torch.as_strided(tensor, (len(strip),), (1,), 0).tolist()
+        assert [strip[place] for place in range(len(strip))] == memory
+        assert [memory[place] for place in frame["places"]] == frame["ids"]
+
+
+@pytest.mark.parametrize("name", CHAINS)
+def test_a_strip_is_added_where_torch_takes_new_memory_and_nowhere_else(name):
+    shape, moves = CHAINS[name]
+    tensor = counted(*shape)
+    (lane,) = lanes(LayoutPlayer(trace(follow(moves), tensor)))
+    strips = [0]
+    for move in moves:
+        after = move(tensor)
+        strips.append(
+            strips[-1] + (after.data_ptr() - after.storage_offset() * 8 != tensor.untyped_storage().data_ptr())
+        )
+        tensor = after
+    assert [frame["strip"] for frame in lane["frames"]] == strips
+    assert len(lane["strips"]) == strips[-1] + 1
+
+
+def test_a_tensor_that_is_a_piece_of_a_larger_one_keeps_its_places():
+    x = counted(1, 3, 8)[..., 2:6]
+    (lane,) = lanes(LayoutPlayer(trace(lambda x: x.transpose(1, 2).contiguous(), x, axes="B S D")))
+    assert [place for place, _ in lane["strips"][0]] == x.flatten().tolist()
+    assert lane["frames"][-1]["ids"] == x.transpose(1, 2).flatten().tolist()
+    assert lane["frames"][-1]["places"] == list(range(12))
+
+
+def test_token_and_head_are_those_of_the_right_split(both):
+    heads = right(counted(1, 3, 8))
+    for lane in lanes(both):
+        for head, token in ((h, t) for h in range(2) for t in range(3)):
+            for number in heads[0, head, token].tolist():
+                cell = lane["cells"][str(number)]
+                assert (cell["token"], cell["head"], cell["tag"]) == (token, head, f"t{token} h{head}")
+
+
+def test_colours_tell_tokens_and_heads_apart(both):
+    cells = lanes(both)[0]["cells"].values()
+    assert len({cell["fill"] for cell in cells}) == len({(cell["token"], cell["head"]) for cell in cells}) == 6
+
+
+@pytest.mark.parametrize(
+    ("batch", "tokens", "heads", "width"), [(1, 3, 2, 4), (2, 3, 2, 2), (2, 4, 2, 4), (1, 5, 4, 3)]
+)
+def test_odd_are_the_numbers_that_stand_elsewhere_in_the_right_split(batch, tokens, heads, width):
+    x = counted(batch, tokens, heads * width)
+    known = {"axes": "B S C", "sizes": {"H": heads}}
+    good, bad = x.view(batch, tokens, heads, width).transpose(1, 2), x.view(batch, heads, tokens, width)
+    made = trace(lambda x: x.view(batch, tokens, heads, width).transpose(1, 2), x, **known)
+    one, two = lanes(LayoutPlayer(made, trace(lambda x: x.view(batch, heads, tokens, width), x, **known)))
+    assert [frame["odd"] for frame in one["frames"]] == [[], [], []]
+    assert two["frames"][1]["odd"] == (good != bad).flatten().nonzero().flatten().tolist()
+    assert two["frames"][1]["axes"] == ["B", "H", "S", "D"]
+    parts = [len(set((bad[0, h] // (heads * width)).flatten().tolist())) for h in range(heads)]
+    assert f"from only {max(parts)} of {tokens} tokens" in two["frames"][1]["mixing"]
+
+
+def test_a_wrong_merge_is_odd_where_tokens_are_mixed():
+    x = counted(1, 2, 3, 4)
+    one, two = lanes(
+        LayoutPlayer(trace(merge, x, axes="B H S D"), trace(lambda x: x.reshape(1, 3, 8), x, axes="B H S D"))
+    )
+    assert not any(frame["odd"] for frame in one["frames"])
+    assert two["frames"][1]["odd"] == (merge(x) != x.reshape(1, 3, 8)).flatten().nonzero().flatten().tolist()
+    assert two["frames"][1]["mixing"] == "each token's row holds parts of 2 of 3 tokens"
+    assert two["frames"][1]["warning"].startswith("this merge cuts across")
+
+
+def test_heads_that_no_longer_lie_side_by_side():
+    made = trace(lambda x: x.permute(0, 2, 3, 1).reshape(1, 3, 8), counted(1, 2, 3, 4), axes="B H S D")
+    frame = lanes(LayoutPlayer(made))[0]["frames"][-1]
+    assert frame["mixing"] == "the numbers of a head no longer lie side by side"
+    assert frame["odd"]
+
+
+def test_a_wrong_view_alone_is_read_by_its_sizes():
+    (lane,) = lanes(LayoutPlayer(trace(wrong, counted(1, 3, 8), **KNOWN)))
+    assert lane["frames"][1]["axes"] == ["B", "H", "S", "D"]
+    assert lane["frames"][1]["mixing"] == "each head holds slices of 2 heads, from only 2 of 3 tokens"
+
+
+def test_nothing_is_said_of_tokens_and_heads_where_no_axis_is_known():
+    (lane,) = lanes(LayoutPlayer(trace(lambda x: x.view(3, 2, 4).transpose(0, 1), counted(3, 8))))
+    assert {cell["tag"] for cell in lane["cells"].values()} == {""}
+    assert not any(frame["mixing"] for frame in lane["frames"])
+
+
+def test_queries_keys_and_values_share_a_strip():
+    made = trace(lambda x: x.view(1, 3, 3, 2, 4)[:, :, 1], counted(1, 3, 24), axes="B S 3*C", sizes={"H": 2, "C": 8})
+    (lane,) = lanes(LayoutPlayer(made))
+    assert {lane["cells"][str(n)]["tag"][0] for n in lane["frames"][-1]["ids"]} == {"k"}
+
+
+def test_the_words_of_a_frame(both):
+    good, bad = lanes(both)
+    assert [frame["sentence"] for frame in good["frames"]] == [
+        "x: 24 numbers in one strip of memory, read with strides (24, 8, 1).",
+        "view(1, 3, 2, 4): a view. No number moves; strides go from (24, 8, 1) to (24, 8, 4, 1).",
+        "transpose(1, 2): a view. No number moves; strides go from (24, 8, 4, 1) to (24, 4, 8, 1).",
+    ]
+    assert [frame["storage"] for frame in good["frames"]] == ["start", "view", "view"]
+    assert good["frames"][2]["line"] == "return x.view(1, 3, 2, 4).transpose(1, 2)"
+    assert good["frames"][2]["reading"] == "(B=1, H=2, S=3, D=4)"
+    assert not re.match(r"[\w-]+: ", bad["frames"][1]["warning"])
+
+
+def test_the_words_of_a_copy():
+    def twice(context):
+        return context.transpose(1, 2).contiguous().contiguous().reshape(1, 3, 8)
+
+    frames = lanes(LayoutPlayer(trace(twice, counted(1, 2, 3, 4), axes="B H S D")))[0]["frames"]
+    assert frames[2]["sentence"] == (
+        "contiguous(): a copy. All 24 numbers are written anew, in the order of the axes, with strides (24, 8, 4, 1)."
+    )
+    assert frames[3]["sentence"] == "contiguous(): the very same tensor: it was contiguous already."
+    frames = lanes(LayoutPlayer(trace(merge, counted(1, 2, 3, 4), axes="B H S D")))[0]["frames"]
+    assert frames[2]["sentence"].endswith("(24, 4, 12, 1) could not be read in this shape, so reshape had to copy.")
+
+
+def test_a_line_with_two_calls_gives_each_its_own():
+    def turn(x):
+        return x.transpose(1, 2).transpose(0, 2).reshape(-1)
+
+    frames = lanes(LayoutPlayer(trace(turn, counted(2, 3, 4))))[0]["frames"]
+    assert [frame["call"] for frame in frames] == ["x", "transpose(1, 2)", "transpose(0, 2)", "reshape(-1)"]
+
+
+def test_a_line_with_the_code_of_both_lanes_does_not_lend_one_the_call_of_the_other():
+    x = counted(1, 3, 8)
+    good, bad = trace(lambda x: x.view(1, 3, 2, 4), x), trace(lambda x: x.view(1, 2, 3, 4), x)
+    one, two = lanes(LayoutPlayer(good, bad))
+    assert (one["frames"][1]["call"], two["frames"][1]["call"]) == ("view(1, 3, 2, 4)", "view(1, 2, 3, 4)")
+
+
+def test_the_sentence_is_made_of_what_happened(both):
+    assert repr(both) == (
+        "LayoutPlayer: view, transpose: 1 strip of memory, no copy; beside it view: 1 strip of memory, no copy; "
+        "⚠ each head holds slices of 2 heads, from only 2 of 3 tokens."
+    )
+    merged = LayoutPlayer(trace(merge, counted(1, 2, 3, 4), axes="B H S D"))
+    assert merged.text == "transpose, reshape: 2 strips of memory, 1 copy."
+
+
+def test_one_of_several_chains_is_chosen():
+    made = trace(MultiHeadAttention(8, 2), torch.zeros(1, 3, 8), **KNOWN)
+
+    def ops(**chosen):
+        return [frame["call"].partition("(")[0] for frame in lanes(LayoutPlayer(made, **chosen))[0]["frames"][1:]]
+
+    assert ops() == ops(chain=0) == ops(chain="q") == ["unflatten", "transpose"]
+    assert ops(chain="k") == ["unflatten", "transpose", "transpose"]
+    assert ops(chain="merged") == ops(chain=-1) == ["transpose", "flatten"]
+    for chain in ("out", 4):
+        with pytest.raises(ShapeError) as caught:
+            LayoutPlayer(made, chain=chain)
+        assert str(caught.value).startswith(
+            "LayoutPlayer: chain must be one that there is. expected 0 to 3, or one of context, k, merged, "
+        )
+        assert str(caught.value).endswith(f", got {chain!r}")
+
+
+def test_the_first_chain_with_a_reshape_comes_before_others():
+    def run(x, y):
+        return x.transpose(1, 2) @ y.view(1, 3, 2, 4).flatten(2)
+
+    made = trace(run, counted(1, 3, 8), counted(1, 3, 8))
+    assert lanes(LayoutPlayer(made))[0]["frames"][0]["call"] == "y"
+    assert len(layout_cells.chains(made)) == 2
+
+
+def test_nothing_to_lay_out():
+    with pytest.raises(ShapeError) as caught:
+        LayoutPlayer(trace(torch.relu, torch.zeros(1, 3, 8)))
+    assert str(caught.value) == (
+        "LayoutPlayer: the trace must hold a step that lays a tensor out anew. "
+        "expected view, reshape, transpose, permute …, got relu"
+    )
+
+
+@pytest.mark.parametrize("shape", [(2, 16, 32), (0, 3, 8)])
+def test_numbers_that_cannot_be_drawn(shape):
+    batch, tokens, width = shape
+    with pytest.raises(ShapeError) as caught:
+        LayoutPlayer(trace(lambda x: x.view(batch, tokens, 2, width // 2), torch.zeros(shape), **KNOWN))
+    numbers = math.prod(shape)
+    assert str(caught.value) == (
+        f"LayoutPlayer: each number is drawn as a cell. expected 1 to 512 numbers, got (B={batch}, S={tokens}, "
+        f"C={width}), {numbers} numbers, fix: trace it with smaller sizes, e.g. B=1, S=3, C=8, H=2"
+    )
+
+
+def test_of_a_large_batch_the_first_sentence_is_shown_and_said_to_be():
+    x = counted(2, 5, 24)
+    made = trace(lambda x: x.view(2, 5, 4, 6).transpose(1, 2), x, axes="B S C", sizes={"H": 4})
+    player = LayoutPlayer(made)
+    (lane,) = lanes(player)
+    assert lane["part"] == "Shown: B=0, 120 of 240 numbers."
+    assert lane["part"] in player.twin
+    assert len(lane["strips"][0]) == len(lane["cells"]) == 120
+    assert lane["frames"][-1]["ids"] == [
+        n if n < 120 else -1 for n in x.view(2, 5, 4, 6).transpose(1, 2).flatten().tolist()
+    ]
+
+
+def test_what_the_browser_gets_is_json_and_the_position_stays_within(both):
+    assert json.loads(json.dumps(both.data)) == both.data
+    for wanted, kept in ((2, 2), (9, 2), (-1, 0)):
+        both.position = wanted
+        assert both.position == kept
+
+
+class Tables(HTMLParser):
+    """Read tables as lists of rows of texts."""
+
+    def __init__(self, text):
+        super().__init__()
+        self.tags, self.tables, self.captions, self.inside = set(), [], [], ""
+        self.feed(text)
+
+    def handle_starttag(self, tag, attrs):
+        self.tags.add(tag)
+        self.inside = tag if tag in ("caption", "td", "th") else self.inside
+        if tag == "table":
+            self.tables.append([])
+        elif tag == "caption":
+            self.captions.append("")
+        elif tag == "tr":
+            self.tables[-1].append([])
+        elif tag in ("td", "th"):
+            self.tables[-1][-1].append([])
+
+    def handle_endtag(self, tag):
+        self.inside = "" if tag in ("caption", "td", "th") else self.inside
+
+    def handle_data(self, text):
+        if self.inside == "caption":
+            self.captions[-1] += text
+        elif self.inside:
+            self.tables[-1][-1][-1].append(text)
+
+
+def test_the_twin_says_in_text_what_the_colours_say(both):
+    read = Tables(both.twin)
+    assert read.tags <= {"table", "caption", "tr", "th", "td", "small", "br", "p"}
+    assert read.captions[0] == "Strip 1 of memory: place, token and head"
+    assert read.captions[3] == f"3. {lanes(both)[0]['frames'][2]['sentence']} Strip 1, read as (B=1, H=2, S=3, D=4)."
+    assert read.captions[4].endswith(" Strip 1, read as if it were (B=1, H=2, S=3, D=4).")
+    assert len(read.tables) == 5  # the strip, x, view, transpose; beside it view
+    heads = right(counted(1, 3, 8))
+    header, *rows = read.tables[3]
+    assert header[1:] == [[f"H={h}", f"D={d}"] for h in range(2) for d in range(4)]
+    for token, (name, *cells) in enumerate(rows):
+        assert name == ["B=0", f"S={token}"]
+        assert cells == [[str(heads[0, h, token, d].item()), f"t{token} h{h}"] for h in range(2) for d in range(4)]
+    odd = [cell for row in read.tables[4][1:] for cell in row[1:] if "⚠" in cell[1]]
+    assert len(odd) == len(lanes(both)[1]["frames"][1]["odd"])
+    assert "⚠ each head holds slices of 2 heads, from only 2 of 3 tokens" in both.twin
+
+
+def test_the_twin_of_a_copy_has_its_strip():
+    read = Tables(LayoutPlayer(trace(merge, counted(1, 2, 3, 4), axes="B H S D")).twin)
+    assert read.captions[3] == "Strip 2 of memory: place, token and head"
+    cells = [cell for row in read.tables[3] for cell in row[1:]]
+    merged = merge(counted(1, 2, 3, 4)).flatten().tolist()
+    assert [cell[1].split("was ")[1] for cell in cells] == [str(number) for number in merged]
+    assert [cell[0] for cell in cells] == [str(place) for place in range(24)]
+
+
+def test_the_twin_is_the_same_each_time_and_stands_beside_the_view(both):
+    again = LayoutPlayer(trace(right, counted(1, 3, 8), **KNOWN), trace(wrong, counted(1, 3, 8), **KNOWN))
+    assert again.twin == both.twin
+    data, _ = both._repr_mimebundle_()
+    assert (data["text/html"], data[WIDGET_VIEW]["model_id"]) == (both.twin, both.model_id)
+
+
+def hostile():
+    """Make a trace in which every word comes from someone who means harm."""
+    axes, given = ("?", EVIL), Argument(EVIL, (2, 3), (EVIL, "__proto__"), (3, 1), 0, 0)
+    step = Step(
+        index=0, op=EVIL, inputs=(Operand(EVIL, (2, 3), given.axes),), shape=(3, 2), axes=axes, strides=(1, 3),
+        contiguous=False, storage="view", dtype=torch.float32, device=torch.device("cpu"), bytes=24, flops=0, line=EVIL,
+        lineno=8, hidden_copies=0, warning=EVIL, note=EVIL, stage=EVIL, name=EVIL, source=0,
+    )  # fmt: skip
+    return LayoutPlayer(Trace((step,), None, (given,), (), {EVIL: 2}, (), EVIL))
+
+
+def test_words_of_others_are_escaped():
+    assert "<img" not in hostile().twin
+    assert "<script" not in hostile().twin
+
+
+PAGE = """<!doctype html><meta charset="utf-8"><style>body { margin: 8px; font-family: sans-serif } %(css)s</style>
+<div id="one"></div><div id="two"></div>
+<script type="module">
+class Model {
+  constructor(state) { this.state = state; this.calls = []; this.saved = 0; }
+  get(key) { return this.state[key]; }
+  set(key, value) { this.state[key] = value; for (const call of [...this.calls]) call(); }
+  save_changes() { this.saved += 1; }
+  on(event, call) { this.calls.push(call); }
+  off(event, call) { this.calls = this.calls.filter((other) => other !== call); }
+}
+window.leaked = [];
+document.addEventListener("keydown", (event) => leaked.push(event.key), true);
+window.model = new Model({ data: %(data)s, position: %(position)s });
+const module = await import(URL.createObjectURL(new Blob([%(esm)s], { type: "text/javascript" })));
+window.draw = (id) => module.default.render({ model, el: document.getElementById(id) });
+window.tidy = await draw("one");
+document.body.dataset.ready = "yes";
+</script>"""
+GRID = """(lane) => [...document.querySelectorAll('#one .lane')[lane].querySelectorAll('.board:last-child .cell')]
+  .filter((cell) => !cell.hidden).map((cell) => {
+    const box = cell.getBoundingClientRect();
+    return [+cell.firstChild.textContent, +cell.dataset.id, Math.round(box.x), Math.round(box.y)];
+  })"""
+STRIP = """(lane) => [...document.querySelectorAll('#one .lane')[lane].querySelectorAll('.board:first-child .cell')]
+  .filter((cell) => !cell.hidden).map((cell) => cell.outerHTML)"""
+
+
+@pytest.fixture(scope="module")
+def browser():
+    playwright = pytest.importorskip("playwright.sync_api")
+    if CHROMIUM is None:
+        pytest.skip("no Chromium")
+    with playwright.sync_playwright() as player:
+        chromium = player.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox", "--disable-dev-shm-usage"])
+        yield chromium
+        chromium.close()
+
+
+@pytest.fixture
+def show(browser, tmp_path):
+    """Show a player in a page of its own: ``show(player, width=1280)``; a script that fails fails the test."""
+    pages, errors = [], []
+
+    def open_page(player, width=1280, motion="reduce", position=0, **options):
+        esm, css = str(player._esm), str(player._css)
+        words = {
+            key: json.dumps(value).replace("<", "\\u003c") for key, value in {"data": player.data, "esm": esm}.items()
+        }
+        file = tmp_path / "page.html"
+        file.write_text(PAGE % {"css": css, "position": position, **words}, encoding="utf-8")
+        page = browser.new_page(viewport={"width": width, "height": 800}, reduced_motion=motion, **options)
+        page.on("pageerror", lambda error: errors.append(str(error)))
+        page.goto(file.as_uri())
+        page.wait_for_selector("[data-ready]")
+        page.wait_for_timeout(50)  # until it has taken its size
+        pages.append(page)
+        return page
+
+    yield open_page
+    for page in pages:
+        page.close()
+    assert not errors
+
+
+def go(page, position):
+    page.evaluate("at => model.set('position', at)", position)
+
+
+def now(page):
+    return page.evaluate("model.get('position')")
+
+
+@pytest.mark.parametrize("name", ["split", "merge", "wrong"])
+def test_the_cells_stand_where_the_axes_say(show, name):
+    """Along each row numbers stand from left to right, rows below one another, whatever box they are in."""
+    shape, moves = CHAINS[name]
+    x = counted(*shape)
+    page = show(LayoutPlayer(trace(follow(moves), x)))
+    for at in range(len(moves) + 1):
+        go(page, at)
+        tensor = follow(moves[:at])(x)
+        spots = {number: (left, top) for _, number, left, top in page.evaluate(GRID, 0)}
+        assert sorted(spots) == sorted(tensor.flatten().tolist())
+        for matrix in tensor.reshape(-1, *tensor.shape[-2:]).tolist():
+            for row in matrix:
+                assert len({spots[number][1] for number in row}) == 1
+                assert [spots[number][0] for number in row] == sorted({spots[number][0] for number in row})
+            for column in zip(*matrix, strict=True):
+                assert len({spots[number][0] for number in column}) == 1
+                assert [spots[number][1] for number in column] == sorted({spots[number][1] for number in column})
+        assert len(set(spots.values())) == len(spots)
+
+
+def test_a_view_leaves_the_strip_as_it_is_and_a_copy_writes_another(show):
+    page = show(LayoutPlayer(trace(merge, counted(1, 2, 3, 4), axes="B H S D")))
+    strip = page.evaluate(STRIP, 0)
+    assert len(strip) == 24
+    go(page, 1)
+    assert page.evaluate(STRIP, 0) == strip
+    assert page.locator(".board .label:visible").all_inner_texts() == ["memory, strip 1: unchanged, no number moved"]
+    go(page, 2)
+    assert len(page.evaluate(STRIP, 0)) == 48
+    assert page.locator(".board .label").all_inner_texts() == [
+        "memory, strip 1: unchanged, no longer read", "memory, strip 2: written anew"
+    ]  # fmt: skip
+    assert [place for place, *_ in sorted(page.evaluate(GRID, 0), key=lambda cell: (cell[3], cell[2]))] == list(
+        range(24)
+    )
+    go(page, 0)
+    assert page.evaluate(STRIP, 0) == strip
+
+
+def test_cells_fly_and_a_copy_is_written_first(show):
+    page = show(LayoutPlayer(trace(merge, counted(1, 2, 3, 4), axes="B H S D")), motion="no-preference")
+    page.clock.install()
+    start, strip = page.evaluate(GRID, 0), page.evaluate(STRIP, 0)
+    page.locator(".mha-layout").focus()
+    page.keyboard.press("ArrowRight")
+    flying = page.evaluate(GRID, 0)
+    assert [cell[:2] for cell in flying] == [cell[:2] for cell in start]
+    flights = "document.getAnimations().filter(({effect}) => effect.target.matches('.cell')).length"
+    assert page.evaluate(flights) == 24
+    assert page.evaluate(STRIP, 0) == strip
+    page.evaluate("document.getAnimations().forEach((animation) => animation.finish())")
+    middle = page.evaluate(GRID, 0)
+    assert middle != start
+    page.keyboard.press("ArrowRight")
+    assert page.evaluate(GRID, 0) == middle  # still read from the first strip
+    assert page.evaluate(flights) == 24
+    page.clock.run_for(2700)
+    assert sorted(cell[0] for cell in page.evaluate(GRID, 0)) == list(range(24))
+    page.keyboard.press("Home")  # in the midst of it
+    assert page.evaluate(GRID, 0) == start
+
+
+def test_motion_only_for_those_who_want_it(show, both):
+    for motion, moving in (("no-preference", True), ("reduce", False)):
+        page = show(both, motion=motion)
+        page.locator(".mha-layout").focus()
+        page.keyboard.press("ArrowRight")
+        assert page.evaluate("document.getAnimations().length > 0") is moving
+
+
+def test_what_is_said_of_a_frame(show, both):
+    page = show(both)
+    for at in range(3):
+        go(page, at)
+        for lane, node in zip(lanes(both), page.locator(".lane").all(), strict=True):
+            frame = lane["frames"][min(at, len(lane["frames"]) - 1)]
+            assert node.locator(".sentence").inner_text() == frame["sentence"]
+            assert node.locator("[aria-current]").inner_text().split("\n")[0] == frame["call"]
+            pairs = zip(frame["axes"], frame["shape"], frame["strides"], strict=True)
+            assert node.locator(".chip").all_inner_texts() == [f"{a} = {n}\nstride {s}" for a, n, s in pairs]
+            assert node.locator(".cell.odd").count() == len(frame["odd"])
+            assert node.locator(".warning").is_visible() == bool(frame["odd"])
+    good, bad = page.locator(".lane").all()
+    assert good.locator(".name em").all_inner_texts() == ["h0 of t0–t2", "h1 of t0–t2"]
+    assert bad.locator(".name em").all_inner_texts() == ["⚠ h0 h1 of t0 t1", "⚠ h0 h1 of t1 t2"]
+
+
+def test_keys_step_and_go_no_further(show, both):
+    page = show(both)
+    page.locator(".mha-layout").focus()
+    for key, to in {"ArrowRight": 1, "ArrowLeft": 0, "End": 2, "Home": 0}.items():
+        page.keyboard.press(key)
+        assert now(page) == to
+    page.locator("input").focus()
+    page.keyboard.press("ArrowRight")
+    assert now(page) == 1
+    page.get_by_role("button", name="Next").focus()
+    for key, to in (("Enter", 2), ("ArrowLeft", 1), (" ", 2)):
+        page.keyboard.press(key)
+        assert now(page) == to
+    assert page.evaluate("leaked") == []
+    for key in ("a", "Control+ArrowLeft"):  # not ours
+        page.keyboard.press(key)
+    assert page.evaluate("leaked") == ["a", "Control", "ArrowLeft"]
+    page.evaluate("document.activeElement.blur()")
+    page.keyboard.press("ArrowLeft")
+    assert (now(page), page.evaluate("leaked.length")) == (2, 4)
+
+
+def test_a_click_goes_where_it_points(show, both):
+    page = show(both)
+    page.locator(".step").nth(2).click()
+    assert now(page) == 2
+    page.get_by_role("button", name="Back").click()
+    assert now(page) == 1
+    page.locator("input").fill("0")
+    assert now(page) == 0
+    page.get_by_role("button", name="Back").click(force=True)  # it says that it is disabled
+    assert now(page) == 0
+    assert page.evaluate("model.saved") == 3
+
+
+def test_it_plays_to_the_end_and_from_the_start_again(show, both):
+    page = show(both)
+    page.clock.install()
+    page.locator(".mha-layout").focus()
+    page.keyboard.press(" ")
+    assert page.get_by_role("button", name="Pause").count() == 1
+    page.clock.run_for(1000)
+    assert now(page) == 1
+    page.keyboard.press(" ")
+    page.clock.run_for(5000)
+    assert now(page) == 1
+    page.get_by_role("button", name="Play").click()
+    page.clock.run_for(5000)
+    assert now(page) == 2
+    assert page.get_by_role("button", name="Play").count() == 1
+    page.get_by_role("button", name="Play").click()
+    page.clock.run_for(700)
+    assert now(page) == 1
+
+
+def test_two_views_of_one_model_agree_and_leave_nothing_behind(show, both):
+    page = show(both, position=1)
+    assert page.locator("#one .sentence").first.inner_text() == lanes(both)[0]["frames"][1]["sentence"]
+    page.evaluate("async () => { window.tidy_two = await draw('two') }")
+    page.locator("#two .mha-layout").focus()
+    page.keyboard.press("End")
+    assert page.locator("#one .count").inner_text() == page.locator("#two .count").inner_text() == "3 of 3"
+    page.evaluate("() => { tidy(); tidy_two() }")
+    assert page.evaluate("[model.calls.length, one.childElementCount, two.childElementCount]") == [0, 0, 0]
+    page.keyboard.press("Home")
+    assert now(page) == 2
+
+
+def test_harmful_words_are_shown_as_words(show):
+    page = show(hostile())
+    go(page, 1)
+    page.wait_for_timeout(100)
+    assert page.evaluate("window.hacked") is None
+    assert page.locator("#one img, #one script").count() == 0
+    assert EVIL in page.locator(".sentence").inner_text()
+
+
+@pytest.mark.parametrize("width", [420, 760, 1280, 1900])
+@pytest.mark.parametrize("name", ["split", "wrong", "contiguous twice", "fused"])
+def test_nothing_sticks_out_at_any_width(show, width, name):
+    shape, moves = CHAINS[name]
+    made = trace(follow(moves), counted(*shape))
+    page = show(LayoutPlayer(made, made), width)
+    for at in range(len(moves) + 1):
+        go(page, at)
+        assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+        assert page.evaluate(
+            """() => [...document.querySelectorAll('.stage *:not([hidden], [hidden] *)')].every((node) => {
+                 const [inner, outer] = [node, node.closest('.lane')].map((one) => one.getBoundingClientRect());
+                 return inner.left >= outer.left && inner.right <= outer.right && inner.bottom <= outer.bottom; })"""
+        )
+    one, two = (lane.bounding_box() for lane in page.locator(".lane").all())
+    assert (one["y"] == two["y"]) == (width > 900)
+
+
+def test_hundreds_of_cells_stay_quick(show):
+    x = counted(1, 16, 32)
+    made = trace(lambda x: x.view(1, 16, 4, 8).transpose(1, 2).contiguous(), x, axes="B S C", sizes={"H": 4})
+    page = show(LayoutPlayer(made, made))
+    times = page.evaluate(
+        """async () => {
+             const times = [];
+             for (let at = 0; at < 12; at++) {
+               await new Promise(requestAnimationFrame);
+               const start = performance.now();
+               model.set('position', (at + 1) % 4);
+               document.body.offsetHeight;
+               times.push(performance.now() - start);
+             }
+             return times.sort((a, b) => a - b); }"""
+    )
+    assert times[len(times) // 2] < 100
