@@ -51,6 +51,7 @@ function makeLane(lane, parent, go) {
   const pool = new Map(keys.flat().filter(Boolean).map((key) => [key, null]));
   for (const key of pool.keys()) pool.set(key, makeCell(parseInt(key), board));
   let marks = [], spots = new Map(), plans = [], timer = null, shown = 0, depths = [];
+  const flights = [], fly = (node, path, timing) => flights.push(node.animate(path, { ...timing, fill: "backwards" }));
 
   function putStrips(width) {
     const count = Math.max(...lane.strips.map((strip) => strip.length));
@@ -118,7 +119,7 @@ function makeLane(lane, parent, go) {
         make("em", odd && "odd", `${odd}${heads} of ${tokens}`, mark);
       }
       const faint = [{ opacity: 0 }, { opacity: 0.4, offset: 0.25 }, { opacity: 0.4, offset: 0.75 }, { opacity: 1 }];
-      if (takes) mark.animate(faint, { duration: takes, fill: "backwards" });
+      if (takes) fly(mark, faint, { duration: takes });
       return mark;
     });
     board.prepend(...marks);
@@ -139,7 +140,7 @@ function makeLane(lane, parent, go) {
       write(cell, frame.places[i], frame.strip, odd.has(i));
       if (spread == null) return;
       const path = start ? [{ transform: at(start), zIndex: 2 }, { transform: at(to), zIndex: 2 }] : [{ opacity: 0 }, { opacity: 1 }];
-      cell.animate(path, { duration: FLIGHT, delay: (i / count) * spread, easing: "ease-in-out", fill: "backwards" });
+      fly(cell, path, { duration: FLIGHT, delay: (i / count) * spread, easing: "ease-in-out" });
     });
     drawReading(frame);
     drawMarks(frame, plan, spread == null ? 0 : spread + FLIGHT);
@@ -149,17 +150,16 @@ function makeLane(lane, parent, go) {
     const old = new Map(before.cells.map((cell, i) => [cell.dataset.id, before.spots[i]]));
     cells.forEach((cell, i) => {
       cell.classList.remove("unread");
-      cell.animate(
-        [{ transform: at(old.get(cell.dataset.id)), opacity: 0 }, { opacity: 1, offset: 0.05 }, { transform: at(spots[i]) }],
-        { duration: each, delay: (i / cells.length) * (WRITE - each), easing: "ease-in-out", fill: "backwards" });
+      const path = [{ transform: at(old.get(cell.dataset.id)), opacity: 0 }, { opacity: 1, offset: 0.05 }, { transform: at(spots[i]) }];
+      fly(cell, path, { duration: each, delay: (i / cells.length) * (WRITE - each), easing: "ease-in-out" });
     });
   }
   /** Show a frame: a copy first writes its strip, then the cells of the tensor go to their places. Return how long it takes. */
-  function show(number, fly) {
-    const frame = lane.frames[number], forward = number === shown + 1, moves = fly && number !== shown && !still();
-    if (fly && number === shown) return 0;
+  function show(number, near) {
+    const frame = lane.frames[number], forward = number === shown + 1, moves = near && number !== shown && !still();
+    if (near && number === shown) return 0;
     clearTimeout(timer);
-    node.getAnimations({ subtree: true }).forEach((animation) => animation.cancel());
+    flights.splice(0).forEach((flight) => flight.cancel());
     say(frame, number);
     shown = number;
     if (!plans.length) return 0;
@@ -173,7 +173,7 @@ function makeLane(lane, parent, go) {
   stage.addEventListener("pointerover", (event) => mark(event.target.closest(".cell")?.dataset.id));
   stage.addEventListener("pointerleave", () => mark());
   if (lane.part) make("p", "part", lane.part, node);
-  return { show: (i, fly) => show(Math.min(i, lane.frames.length - 1), fly), resize, stage, frames: lane.frames };
+  return { show: (i, near) => show(Math.min(i, lane.frames.length - 1), near), resize, stage, frames: lane.frames };
 }
 
 /** Say what numbers, letters and colours of the cells mean. */
@@ -212,14 +212,14 @@ function render({ model, el }) {
   scrub.addEventListener("input", () => go(+scrub.value));
   const drawn = lanes.map((lane) => makeLane(lane, tracks, (i) => go(i)));
 
-  function draw(fly) {
-    const lasts = drawn.map((lane) => lane.show(position, fly));
+  function draw(near) {
+    const takes = drawn.map((lane) => lane.show(position, near));
     scrub.value = position;
     count.textContent = `${position + 1} of ${last + 1}`;
     scrub.setAttribute("aria-valuetext", count.textContent);
     back.setAttribute("aria-disabled", position === 0);
     next.setAttribute("aria-disabled", position === last);
-    return Math.max(...lasts);
+    return Math.max(...takes);
   }
   function move(to) {
     const near = Math.abs(to - position) === 1;

@@ -1,0 +1,438 @@
+"""What a trace says of single operations and of whole modules, and how it reports it."""
+
+import math
+import traceback
+
+import pandas as pd
+import pytest
+import torch
+from torch import nn
+from torch.nn import functional as F
+from torch.utils.flop_counter import FlopCounterMode
+
+from mha_course import attention, models, variants
+from mha_course.errors import ShapeError
+from mha_course.tracing import Comparison, trace
+
+B, S, C, H, D = 2, 5, 24, 4, 6
+SIZES = {"H": H, "C": C}
+
+
+@pytest.fixture
+def x(draw):
+    return draw(B, S, C)
+
+
+@pytest.fixture
+def heads(draw):
+    return draw(B, H, S, D)
+
+
+def last(fn, *args, axes, sizes=None):
+    return trace(fn, *args, axes=axes, sizes=SIZES | (sizes or {})).steps[-1]
+
+
+OF_X = {  # from (B, S, C)
+    "view": (lambda x: x.view(2, 5, 4, 6), "B S H D"),
+    "reshape": (lambda x: x.reshape(10, -1), "B*S C"),
+    "reshape_of_unknown": (lambda x: x.reshape(2, 5, 2, 12), "B S ? ?"),
+    "and_back": (lambda x: x.reshape(2, 5, 2, 12).reshape(2, 5, 24), "B S C"),
+    "flatten": (lambda x: x.flatten(0, 1), "B*S C"),
+    "unflatten": (lambda x: x.unflatten(-1, (4, 6)), "B S H D"),
+    "transpose": (lambda x: x.transpose(1, -1), "B C S"),
+    "permute": (lambda x: x.permute(2, 0, 1), "C B S"),
+    "permute_of_list": (lambda x: torch.permute(x, (1, 0, 2)), "S B C"),
+    "mT": (lambda x: x.mT, "B C S"),
+    "T": (lambda x: x[0].T, "C S"),
+    "movedim": (lambda x: x.movedim(0, 2), "S C B"),
+    "swapaxes": (lambda x: x.swapaxes(0, 1), "S B C"),
+    "chunk": (lambda x: x.chunk(4, dim=-1)[2], "B S D"),
+    "split": (lambda x: x.split(6, dim=2)[0], "B S D"),
+    "unbind": (lambda x: x.unbind(1)[0], "B C"),
+    "iteration": (lambda x: list(x)[0], "S C"),
+    "select": (lambda x: x.select(1, 3), "B C"),
+    "slicing": (lambda x: x[:, 1:3], "B S C"),
+    "slicing_the_width": (lambda x: x[..., 6:12], "B S D"),
+    "slicing_across_heads": (lambda x: x[..., 3:10], "B S ?"),
+    "index": (lambda x: x[:, -1], "B C"),
+    "index_with_none": (lambda x: x[:, None], "B 1 S C"),
+    "index_with_tensor": (lambda x: x[:, torch.tensor([0, 2])], "B ? C"),
+    "index_with_mask": (lambda x: x[x > 0], "?"),
+    "stack": (lambda x: torch.stack([x, x, x], dim=2), "B S 3 C"),
+    "cat": (lambda x: torch.cat([x, x], dim=-1), "B S 2*C"),
+    "cat_of_tokens": (lambda x: torch.cat([x[:, :2], x[:, 2:]], dim=1), "B S C"),
+    "expand": (lambda x: x.unsqueeze(1).expand(-1, 4, -1, -1), "B ? S C"),
+    "repeat": (lambda x: x.repeat(1, 1, 1), "B S C"),
+    "repeat_interleave": (lambda x: x.repeat_interleave(3, dim=1), "B ? C"),
+    "squeeze": (lambda x: x[:, :1].squeeze(1), "B C"),
+    "unsqueeze": (lambda x: x.unsqueeze(-2), "B S 1 C"),
+    "arithmetic": (lambda x: (1 - x) * x[:, :1] / 2 + x.mean(-1, keepdim=True), "B S C"),
+    "softmax": (lambda x: x.softmax(-1), "B S C"),
+    "sum": (lambda x: x.sum((0, 2)), "S"),
+    "keepdim": (lambda x: x.amax(1, keepdim=True), "B 1 C"),
+    "max": (lambda x: x.max(dim=1).values, "B C"),
+    "masked_fill": (lambda x: x.masked_fill(x > 0, 0.0), "B S C"),
+    "where": (lambda x: torch.where(x > 0, x, 0.0), "B S C"),
+    "tril": (lambda x: x.tril(), "B S C"),
+    "dropout": (lambda x: F.dropout(x, 0.5), "B S C"),
+    "layer_norm": (lambda x: F.layer_norm(x, (24,)), "B S C"),
+    "in_place": (lambda x: x.clone().mul_(2).clamp_(0), "B S C"),
+    "setitem": (lambda x: x.clone().__setitem__((0, 0), 1.0), "B S C"),
+    "einsum": (lambda x: torch.einsum("bsc,btc->bts", x, x), "B T S"),
+    "einsum_without_arrow": (lambda x: torch.einsum("...c,dc", x, torch.ones(7, 24, dtype=x.dtype)), "B S ?"),
+    "matmul": (lambda x: x @ x.mT, "B T S"),
+    "bmm": (lambda x: torch.bmm(x, x.transpose(1, 2)), "B T S"),
+    "outer": (lambda x: torch.outer(x[0, :, 0], x[0, 0]), "S C"),
+    "complex": (lambda x: torch.view_as_complex(x.view(2, 5, 4, 3, 2)), "B S H D/2"),
+    "real_again": (lambda x: torch.view_as_real(torch.view_as_complex(x.view(2, 5, 4, 3, 2))).flatten(3), "B S H D"),
+    "halves": (lambda x: torch.cat(x.view(2, 5, 4, 6).chunk(2, -1)[::-1], -1), "B S H D"),
+    "every_second": (lambda x: x.view(2, 5, 4, 6)[..., ::2], "B S H D/2"),
+    "an_unknown_operation": (lambda x: torch.fft.rfft(x), "? ? ?"),
+    "made_here": (lambda x: torch.ones(5, 5), "? ?"),
+    "known_after_meeting": (lambda x: torch.ones(5, 1, dtype=x.dtype) * x, "B S C"),
+    "three_widths": (lambda x: nn.Linear(24, 72, dtype=x.dtype)(x), "B S 3*C"),
+    "a_head": (lambda x: nn.Linear(24, 6, dtype=x.dtype)(x), "B S D"),
+    "no_known_width": (lambda x: nn.Linear(24, 7, dtype=x.dtype)(x), "B S ?"),
+}
+
+
+@pytest.mark.parametrize(("fn", "expected"), OF_X.values(), ids=OF_X)
+def test_names_follow_the_operations(fn, expected, x):
+    step = last(fn, x, axes="B S C")
+    assert step.axes == tuple(expected.split())
+    assert step.warning is None
+
+
+OF_FUSED = {  # a Linear's output may have any order, three first where sizes leave a choice
+    "3HD": (lambda t: t.view(2, 5, 3, 4, 6), "B S 3 H D"),
+    "H3D": (lambda t: t.view(2, 5, 4, 3, 6), "B S H 3 D"),
+    "H(3D)": (lambda t: t.view(2, 5, 4, 18), "B S H 3*D"),
+    "chunk": (lambda t: t.chunk(3, -1)[1], "B S C"),
+    "slice": (lambda t: t[..., 24:48], "B S C"),
+}
+
+
+@pytest.mark.parametrize(("fn", "expected"), OF_FUSED.values(), ids=OF_FUSED)
+def test_the_output_of_a_fused_linear(fn, expected, x):
+    linear = nn.Linear(24, 72, dtype=x.dtype)
+    step = last(lambda x: fn(linear(x)), x, axes="B S C")
+    assert step.axes == tuple(expected.split())
+    assert step.warning is None
+
+
+@pytest.mark.parametrize(
+    ("order", "mistake"), [((4, 3, 6), "fused-heads-outermost"), ((4, 6, 3), "fused-three-innermost"),
+                           ((3, 6, 4), "heads-innermost")],
+)  # fmt: skip
+def test_a_fused_width_that_was_declared_has_one_order(order, mistake, draw):
+    step = last(lambda t: t.unflatten(2, order), draw(B, S, 3 * C), axes="B S 3*C")
+    assert step.warning.startswith(mistake)
+    assert "H" not in step.axes
+
+
+def test_halves_of_four_are_not_guessed(draw):
+    step = last(lambda q: q.view(2, 4, 5, 2, 2), draw(2, 4, 5, 4), axes="B H S D", sizes={"C": 16})
+    assert step.axes == ("B", "H", "S", "?", "?")
+
+
+def test_s0_example_with_all_sizes_alike(draw):
+    """B = H = 2, S = D = 4."""
+    module = variants.FusedQKV(8, 2).double()
+    steps = trace(module, draw(2, 4, 8), axes="B S C", sizes={"H": 2}).steps
+    assert [step.axes for step in steps] == [
+        ("B", "S", "3*C"), ("B", "S", "3", "H", "D"), ("B", "H", "3", "S", "D"), *[("B", "H", "S", "D")] * 3,
+        ("B", "H", "D", "S"), *[("B", "H", "T", "S")] * 3, ("B", "H", "T", "D"), ("B", "T", "H", "D"),
+        ("B", "T", "C"), ("B", "T", "C"),
+    ]  # fmt: skip
+    assert all(step.warning is None for step in steps)
+
+
+@pytest.mark.parametrize(("name", "count"), [(name, None) for name in variants.VARIANTS])
+def test_the_five_variants_agree_on_every_stage(name, count, draw):
+    mha = attention.MultiHeadAttention(C, H, bias=False).double()
+    x = draw(B, S, C)
+    args = (x, x, x) if name == "SplitCombine" else (x,)
+    found = trace(variants.VARIANTS[name].from_reference(mha), *args, axes="B S C")
+    folded = ("B*H",) if name == "FoldedHeads" else ("B", "H")
+    assert found.step("weights").axes == (*folded, "T", "S")
+    assert found.step("scores").hidden_copies == 0 or name != "FoldedHeads"
+    assert found.step("context").axes[-2:] == ("T", "D")
+    assert found.step("out").axes == found.step("merged").axes == ("B", "T", "C")
+    assert found.warnings == ()
+
+
+def test_steps_tell_what_happened_to_memory(heads):
+    def merge(context):
+        swapped = context.transpose(1, 2)
+        merged = swapped.reshape(2, 5, 24)
+        same = merged.contiguous()
+        return swapped.contiguous(), same
+
+    found = trace(merge, heads, axes="B H S D")
+    swapped, merged, same, copied = found.steps
+    assert [step.storage for step in found.steps] == ["view", "copy", "same", "copy"]
+    assert swapped.strides == heads.transpose(1, 2).stride()
+    assert (swapped.contiguous, merged.contiguous) == (False, True)
+    assert (swapped.memory, merged.memory) == (found.arguments[0].memory, same.memory)
+    assert [merged.hidden_copies, copied.hidden_copies] == [1, 0]  # contiguous() was written
+    assert merged.bytes == 2 * 5 * 24 * 8
+    assert (merged.line, merged.name) == ("merged = swapped.reshape(2, 5, 24)", "merged")
+    code = merge.__code__
+    assert merged.lineno == code.co_firstlineno + 2
+
+
+def test_hidden_copies_of_products(heads):
+    found = trace(lambda q, k, v: (q @ k.transpose(-2, -1)).softmax(-1) @ v, *[heads.transpose(1, 2).contiguous().
+                  transpose(1, 2)] * 3, axes="B H S D")  # fmt: skip
+    assert [step.hidden_copies for step in found.steps if step.op == "matmul"] == [2, 1]
+    plain = trace(lambda q, k: torch.bmm(q, k.mT), *[heads.flatten(0, 1)] * 2, axes="B*H S D", sizes={"H": H, "B": B})
+    assert plain.steps[-1].hidden_copies == 0
+
+
+def test_flops_are_those_of_torch(x):
+    module = attention.MultiHeadAttention(C, H).double()
+    with FlopCounterMode(display=False) as counter:
+        module(x)
+    assert sum(step.flops for step in trace(module, x, axes="B S C").steps) == counter.get_total_flops()
+    by_hand = 2 * B * H * S * S * D
+    found = trace(module, x, axes="B S C")
+    assert found.step("scores").flops == found.step("context").flops == by_hand
+
+
+def test_fused_attention_is_one_honest_row(heads):
+    (step,) = trace(F.scaled_dot_product_attention, heads, heads, heads, axes="B H S D").steps
+    assert (step.op, step.axes) == ("scaled_dot_product_attention", ("B", "H", "T", "D"))
+    assert "cannot be looked into" in step.note
+    assert step.flops == 2 * 2 * B * H * S * S * D
+
+
+@pytest.mark.parametrize("training", [True, False])
+@pytest.mark.parametrize("batch_first", [True, False])
+def test_the_module_of_torch_is_one_honest_row(training, batch_first, x):
+    module = nn.MultiheadAttention(C, H, batch_first=batch_first, dtype=x.dtype).train(training)
+    order = "B S C" if batch_first else "S B C"
+    found = trace(module, *[x if batch_first else x.transpose(0, 1)] * 3, axes=order)
+    (row,) = [step for step in found.steps if "multi_head_attention" in step.op]
+    assert "cannot be looked into" in row.note
+    assert found.steps[-1].axes == tuple(order.replace("S", "T").split())
+    assert "cannot be looked into" in str(found)
+
+
+def test_an_encoder_of_torch_keeps_its_names(x):
+    layer = nn.TransformerEncoderLayer(C, H, 4 * C, batch_first=True, dtype=x.dtype).eval()
+    found = trace(nn.Sequential(layer, layer), x, axes="B S C")
+    assert found.steps[-1].axes == ("B", "S", "C")
+    assert all("?" not in step.axes for step in found.steps)
+
+
+def test_our_encoder_block(x):
+    found = trace(models.EncoderBlock(C, H, 4 * C).double(), x, axes="B S C")
+    assert found.steps[-1].axes == ("B", "S", "C")
+    assert found.warnings == ()
+
+
+@pytest.mark.filterwarnings("ignore:.*torch.jit.*:DeprecationWarning")
+def test_compiled_code_is_run_as_written_and_says_so(x):
+    found = trace(torch.compile(lambda x: x.transpose(0, 1) * 2), x, axes="B S C")
+    assert [step.op for step in found.steps] == ["transpose", "mul"]
+    assert "cannot be seen" in found.notes[0]
+    assert found.notes[0] in str(found).replace("\n  ", " ")
+
+
+@pytest.mark.filterwarnings("ignore:.*torch.jit.*:DeprecationWarning")
+def test_scripted_code_is_shown_without_lines_and_says_so(x):
+    scripted = torch.jit.script(nn.Linear(C, C).double())
+    found = trace(scripted, x, axes="B S C")
+    assert found.steps[-1].axes == ("B", "S", "C")
+    assert sum(step.flops for step in found.steps) == 2 * B * S * C * C
+    assert "cannot be seen" in found.notes[0]
+
+
+def test_wrapped_tensors_do_not_stop_the_trace(x):
+    found = trace(torch.vmap(lambda row: row @ row.T), x, axes="B S C")
+    assert found.result.shape == (B, S, S)
+    assert "cannot be seen" in found.notes[0]
+
+
+def test_einops_is_seen_through(x):
+    einops = pytest.importorskip("einops")
+    found = trace(lambda x: einops.rearrange(x, "b s (h d) -> b h s d", h=4), x, axes="B S C", sizes={"H": 4})
+    assert found.steps[-1].axes == ("B", "H", "S", "D")
+    assert found.steps[-1].line.startswith("found = trace(lambda x: einops.rearrange")
+
+
+def wrong_merge(context):
+    swapped = context.transpose(1, 2)
+    return swapped.view(2, 5, 24)
+
+
+def test_what_the_learner_raises_comes_through_with_the_steps(heads):
+    with pytest.raises(RuntimeError, match="view size is not compatible") as caught:
+        trace(wrong_merge, heads, axes="B H S D")
+    error = caught.value
+    assert "swapped = transpose" in error.__notes__[0]
+    assert "view-on-non-contiguous" in error.__notes__[0]
+    assert [step.op for step in error.trace.steps] == ["transpose"]
+    assert error.trace.warnings[-1].startswith("view-on-non-contiguous: ")
+    assert traceback.extract_tb(error.__traceback__)[-1].line == "return swapped.view(2, 5, 24)"
+
+
+def test_errors_of_any_kind_come_through(x):
+    def raises(x):
+        _ = x * 2
+        raise KeyError("mine") from ValueError("cause")
+
+    with pytest.raises(KeyError, match="mine") as caught:
+        trace(raises, x, axes="B S C")
+    assert isinstance(caught.value.__cause__, ValueError)
+    assert len(caught.value.trace.steps) == 1
+
+
+BAD = {
+    "too few names": (dict(axes="B S"), "the pattern of x must name each axis. expected 3 names for (2, 5, 24), got B S"),
+    "too many patterns": (dict(axes=["B S C", "B S"]), "axes has more patterns than tensors. expected at most 1 patterns, "
+                          "for x, got 2"),
+    "not a name": (dict(axes="B S-C"), "a pattern names each axis once. expected names such as \"B S C\", got 'B S-C'"),
+    "no such argument": (dict(axes={"y": "B S C"}), "axes names 'y', which is no tensor argument. expected x, got y"),
+    "heads that do not divide": (dict(axes="B S C", sizes={"H": 7}), "H must divide C. expected C % H == 0, got C=24, H=7"),
+    "a size that is none": (dict(axes="B S C", sizes={"H": 0}), "sizes['H'] must be a positive int. expected H >= 1, got 0"),
+    "sizes that disagree": (dict(axes="B B C"), "the sizes of B do not agree. expected B=2, got 5"),
+    "an unknown product": (dict(axes="B S H*D"), "the size of H cannot be read off. expected H alone or in sizes, "
+                           "got a product, fix: sizes=dict(H=…)"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("options", "message"), BAD.values(), ids=BAD)
+def test_bad_patterns_get_one_clear_message(options, message, x):
+    with pytest.raises(ShapeError) as caught:
+        trace(lambda x: x, x, **options)
+    assert str(caught.value) == f"trace: {message}"
+
+
+def test_patterns_for_several_arguments(x, draw):
+    memory = draw(B, 7, C)
+    module = attention.MultiHeadAttention(C, H).double()
+    for axes in (["B T C", "B S C"], {"query": "B T C", "key": "B S C"}):
+        found = trace(module, x, memory, axes=axes)
+        assert found.step("scores").axes == ("B", "H", "T", "S")
+        assert found.step("out").axes == ("B", "T", "C")
+    assert trace(lambda pair: pair[1] * 2, (x, memory), axes=[None, "B S C"]).steps[-1].axes == ("B", "S", "C")
+
+
+def test_nothing_is_said_where_nothing_is_known(x):
+    found = trace(lambda x: x.view(2, 5, 4, 6).transpose(1, 2), x)
+    assert all(set(step.axes) == {"?"} for step in found.steps)
+
+
+def test_heads_are_read_from_a_declared_number(x):
+    found = trace(attention.split_heads, x, num_heads=4, axes="B S C")
+    assert found.steps[-1].axes == ("B", "H", "S", "D")
+    assert trace(lambda x: x.view(2, 5, 4, 6), x, axes="B S C").steps[-1].axes == ("B", "S", "?", "?")
+
+
+def test_grouped_heads_have_a_name_if_they_are_given_one(x, draw):
+    w = nn.Linear(C, 2 * D, dtype=x.dtype)
+
+    def keys(x):
+        few = w(x).view(2, 5, 2, 6).transpose(1, 2)
+        return few, few.repeat_interleave(2, dim=1)
+
+    found = trace(keys, x, axes="B S C", sizes={"H": 4, "H_kv": 2})
+    assert [step.axes for step in found.steps] == [
+        ("B", "S", "H_kv*D"), ("B", "S", "H_kv", "D"), ("B", "H_kv", "S", "D"), ("B", "H", "S", "D"),
+    ]  # fmt: skip
+
+
+def test_text_shows_names_memory_warnings_and_notes(x):
+    text = str(trace(lambda x: x.view(2, 4, 5, 6), x, axes="B S C", sizes={"H": 4}))
+    assert "B 2 · ? 4 · ? 5 · D 6" in text
+    assert "⚠ view-without-transpose: " in text
+    assert max(map(len, text.splitlines())) <= 88
+
+
+def test_frames_have_a_row_for_each_step(x):
+    found = trace(attention.MultiHeadAttention(C, H).double(), x, axes="B S C")
+    frame = found.to_frame()
+    assert isinstance(frame, pd.DataFrame)
+    assert list(frame["op"]) == [step.op for step in found.steps]
+    assert frame["hidden_copies"].sum() == sum(step.hidden_copies for step in found.steps)
+
+
+def test_markdown_and_html_escape_what_people_write(x):
+    def pipes(x):
+        return x * (1 | 2) if "<b>" else x
+
+    found = trace(pipes, x, axes="B S C")
+    assert "1 \\| 2" in found.to_markdown()
+    assert "&lt;b&gt;" in found._repr_html_()
+    assert "<b>" not in found._repr_html_()
+    for tag in ("<svg", "<style", "<script", "class=", "aria-"):
+        assert tag not in found._repr_html_()
+
+
+def test_a_ledger_is_the_table_of_steps_and_shapes(draw):
+    """The table that a vision text gives for 16 patches and a class token."""
+    module = variants.PermuteView(48, 4).double()
+    ledger = trace(module, draw(B, 17, 48), axes="B S C").ledger(
+        "x", "q", "scores", "weights", "context", "merged", "out"
+    )
+    assert str(ledger).splitlines() == [
+        "x        (B, S, C)     (2, 17, 48)",
+        "q        (B, H, S, D)  (2, 4, 17, 12)",
+        "scores   (B, H, T, S)  (2, 4, 17, 17)",
+        "weights  (B, H, T, S)  (2, 4, 17, 17)",
+        "context  (B, H, T, D)  (2, 4, 17, 12)",
+        "merged   (B, T, C)     (2, 17, 48)",
+        "out      (B, T, C)     (2, 17, 48)",
+    ]
+    assert "| q | (B, H, S, D) | (2, 4, 17, 12) |" in ledger.to_markdown()
+    with pytest.raises(KeyError, match="no step is called 'nothing'"):
+        trace(module, draw(B, 17, 48), axes="B S C").ledger("nothing")
+
+
+def test_comparing_says_where_traces_part(x):
+    mha = attention.MultiHeadAttention(C, H, bias=False).double()
+    one, other = (variants.VARIANTS[name].from_reference(mha) for name in ("ReturnsWeights", "PermuteView"))
+    alike = trace(one, x, axes="B S C").compare(trace(other, x, axes="B S C"))
+    assert alike.differs == ()
+    folded = variants.FoldedHeads.from_reference(mha)
+    parted = trace(one, x, axes="B S C").compare(trace(folded, x, axes="B S C"))
+    assert parted.differs[0] == "split"
+    assert "B*H 8" in str(parted)
+    wrong = trace(lambda x: x.view(2, 4, 5, 6), x, axes="B S C", sizes={"H": 4})
+    right = trace(lambda x: x.view(2, 5, 4, 6).transpose(1, 2), x, axes="B S C", sizes={"H": 4})
+    assert wrong.steps[-1].shape == right.steps[-1].shape
+    assert Comparison({"a": wrong, "b": right}).differs == ()  # neither has a stage
+    linear = nn.Linear(C, C).double()
+    split = [trace(lambda x, f=f: f(linear(x)), x, axes="B S C", sizes={"H": 4}) for f in (
+        lambda q: q.view(2, 4, 5, 6), lambda q: q.view(2, 5, 4, 6).transpose(1, 2))]  # fmt: skip
+    assert split[0].compare(split[1]).parts[-1].differs == ("axes", "strides")
+
+
+def test_two_traces_say_the_same(x):
+    module = attention.MultiHeadAttention(C, H).double()
+    first, second = (trace(module, x, axes="B S C") for _ in range(2))
+    assert str(first) == str(second)
+    assert first._repr_html_() == second._repr_html_()
+    assert repr(first) == "Trace: 18 steps: 8 new, 8 views, 1 copy, 1 same object; 4 hidden copies"
+
+
+def test_devices_change_nothing_in_the_report(x, device):
+    module = attention.MultiHeadAttention(C, H).double()
+    here = str(trace(module, x, axes="B S C"))
+    assert str(trace(module.to(device), x.to(device), axes="B S C")) == here
+
+
+def test_tensors_that_hold_the_same_memory_share_its_number(x):
+    found = trace(lambda x: (x.view(10, 24), x[0], x * 1), x, axes="B S C")
+    numbers = [step.memory for step in found.steps]
+    assert numbers[0] == numbers[1] == found.arguments[0].memory != numbers[2]
+    assert found.steps[1].offset == 0
+    assert last(lambda x: x[1], x, axes="B S C").offset == S * C
+
+
+def test_nothing_at_all(x):
+    found = trace(lambda x: x, x, axes="B S C")
+    assert found.steps == ()
+    assert repr(found) == "Trace: no steps"
+    assert trace(math.sqrt, 4.0).result == 2.0
