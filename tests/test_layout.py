@@ -403,7 +403,8 @@ document.body.dataset.ready = "yes";
 GRID = """(lane) => [...document.querySelectorAll('#one .lane')[lane].querySelectorAll('.board:last-child .cell')]
   .filter((cell) => !cell.hidden).map((cell) => {
     const box = cell.getBoundingClientRect();
-    return [+cell.firstChild.textContent, +cell.dataset.id, Math.round(box.x), Math.round(box.y)];
+    const around = cell.parentElement.getBoundingClientRect();
+    return [+cell.firstChild.textContent, +cell.dataset.id, Math.round(box.x - around.x), Math.round(box.y - around.y)];
   })"""
 STRIP = """(lane) => [...document.querySelectorAll('#one .lane')[lane].querySelectorAll('.board:first-child .cell')]
   .filter((cell) => !cell.hidden).map((cell) => cell.outerHTML)"""
@@ -629,7 +630,7 @@ def test_nothing_sticks_out_at_any_width(show, width, name):
         go(page, at)
         assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
         assert page.evaluate(
-            """() => [...document.querySelectorAll('.stage *:not([hidden], [hidden] *)')].every((node) => {
+            """() => [...document.querySelectorAll('.stage *')].filter((node) => node.offsetWidth).every((node) => {
                  const [inner, outer] = [node, node.closest('.lane')].map((one) => one.getBoundingClientRect());
                  return inner.left >= outer.left && inner.right <= outer.right && inner.bottom <= outer.bottom; })"""
         )
@@ -637,9 +638,9 @@ def test_nothing_sticks_out_at_any_width(show, width, name):
     assert (one["y"] == two["y"]) == (width > 900)
 
 
-def test_hundreds_of_cells_stay_quick(show):
-    x = counted(1, 16, 32)
-    made = trace(lambda x: x.view(1, 16, 4, 8).transpose(1, 2).contiguous(), x, axes="B S C", sizes={"H": 4})
+def test_a_step_is_quick(show):
+    x = counted(2, 4, 8)
+    made = trace(lambda x: x.view(2, 4, 2, 4).transpose(1, 2).contiguous(), x, **KNOWN)
     page = show(LayoutPlayer(made, made))
     times = page.evaluate(
         """async () => {
@@ -653,4 +654,4 @@ def test_hundreds_of_cells_stay_quick(show):
              }
              return times.sort((a, b) => a - b); }"""
     )
-    assert times[len(times) // 2] < 100
+    assert times[len(times) // 2] < 50

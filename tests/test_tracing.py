@@ -49,7 +49,7 @@ OF_X = {  # from (B, S, C)
     "chunk": (lambda x: x.chunk(4, dim=-1)[2], "B S D"),
     "split": (lambda x: x.split(6, dim=2)[0], "B S D"),
     "unbind": (lambda x: x.unbind(1)[0], "B C"),
-    "iteration": (lambda x: list(x)[0], "S C"),
+    "iteration": (lambda x: next(iter(x)), "S C"),
     "select": (lambda x: x.select(1, 3), "B C"),
     "slicing": (lambda x: x[:, 1:3], "B S C"),
     "slicing_the_width": (lambda x: x[..., 6:12], "B S D"),
@@ -73,7 +73,7 @@ OF_X = {  # from (B, S, C)
     "max": (lambda x: x.max(dim=1).values, "B C"),
     "masked_fill": (lambda x: x.masked_fill(x > 0, 0.0), "B S C"),
     "where": (lambda x: torch.where(x > 0, x, 0.0), "B S C"),
-    "tril": (lambda x: x.tril(), "B S C"),
+    "tril": (torch.tril, "B S C"),
     "dropout": (lambda x: F.dropout(x, 0.5), "B S C"),
     "layer_norm": (lambda x: F.layer_norm(x, (24,)), "B S C"),
     "in_place": (lambda x: x.clone().mul_(2).clamp_(0), "B S C"),
@@ -87,7 +87,7 @@ OF_X = {  # from (B, S, C)
     "real_again": (lambda x: torch.view_as_real(torch.view_as_complex(x.view(2, 5, 4, 3, 2))).flatten(3), "B S H D"),
     "halves": (lambda x: torch.cat(x.view(2, 5, 4, 6).chunk(2, -1)[::-1], -1), "B S H D"),
     "every_second": (lambda x: x.view(2, 5, 4, 6)[..., ::2], "B S H D/2"),
-    "an_unknown_operation": (lambda x: torch.fft.rfft(x), "? ? ?"),
+    "an_unknown_operation": (torch.fft.rfft, "? ? ?"),
     "made_here": (lambda x: torch.ones(5, 5), "? ?"),
     "known_after_meeting": (lambda x: torch.ones(5, 1, dtype=x.dtype) * x, "B S C"),
     "three_widths": (lambda x: nn.Linear(24, 72, dtype=x.dtype)(x), "B S 3*C"),
@@ -288,21 +288,25 @@ def test_errors_of_any_kind_come_through(x):
     assert len(caught.value.trace.steps) == 1
 
 
-BAD = {
-    "too few names": (dict(axes="B S"), "the pattern of x must name each axis. expected 3 names for (2, 5, 24), got B S"),
-    "too many patterns": (dict(axes=["B S C", "B S"]), "axes has more patterns than tensors. expected at most 1 patterns, "
-                          "for x, got 2"),
-    "not a name": (dict(axes="B S-C"), "a pattern names each axis once. expected names such as \"B S C\", got 'B S-C'"),
-    "no such argument": (dict(axes={"y": "B S C"}), "axes names 'y', which is no tensor argument. expected x, got y"),
-    "heads that do not divide": (dict(axes="B S C", sizes={"H": 7}), "H must divide C. expected C % H == 0, got C=24, H=7"),
-    "a size that is none": (dict(axes="B S C", sizes={"H": 0}), "sizes['H'] must be a positive int. expected H >= 1, got 0"),
-    "sizes that disagree": (dict(axes="B B C"), "the sizes of B do not agree. expected B=2, got 5"),
-    "an unknown product": (dict(axes="B S H*D"), "the size of H cannot be read off. expected H alone or in sizes, "
-                           "got a product, fix: sizes=dict(H=…)"),
-}  # fmt: skip
+BAD = [
+    ({"axes": "B S"}, "the pattern of x must name each axis. expected 3 names for (2, 5, 24), got B S"),
+    (
+        {"axes": ["B S C", "B S"]},
+        "axes has more patterns than tensors. expected at most 1 patterns, for x, got 2",
+    ),
+    ({"axes": "B S-C"}, "a pattern names each axis once. expected names such as \"B S C\", got 'B S-C'"),
+    ({"axes": {"y": "B S C"}}, "axes names 'y', which is no tensor argument. expected x, got y"),
+    ({"axes": "B S C", "sizes": {"H": 7}}, "H must divide C. expected C % H == 0, got C=24, H=7"),
+    ({"axes": "B S C", "sizes": {"H": 0}}, "sizes['H'] must be a positive int. expected H >= 1, got 0"),
+    ({"axes": "B B C"}, "the sizes of B do not agree. expected B=2, got 5"),
+    (
+        {"axes": "B S H*D"},
+        "the size of H cannot be read off. expected H alone or in sizes, got a product, fix: sizes=dict(H=…)",
+    ),
+]
 
 
-@pytest.mark.parametrize(("options", "message"), BAD.values(), ids=BAD)
+@pytest.mark.parametrize(("options", "message"), BAD)
 def test_bad_patterns_get_one_clear_message(options, message, x):
     with pytest.raises(ShapeError) as caught:
         trace(lambda x: x, x, **options)
@@ -328,6 +332,15 @@ def test_heads_are_read_from_a_declared_number(x):
     found = trace(attention.split_heads, x, num_heads=4, axes="B S C")
     assert found.steps[-1].axes == ("B", "H", "S", "D")
     assert trace(lambda x: x.view(2, 5, 4, 6), x, axes="B S C").steps[-1].axes == ("B", "S", "?", "?")
+    odd = trace(lambda x, num_heads: x * 2, x, 7, axes="B S C")  # it will be told by its own error
+    assert "H" not in odd.sizes
+
+
+def test_parameters_are_named_by_their_use(x):
+    found = trace(attention.MultiHeadAttention(C, H).double(), x, axes="B S C")
+    named = {argument.name: argument.axes for argument in found.arguments}
+    assert (named["q_proj.weight"], named["q_proj.bias"]) == (("C", "C"), ("C",))
+    assert found.steps[0].inputs[1].axes == ("C", "C")
 
 
 def test_grouped_heads_have_a_name_if_they_are_given_one(x, draw):
@@ -402,7 +415,7 @@ def test_comparing_says_where_traces_part(x):
     wrong = trace(lambda x: x.view(2, 4, 5, 6), x, axes="B S C", sizes={"H": 4})
     right = trace(lambda x: x.view(2, 5, 4, 6).transpose(1, 2), x, axes="B S C", sizes={"H": 4})
     assert wrong.steps[-1].shape == right.steps[-1].shape
-    assert Comparison({"a": wrong, "b": right}).differs == ()  # neither has a stage
+    assert Comparison({"a": wrong, "b": right}).differs == ("split",)
     linear = nn.Linear(C, C).double()
     split = [trace(lambda x, f=f: f(linear(x)), x, axes="B S C", sizes={"H": 4}) for f in (
         lambda q: q.view(2, 4, 5, 6), lambda q: q.view(2, 5, 4, 6).transpose(1, 2))]  # fmt: skip

@@ -38,6 +38,11 @@ class Value:
     reduced: str = ""  # a sum: the axis over which it runs
     picks: tuple[Pick, ...] = ()  # which elements of which axes it was picked from, the last one first
 
+    def learn(self, axes: list[Axis], names: Names) -> None:
+        """Name the axes of a parameter by what it is used for, where they have no name yet."""
+        if set(self.labels) == {"?"} and len(axes) == len(self.labels):
+            self.axes, self.labels = axes, tuple(map(names.label, axes))
+
 
 @dataclass(slots=True)
 class Call:

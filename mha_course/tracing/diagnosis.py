@@ -74,36 +74,38 @@ def warn(name: str, **words: object) -> str:
 def of_cut(names: Names, cut: Cut, ranks: tuple[int, int]) -> str | None:
     """Name the mistake behind a reshape whose boundaries do not lie on those of the axes."""
     labels = [factor.name for factor in cut.factors]
-    known = [name for name in labels if name != "?" or _is_part_of_width(cut.factors[labels.index(name)])]
+    known = [name for name, factor in zip(labels, cut.factors, strict=True) if name != "?" or _is_part_of_width(factor)]
     if len(known) < 2:
         return None
-    words = {"axes": " and ".join(dict.fromkeys(_written(names, factor) for factor in cut.factors))}
     if len(set(cut.axes)) == 1:
         return _within_one_axis(labels)
-    if (
-        cut.sizes[-1] in [f.size for f in cut.factors if names.is_token((f,))]
-        and labels[-1:] == ["D"]
-        and ranks[1] == 4
-    ):
-        swapped = [f.size for f in cut.factors if f.name == "D"]
-        if cut.sizes[-2:] == [*swapped, cut.sizes[-1]] and cut.sizes[-1] != swapped[0]:
-            return warn("key-reshaped")
-    heads = next((i for i, factor in enumerate(cut.factors) if factor.name == "H" or _is_part_of_width(factor)), None)
-    if heads is None and "C" in labels:
-        heads = labels.index("C")
-    if heads is None and labels[-1] in ("2", "3"):  # of q, k and v in one
-        heads = len(labels) - 1
-    tokens = next((i for i, factor in enumerate(cut.factors) if names.is_token((factor,))), None)
-    if heads is None or tokens is None:
-        both = {"B", "H"} <= set(labels)
+    if ranks[1] == 4 and _is_key_reshaped(names, cut):
+        return warn("key-reshaped")
+    heads, tokens = _place_of_heads(cut), [i for i, factor in enumerate(cut.factors) if names.is_token((factor,))]
+    words = {"axes": " and ".join(dict.fromkeys(_written(names, factor) for factor in cut.factors))}
+    if heads is None or not tokens:
         if labels[-1] == "D" and "B" in labels:
             return warn("merge-batch-mixed")
-        return warn("fold-order-mixed") if both else warn("reshape-across-axes", **words)
-    if heads > tokens:
+        return warn("fold-order-mixed") if {"B", "H"} <= set(labels) else warn("reshape-across-axes", **words)
+    if heads > tokens[0]:
         return warn("view-without-transpose", **words)
-    if "B" in labels[1:]:
-        return warn("merge-batch-mixed")
-    return warn("merge-without-transpose", **words)
+    return warn("merge-batch-mixed") if "B" in labels[1:] else warn("merge-without-transpose", **words)
+
+
+def _is_key_reshaped(names: Names, cut: Cut) -> bool:
+    """Say whether tokens and head width were swapped by a reshape: (…, S, D) read as (…, D, S)."""
+    tokens = [factor.size for factor in cut.factors if names.is_token((factor,))]
+    width = [factor.size for factor in cut.factors if factor.name == "D"]
+    swapped = cut.sizes[-2:] == [*width[:1], *tokens[:1]]
+    return cut.factors[-1].name == "D" and swapped and width != tokens
+
+
+def _place_of_heads(cut: Cut) -> int | None:
+    """Return where the heads stand among the factors, or the width that they are in, or q, k and v in one."""
+    for place, factor in enumerate(cut.factors):
+        if factor.name in ("H", "C") or _is_part_of_width(factor):
+            return place
+    return len(cut.factors) - 1 if cut.factors[-1].name in ("2", "3") else None
 
 
 def _within_one_axis(labels: Sequence[str]) -> str | None:

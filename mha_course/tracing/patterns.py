@@ -91,15 +91,22 @@ def _spread(words: tuple[str, ...], tensors: dict[str, torch.Tensor]) -> dict[st
 
 
 def solve(
-    patterns: dict[str, tuple[str, ...]], tensors: dict[str, torch.Tensor], sizes: Mapping[str, int]
+    patterns: dict[str, tuple[str, ...]],
+    tensors: dict[str, torch.Tensor],
+    sizes: Mapping[str, int],
+    hints: Mapping[str, int] | None = None,
 ) -> dict[str, int]:
-    """Find the size of every name, and D = C / H."""
-    found = {name: _positive(name, size) for name, size in sizes.items()}
+    """Find the size of every name, and D = C / H; a hint gives way where it does not fit."""
+    found = {**(hints or {}), **{name: _positive(name, size) for name, size in sizes.items()}}
     pairs = [pair for name, words in patterns.items() for pair in zip(words, tensors[name].shape, strict=True)]
     for _ in range(3):  # sizes found in one pattern help to read the next
         for word, size in pairs:
             _bind(word, size, found)
-        _heads(found)
+        if not _heads(found) and "H" not in sizes:
+            del found["H"]
+        elif not _heads(found):
+            got = f"C={found['C']}, H={found['H']}"
+            raise ShapeError("trace", "H must divide C", expected="C % H == 0", got=got)
     missing = [part for word, _ in pairs for part in word.split("*") if part[0].isalpha() and part not in found]
     if missing:
         rule = f"the size of {missing[0]} cannot be read off"
@@ -130,16 +137,16 @@ def _bind(word: str, size: int, found: dict[str, int]) -> None:
         raise ShapeError("trace", f"the sizes of {word} do not agree", expected=f"{word}={known}", got=str(size))
 
 
-def _heads(found: dict[str, int]) -> None:
-    """Derive D from C and H, or H from C and D."""
+def _heads(found: dict[str, int]) -> bool:
+    """Derive D from C and H, or H from C and D; say whether they fit."""
     width, heads, inner = (found.get(name) for name in "CHD")
     if width and heads and not inner:
         if width % heads:
-            got = f"C={width}, H={heads}"
-            raise ShapeError("trace", "H must divide C", expected="C % H == 0", got=got)
+            return False
         found["D"] = width // heads
     elif width and inner and not heads and width % inner == 0:
         found["H"] = width // inner
+    return True
 
 
 def modules_of(fn: Callable[..., Any]) -> list[nn.Module]:

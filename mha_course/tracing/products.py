@@ -20,6 +20,9 @@ def linear(call: Call) -> list[list[Axis]]:
     rows = call.axes(weight)[0] if weight.dim() == 2 else ()
     if call.names.label(rows) == "?":
         rows = call.names.linear(call.outs[0].shape[-1])
+    for parameter, axes in ((weight, [rows, call.axes(x)[-1]]), (call.arg(2, "bias"), [rows])):
+        if isinstance(parameter, torch.Tensor) and call.look(parameter).weight:
+            call.look(parameter).learn(axes, call.names)
     return [[*call.axes(x)[:-1], rows][-call.outs[0].dim() :]]
 
 
@@ -132,9 +135,8 @@ def _follow(
         result.stage = "context"
         over = [names.label(seen[letter][0 if weights == 0 else -1]) for letter in summed if letter in terms[weights]]
         _weigh(call, values[weights].over, values[weights].softmax, over)
-        averaged = names.sizes.get("H") != 1 and any("H" in map(names.label, call.axes(x)) for x in tensors)
-        averaged = averaged and "H" not in labels
-        if averaged and "D" in labels:
+        had = {label for x in tensors for label in map(names.label, call.axes(x))}
+        if names.sizes.get("H") != 1 and "H" in had - set(labels) and "D" in labels:
             call.warn(diagnosis.warn("heads-averaged"))
     elif len(tokens) > 1 and len(values) > 1 and not any(value.weight for value in values):
         result.stage = "scores"

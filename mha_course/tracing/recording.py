@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from types import FrameType
 from typing import Any
 
 import torch
@@ -31,14 +32,16 @@ ONE_ROW = {"multi_head_attention_forward", "_native_multi_head_attention"}
 class Recorder(TorchFunctionMode):
     """Note every call that makes a tensor; tensors are kept until the end, so that no id is used twice."""
 
-    def __init__(self, names: Names, parameters: dict[int, str], top: Any) -> None:
+    def __init__(self, names: Names, parameters: dict[int, str]) -> None:
         super().__init__()
-        self.names, self.parameters, self.top = names, parameters, top
+        self.names, self.parameters = names, parameters
+        self.top: FrameType | None = None  # where the traced call begins
         self.beneath = Beneath()
         self.values: dict[int, Value] = {}
         self.kept: list[Any] = []
         self.memories: dict[int, int] = {}
-        self.arguments: list[Argument] = []
+        self.arguments: list[Argument] = []  # their axes are filled in at the end: uses tell those of parameters
+        self.given: list[Value] = []
         self.rows: list[dict[str, Any]] = []  # the fields of each Step
         self.places: list[list[Place]] = []
         self.calls: list[int] = []  # the first step of the call that made each result
@@ -90,9 +93,8 @@ class Recorder(TorchFunctionMode):
         self._keep(value, tensor, name)
         plain = tensor.layout == torch.strided
         strides, offset = (tuple(tensor.stride()), int(tensor.storage_offset())) if plain else ((), 0)
-        self.arguments.append(
-            Argument(name, tuple(tensor.shape), labels or value.labels, strides, offset, value.memory)
-        )
+        self.arguments.append(Argument(name, tuple(tensor.shape), labels, strides, offset, value.memory))
+        self.given.append(value)
         return value
 
     def _keep(self, value: Value, tensor: torch.Tensor, source: int | str) -> None:
@@ -193,6 +195,8 @@ def inherit(call: Call, values: list[Value]) -> None:
     for result in call.results:
         if shapes and main.stage in ("projection", "split") and _is_turned(call, result):
             result.stage = "scores"  # kᵀ
+        if shapes and not main.stage:
+            result.stage = _begun(call.names, main, result)
         result.stage = result.stage or (LATER.get(main.stage, main.stage) if shapes else main.stage)
         result.summed = main.summed
         result.linear = any(value.linear for value in values)
@@ -205,3 +209,11 @@ def _is_turned(call: Call, result: Value) -> bool:
     """Say whether the tokens come last, behind a width, as in kᵀ."""
     names = call.names
     return len(result.axes) > 1 and names.is_token(result.axes[-1]) and names.label(result.axes[-2]) in ("D", "C")
+
+
+def _begun(names: Names, before: Value, result: Value) -> str:
+    """Return the stage of a change of shape with which a trace begins: heads that appear, or that vanish in C."""
+    labels = [names.label(axis) for axis in result.axes]
+    if "H" in labels and "H" not in before.labels:
+        return "split"
+    return "merged" if "H" in before.labels and "C" in labels else ""

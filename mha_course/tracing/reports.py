@@ -12,8 +12,6 @@ from mha_course.tracing.steps import Argument, Step, color
 if TYPE_CHECKING:
     import pandas as pd
 
-    from mha_course.tracing.comparing import Comparison, Ledger
-
 STAGES = ("projection", "split", "scores", "scaled_scores", "masked_scores", "weights", "context", "merged", "out")
 WIDTH = 88  # characters that fit beside JupyterLab's file list
 WARN = "⚠"
@@ -22,7 +20,7 @@ WARN = "⚠"
 def written(shape: Sequence[int], axes: Sequence[str]) -> str:
     """Write a shape with its names: ``B 2 · S 5 · C 24``."""
     return (
-        " · ".join(f"{size}" if name == "1" else f"{name} {size}" for name, size in zip(axes, shape, strict=True))
+        " · ".join(f"{size}" if name.isdigit() else f"{name} {size}" for name, size in zip(axes, shape, strict=True))
         or "a number"
     )
 
@@ -117,7 +115,7 @@ class Reports:
     def _cells(self, step: Step) -> tuple[str, str, str, str, str, str]:
         """Return what a row says: index, line number, op, shape, memory, line."""
         called = f"{step.name} = {step.op}" if step.name else step.op
-        return (str(step.index), str(step.lineno), called, written(step.shape, step.axes), moved(step), step.line)
+        return (str(step.index + 1), str(step.lineno), called, written(step.shape, step.axes), moved(step), step.line)
 
     def to_markdown(self) -> str:
         """Return a Markdown table of all steps."""
@@ -130,22 +128,6 @@ class Reports:
         full = markdown(("", "line", "step", "shape", "strides", "memory"), lines)
         return "\n\n".join([full, *self._last_words()])
 
-    def ledger(self, *names: str) -> Ledger:
-        """Return a short table of some tensors by the names of variables, stages or arguments; all stages if none.
-
-        >>> import torch
-        >>> from mha_course.attention import split_heads
-        >>> from mha_course.tracing import trace
-        >>> trace(split_heads, torch.zeros(2, 5, 24), 4, axes="B S C").ledger("x", "split")
-        x      (B, S, C)     (2, 5, 24)
-        split  (B, H, S, D)  (2, 4, 5, 6)
-        """
-        from mha_course.tracing.comparing import Ledger  # noqa: PLC0415 (it needs this module)
-
-        known = {argument.name: argument for argument in self.arguments}
-        stages = dict.fromkeys(step.stage for step in self.steps if step.stage)
-        return Ledger({name: known.get(name) or self.step(name) for name in names or stages})
-
     def to_frame(self) -> pd.DataFrame:
         """Return a pandas DataFrame: a row for each step, a column for each field."""
         import pandas as pd  # noqa: PLC0415 (slow to load, and seldom needed)
@@ -156,12 +138,6 @@ class Reports:
 
     def _repr_html_(self) -> str:
         return to_html(self)
-
-    def compare(self, other: Reports) -> Comparison:
-        """Set another trace beside this one, stage by stage, and say where they part."""
-        from mha_course.tracing.comparing import Comparison  # noqa: PLC0415 (it needs this module)
-
-        return Comparison({"left": self, "right": other})
 
 
 def _cell(text: str) -> str:
@@ -185,7 +161,7 @@ def chips(shape: Sequence[int], axes: Sequence[str]) -> str:
     """Write a shape in colours, a chip for each axis."""
     spans = []
     for name, size in zip(axes, shape, strict=True):
-        text = "1" if name == "1" else f"{html.escape(name)}&nbsp;{size}"
+        text = str(size) if name.isdigit() else f"{html.escape(name)}&nbsp;{size}"
         spans.append(f'<span style="background:{color(name)};{CHIP}">{text}</span>')
     return " ".join(spans) or "a number"
 

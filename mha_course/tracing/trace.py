@@ -5,13 +5,14 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import CodeType, TracebackType
 from typing import Any
 
 import torch
 
 from mha_course.tracing import diagnosis, reports
+from mha_course.tracing.comparing import Comparison, Ledger
 from mha_course.tracing.naming import Names
 from mha_course.tracing.patterns import Patterns, assign, declared, modules_of, named_tensors, solve
 from mha_course.tracing.places import HERE, assignments, code_lines, line_at, name_results
@@ -41,6 +42,24 @@ class Trace(reports.Reports):
     notes: tuple[str, ...] = ()
     failure: str | None = None
 
+    def compare(self, other: Trace) -> Comparison:
+        """Set another trace beside this one, stage by stage, and say where they part."""
+        return Comparison({"left": self, "right": other})
+
+    def ledger(self, *names: str) -> Ledger:
+        """Return a short table of some tensors by the names of variables, stages or arguments; all stages if none.
+
+        >>> import torch
+        >>> from mha_course.attention import split_heads
+        >>> from mha_course.tracing import trace
+        >>> trace(split_heads, torch.zeros(2, 5, 24), 4, axes="B S C").ledger("x", "split")
+        x      (B, S, C)     (2, 5, 24)
+        split  (B, H, S, D)  (2, 4, 5, 6)
+        """
+        known = {argument.name: argument for argument in self.arguments}
+        stages = dict.fromkeys(step.stage for step in self.steps if step.stage)
+        return Ledger({name: known.get(name) or self.step(name) for name in names or stages})
+
 
 def trace(
     fn: Callable[..., Any],
@@ -65,30 +84,38 @@ def trace(
     >>> [(step.op, step.axes) for step in trace(split_heads, torch.zeros(2, 5, 24), 4, axes="B S C").steps]
     [('unflatten', ('B', 'S', 'H', 'D')), ('transpose', ('B', 'H', 'S', 'D'))]
     """
-    tensors = named_tensors(fn, args, kwargs)
+    recorder = _prepare(fn, args, kwargs, axes, dict(sizes or {}))
+    return _run(fn, args, kwargs, recorder)
+
+
+def _prepare(
+    fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], axes: Patterns, sizes: dict[str, int]
+) -> Recorder:
+    """Read the patterns, and name the arguments by them."""
+    tensors, hints = named_tensors(fn, args, kwargs), declared(fn, args, kwargs)
     patterns = assign(axes, tensors)
-    said = declared(fn, args, kwargs) | dict(sizes or {})
-    found = solve(patterns, tensors, said)
+    found = solve(patterns, tensors, sizes, hints)
     given = [part for words in patterns.values() for word in words for part in word.split("*")]
     whole = [part for words in patterns.values() if {"C", "D", "3*C"} & set(words) for part in words]
-    names = Names(found, given, said, whole)
+    names = Names(found, given, [name for name in {**hints, **sizes} if name in found], whole)
     parameters = {id(p): name for module in modules_of(fn) for name, p in module.named_parameters()}
-    recorder = Recorder(names, parameters, sys._getframe())
+    recorder = Recorder(names, parameters)
     batched = any(len(words) > 2 for words in patterns.values())
     for name, tensor in tensors.items():
         if id(tensor) not in recorder.values:
-            words = patterns.get(name, ("?",) * tensor.dim())
-            named = [names.read(word, size) for word, size in zip(words, tensor.shape, strict=True)]
-            value = recorder.give(name, tensor, named, words)
-            value.weight = isinstance(tensor, torch.nn.Parameter) or (
-                name not in patterns and batched and tensor.dim() == 2
-            )
-    return _run(fn, args, kwargs, recorder)
+            words = patterns.get(name, ())
+            named = [
+                names.read(word, size) for word, size in zip(words or "?" * tensor.dim(), tensor.shape, strict=True)
+            ]
+            matrix = not words and batched and tensor.dim() == 2
+            recorder.give(name, tensor, named, words).weight = matrix or isinstance(tensor, torch.nn.Parameter)
+    return recorder
 
 
 def _run(fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], recorder: Recorder) -> Trace:
     """Call under both modes, and put the trace together, of a call that raises too."""
     notes = _unseen(fn)
+    recorder.top = sys._getframe()
     try:
         with torch.compiler.set_stance("force_eager"), recorder.beneath, recorder:
             result = fn(*args, **kwargs)
@@ -144,8 +171,9 @@ def finish(recorder: Recorder, result: Any, notes: tuple[str, ...], failure: str
         number, warning = place.lineno if place else 0, warnings.get(row["index"])
         steps.append(Step(**row, line=line, lineno=number, warning=warning, name=variable, source=source))
     sources = tuple(known[code] for code in shown)
-    sizes = dict(recorder.names.sizes)
-    return Trace(tuple(steps), result, tuple(recorder.arguments), sources, sizes, notes, failure)
+    pairs = zip(recorder.arguments, recorder.given, strict=True)
+    arguments = tuple(replace(argument, axes=argument.axes or value.labels) for argument, value in pairs)
+    return Trace(tuple(steps), result, arguments, sources, dict(recorder.names.sizes), notes, failure)
 
 
 def _title(code: CodeType) -> str:

@@ -1,5 +1,7 @@
 """Pictures that answer to controls, each with a static twin that needs no kernel."""
 
+from mha_course.widgets.layout import LayoutPlayer
 from mha_course.widgets.panel import Panel
+from mha_course.widgets.tracer import ShapeTracer
 
-__all__ = ["Panel"]
+__all__ = ["LayoutPlayer", "Panel", "ShapeTracer"]

@@ -31,9 +31,11 @@ function makeLane(lane, parent, go) {
   };
   const write = (cell, place, strip, odd) => {
     const { tag, batch } = lane.cells[cell.dataset.id], first = strip ? `, first at ${cell.dataset.id}` : "";
-    cell.firstChild.textContent = place;
-    cell.title = `place ${place} of strip ${strip + 1}${first}: ${batch == null ? "" : `b${batch} `}${tag}`;
+    const title = `place ${place} of strip ${strip + 1}${first}: ${batch == null ? "" : `b${batch} `}${tag}`;
     cell.classList.toggle("odd", odd);
+    if (cell.title === title) return; // a view writes nothing
+    cell.title = title;
+    cell.firstChild.textContent = place;
   };
   const strips = lane.strips.map((places, number) => ({
     label: make("div", "label", null, memory),
@@ -130,12 +132,12 @@ function makeLane(lane, parent, go) {
     board.style.setProperty("--unit", `${plan.unit}px`);
     board.classList.toggle("tiny", plan.unit < 27);
     spots = new Map();
-    pool.forEach((cell) => { cell.hidden = true; });
+    const used = new Set(keys[number]);
+    pool.forEach((cell, key) => { cell.hidden = !used.has(key); });
     keys[number].forEach((key, i) => {
       if (!key) return;
       const cell = pool.get(key), to = plan.cells[i], start = from.get(key);
       spots.set(key, to);
-      cell.hidden = false;
       cell.style.transform = at(to);
       write(cell, frame.places[i], frame.strip, odd.has(i));
       if (spread == null) return;
@@ -196,7 +198,7 @@ function render({ model, el }) {
   root.tabIndex = 0;
   root.setAttribute("role", "group");
   root.setAttribute("aria-label", "Layout player: arrow keys step, space plays");
-  const controls = make("div", "controls", null, root), tracks = make("div", "lanes", null, root);
+  const controls = make("div", "controls", null, root), tracks = make("div", `lanes ${lanes.length > 1 ? "two" : ""}`, null, root);
   let position = 0, timer = null, width = 0;
   const button = (text, action) => {
     const node = make("button", "", text, controls);
