@@ -143,7 +143,7 @@ def owners(axes: tuple[str, ...], shape: tuple[int, ...], sizes: dict[str, int])
         for place, factors in zip(index, taken_apart, strict=True):
             rest = place
             for name, size in reversed(factors):
-                at[name], rest = divmod(rest, size)
+                rest, at[name] = divmod(rest, size)
         own = {role: [at[name] for name in names if name in at] for role, names in ROLES.items()}
         found.append({role: values[0] for role, values in own.items() if values})
     return found
