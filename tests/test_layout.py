@@ -171,6 +171,14 @@ def test_a_wrong_view_alone_is_read_by_its_sizes():
     assert lane["frames"][1]["mixing"] == "each head holds slices of 2 heads, from only 2 of 3 tokens"
 
 
+def test_a_strip_names_the_sentence_where_there_are_several(both):
+    made = trace(lambda x: x.view(2, 3, 2, 2), counted(2, 3, 4), **KNOWN)
+    (lane,) = lanes(LayoutPlayer(made))
+    assert (lane["cells"]["13"]["tag"], lane["cells"]["13"]["whose"]) == ("t0 h0", "b1 t0 h0")
+    assert lanes(both)[0]["cells"]["13"]["whose"] == "t1 h1"
+    assert ["13", "b1 t0 h0"] in [cell for row in Tables(LayoutPlayer(made).twin).tables[0] for cell in row]
+
+
 def test_nothing_is_said_of_tokens_and_heads_where_no_axis_is_known():
     (lane,) = lanes(LayoutPlayer(trace(lambda x: x.view(3, 2, 4).transpose(0, 1), counted(3, 8))))
     assert {cell["tag"] for cell in lane["cells"].values()} == {""}

@@ -6,8 +6,10 @@ import html
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-from mha_course.tracing.reports import STAGES, Reports, chips, count, markdown, moved, row, table, written
+from mha_course.tracing.reports import CELL, STAGES, Reports, chips, count, markdown, moved, row, table, written
 from mha_course.tracing.steps import Argument, Step
+
+WRAPPED = CELL.replace("nowrap", "normal") + ";padding:3px 5px"
 
 
 class Part(NamedTuple):
@@ -78,7 +80,7 @@ class Comparison:
             f"{chips(steps[-1].shape, steps[-1].axes)}<br>{html.escape(_memory(steps))}" if steps else "–"
             for steps in part.steps
         ]
-        return row([html.escape(part.stage), *cells, html.escape(", ".join(part.differs))])
+        return row([html.escape(part.stage), *cells, html.escape(", ".join(part.differs))], WRAPPED)
 
 
 def _last(steps: tuple[Step, ...]) -> str:

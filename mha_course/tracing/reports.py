@@ -163,7 +163,7 @@ def chips(shape: Sequence[int], axes: Sequence[str]) -> str:
     for name, size in zip(axes, shape, strict=True):
         text = str(size) if name.isdigit() else f"{html.escape(name)}&nbsp;{size}"
         spans.append(f'<span style="background:{color(name)};{CHIP}">{text}</span>')
-    return " ".join(spans) or "a number"
+    return f'<span style="white-space:nowrap">{" ".join(spans)}</span>' if spans else "a number"
 
 
 def table(caption: str, heads: Iterable[str], rows: Iterable[str]) -> str:

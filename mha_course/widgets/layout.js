@@ -30,8 +30,8 @@ function makeLane(lane, parent, go) {
     return cell;
   };
   const write = (cell, place, strip, odd) => {
-    const { tag, batch } = lane.cells[cell.dataset.id], first = strip ? `, first at ${cell.dataset.id}` : "";
-    const title = `place ${place} of strip ${strip + 1}${first}: ${batch == null ? "" : `b${batch} `}${tag}`;
+    const { whose } = lane.cells[cell.dataset.id], first = strip ? `, first at ${cell.dataset.id}` : "";
+    const title = `place ${place} of strip ${strip + 1}${first}: ${whose}`;
     cell.classList.toggle("odd", odd);
     if (cell.title === title) return; // a view writes nothing
     cell.title = title;
@@ -42,7 +42,7 @@ function makeLane(lane, parent, go) {
     cells: places.map(([place, id]) => {
       const cell = makeCell(id, memory);
       write(cell, place, number, false);
-      if (number) cell.lastChild.textContent = `was ${id}`;
+      cell.lastChild.textContent = number ? `was ${id}` : lane.cells[id].whose;
       return cell;
     }),
   }));
@@ -61,10 +61,12 @@ function makeLane(lane, parent, go) {
     const run = lane.frames.map(({ shape }) => shape.at(-1) ?? 1).find((size) => size <= most) ?? 1;
     const even = Math.ceil(count / Math.ceil(count / most)), whole = Math.ceil(even / run) * run;
     const across = whole <= most ? whole : even; // rows of equal length, broken where a row of the tensor ends
-    const wide = Math.min(46, Math.floor(width / Math.min(across, count))), tall = wide < 34 ? 44 : 38;
+    const wide = Math.min(46, Math.floor(width / Math.min(across, count)));
+    const lines = lane.cells[lane.strips[0][0][1]].whose.split(" ").length, narrow = wide < 34 || lines > 2;
+    const tall = narrow ? 24 + 10 * Math.max(2, lines) : 38;
     memory.style.setProperty("--unit", `${wide}px`);
     memory.style.setProperty("--tall", `${tall}px`);
-    memory.classList.toggle("narrow", wide < 34);
+    memory.classList.toggle("narrow", narrow);
     let y = 0;
     depths = strips.map((strip) => {
       strip.label.style.transform = at([0, y]);

@@ -79,8 +79,12 @@ def _lane(trace: Trace, chain: list[cells.Tensor], known: list[cells.Tensor], si
             "ids": [-1 if n in hidden else n for n in ids], "mixed": mixed, "odd": odd, "mixing": mixing,
         })  # fmt: skip
     kept = {n: own for n, own in whose.items() if n not in hidden}
+    several = any(own.get("batch") for own in kept.values())
     return {
-        "cells": {str(n): {"fill": cells.fill(own, tokens), "tag": cells.tag(own), **own} for n, own in kept.items()},
+        "cells": {
+            str(n): {"fill": cells.fill(own, tokens), "tag": cells.tag(own), "whose": cells.tag(own, several), **own}
+            for n, own in kept.items()
+        },
         "strips": [[[place, n] for place, n in strip.items() if n not in hidden] for strip in strips],
         "frames": frames,
         "part": f"Shown: B=0, {len(kept)} of {len(whose)} numbers." if hidden else "",
@@ -190,7 +194,7 @@ def _strip_table(lane: dict[str, Any], number: int) -> str:
     width = 12 - 12 % run
     for start in range(0, len(strip), width):
         row = strip[start : start + width]
-        tds = "".join(_td(lane, n, place, f"was {n}" if number else "") for place, n in row)
+        tds = "".join(_td(lane, n, place, f"was {n}" if number else "", "whose") for place, n in row)
         rows.append(f'<tr><th scope="row">places {row[0][0]} to {row[-1][0]}</th>{tds}</tr>')
     return _table(f"Strip {number + 1} of memory: place, token and head", rows)
 
@@ -224,12 +228,12 @@ def _index(axis: str, i: int) -> str:
     return html.escape("qkv"[i] if axis == "3" else str(i) if axis in ("?", "1") else f"{axis}={i}")
 
 
-def _td(lane: dict[str, Any], n: int, place: int, note: str) -> str:
+def _td(lane: dict[str, Any], n: int, place: int, note: str, tag: str = "tag") -> str:
     """Return one number: its place, and whose it is."""
     if n < 0:
         return ""
     cell = lane["cells"][str(n)]
-    small = " ".join(word for word in (cell["tag"], note) if word)
+    small = " ".join(word for word in (cell[tag], note) if word)
     style = f"background:{cell['fill']};color:#1f2430;text-align:center"
     return f'<td style="{style}">{place}<br><small>{small}</small></td>'
 

@@ -195,8 +195,9 @@ def fill(owner: Owner, tokens: int) -> str:
     return "#" + "".join(f"{round(255 + share * (part - 255)):02x}" for part in parts)
 
 
-def tag(owner: Owner) -> str:
-    """Write whose number it is: t1 h0, or q1 h0 where queries, keys and values share the strip."""
+def tag(owner: Owner, batches: bool = False) -> str:
+    """Write whose number it is: t1 h0, or q1 h0 where queries, keys and values share the strip; b0 t1 h0 in full."""
     letter = "qkv"[owner["part"]] if "part" in owner else "t"
-    words = [f"{letter}{owner['token']}"] if "token" in owner else []
+    words = [f"b{owner['batch']}"] if batches else []
+    words += [f"{letter}{owner['token']}"] if "token" in owner else []
     return " ".join([*words, f"h{owner['head']}"] if "head" in owner else words)

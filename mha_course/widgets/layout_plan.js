@@ -88,7 +88,7 @@ function fit(frames, width) {
     const rows = plans.flatMap(({ marks }) => [...new Set(marks.filter(({ kind }) => kind === "box").map(({ y }) => y))]).length;
     if (rows >= fewest || plans.some((plan) => plan.width > width)) continue;
     fewest = rows;
-    if (!best || height * 1.15 < best.height) best = { unit, height };
+    if (!best || height * 1.3 < best.height) best = { unit, height };
   }
   return best?.unit ?? 28;
 }
