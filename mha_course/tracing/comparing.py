@@ -70,17 +70,18 @@ class Comparison:
         return f"The traces part in {count(len(self.differs), 'stage')}, first at {first.stage}: {what}."
 
     def _repr_html_(self) -> str:
-        total = ["filled anew", *(html.escape(_total(trace)) for trace in self.traces.values()), ""]
-        rows = [*map(self._row, self.parts), row(total)]
-        return table(self.summary(), ("stage", *self.traces, "differ in"), rows)
+        pair = len(self.traces) == 2  # more columns would not fit a page
+        total = ["filled anew", *(html.escape(_total(trace)) for trace in self.traces.values()), *[""] * pair]
+        heads = ("stage", *self.traces, *["differ in"] * pair)
+        return table(self.summary(), heads, [*(self._row(part, pair) for part in self.parts), row(total)])
 
-    def _row(self, part: Part) -> str:
+    def _row(self, part: Part, pair: bool) -> str:
         """Write one stage: the shape at its end, and beneath it what was done to memory."""
         cells = [
             f"{chips(steps[-1].shape, steps[-1].axes)}<br>{html.escape(_memory(steps))}" if steps else "–"
             for steps in part.steps
         ]
-        return row([html.escape(part.stage), *cells, html.escape(", ".join(part.differs))], WRAPPED)
+        return row([html.escape(part.stage), *cells, *[html.escape(", ".join(part.differs))] * pair], WRAPPED)
 
 
 def _last(steps: tuple[Step, ...]) -> str:

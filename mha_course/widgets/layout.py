@@ -62,7 +62,6 @@ def _lane(trace: Trace, chain: list[cells.Tensor], known: list[cells.Tensor], si
     strips, reads = cells.replay(chain)
     whose = cells.truth(chain, strips, reads, sizes)
     hidden = {n for n, own in whose.items() if own.get("batch", 0)} if len(whose) > cells.WHOLE else set()
-    tokens = 1 + max(own.get("token", 0) for own in whose.values())
     frames: list[dict[str, Any]] = []
     for number, (tensor, (strip, places)) in enumerate(zip(chain, reads, strict=False)):
         axes = cells.meant(tensor, known, chain[0], sizes)
@@ -79,16 +78,19 @@ def _lane(trace: Trace, chain: list[cells.Tensor], known: list[cells.Tensor], si
             "ids": [-1 if n in hidden else n for n in ids], "mixed": mixed, "odd": odd, "mixing": mixing,
         })  # fmt: skip
     kept = {n: own for n, own in whose.items() if n not in hidden}
-    several = any(own.get("batch") for own in kept.values())
     return {
-        "cells": {
-            str(n): {"fill": cells.fill(own, tokens), "tag": cells.tag(own), "whose": cells.tag(own, several), **own}
-            for n, own in kept.items()
-        },
+        "cells": _cells(kept, 1 + max(own.get("token", 0) for own in whose.values())),
         "strips": [[[place, n] for place, n in strip.items() if n not in hidden] for strip in strips],
         "frames": frames,
         "part": f"Shown: B=0, {len(kept)} of {len(whose)} numbers." if hidden else "",
     }
+
+
+def _cells(whose: dict[int, cells.Owner], tokens: int) -> dict[str, dict[str, Any]]:
+    """Return colour and labels of each number."""
+    several = any(own.get("batch") for own in whose.values())
+    labels = {n: {"tag": cells.tag(own), "whose": cells.tag(own, several)} for n, own in whose.items()}
+    return {str(n): {"fill": cells.fill(own, tokens), **labels[n], **own} for n, own in whose.items()}
 
 
 def _odd(whose: list[cells.Owner], seen: list[cells.Owner], axes: tuple[str, ...]) -> tuple[list[int], str]:
