@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import itertools
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import seaborn as sns
@@ -109,40 +108,6 @@ def plane(points: Any, mixtures: Any, names: Sequence[str], *, ax: Axes | None =
     ax.set(xlim=(-0.3, 2.9), ylim=(-0.3, 2.4), aspect="equal")
     ax.spines[["top", "right"]].set_visible(False)
     return ax
-
-
-def cells(x: Tensor, readings: Mapping[str, Tensor], *, tokens: Sequence[int] | None = None) -> Figure:
-    """Draw how tensors read one strip of memory: each cell holds its place in the strip, coloured by its token.
-
-    Args: x (rows, width) holds 0, 1, 2, … and lies in memory row after row; tokens says whose each row is, by
-        default token 0, 1, 2, …; readings maps titles to tensors (H, S, D) made of x, drawn head by head.
-    """
-    owners = list(range(len(x))) if tokens is None else list(tokens)
-    palette = sns.color_palette("pastel", max(owners) + 1)
-    colors = [palette[owner] for owner in owners for _ in range(x.size(1))]
-    heads, rows = next(iter(readings.values())).shape[:2]
-    figure = new_figure(11, 1.5 + 0.42 * rows)
-    halves: Any = figure.subfigures(2, 1, height_ratios=(1, 0.5 + 0.42 * rows))
-    top, bottom = halves
-    _grid(top.subplots(), x.reshape(1, -1), colors, "memory, cell after cell")
-    parts = bottom.subfigures(1, len(readings), squeeze=False)
-    for part, (title, reading) in zip(parts.flat, readings.items(), strict=True):
-        part.suptitle(title, fontsize=11, fontweight="bold", color=INK)
-        for head, ax in enumerate(part.subplots(1, heads, squeeze=False)[0]):
-            _grid(ax, reading[head], colors, f"head {head}" if heads > 1 else "")
-    return figure
-
-
-def _grid(ax: Axes, table: Tensor, colors: Sequence[Any], title: str) -> None:
-    """Draw a table of places in memory."""
-    rows, columns = table.shape
-    for i, j in itertools.product(range(rows), range(columns)):
-        place = int(table[i, j])
-        ax.add_patch(Rectangle((j, rows - 1 - i), 1, 1, fc=colors[place], ec="white", lw=1.5))
-        ax.text(j + 0.5, rows - 0.5 - i, str(place), ha="center", va="center", fontsize=10, color=INK)
-    ax.set(xlim=(0, columns), ylim=(0, rows), aspect="equal")
-    ax.set_title(title, fontsize=10, color=INK)
-    ax.axis("off")
 
 
 def mixture(weights: Tensor, v: Tensor, names: Sequence[str]) -> Figure:

@@ -76,19 +76,6 @@ def test_curves_draw_every_line_under_its_name():
     assert [text.get_text() for text in ax.get_legend().get_texts()] == ["one", "two"]
 
 
-def test_cells_carry_their_place_and_the_colour_of_their_token():
-    x = torch.arange(24).view(4, 6)
-    figure = diagrams.cells(x, {"right": x.view(4, 2, 3).transpose(0, 1), "wrong": x.view(2, 4, 3)})
-    strip, *tables = [[int(text.get_text()) for text in ax.texts] for ax in figure.axes]
-    assert strip == list(range(24))
-    assert tables[0] == [0, 1, 2, 6, 7, 8, 12, 13, 14, 18, 19, 20]
-    assert tables[2] == list(range(12))
-    colours = [patch.get_facecolor() for patch in figure.axes[1].patches]
-    assert [colours.index(colour) // 3 for colour in colours] == [0, 0, 0, 1, 1, 1, 2, 2, 2, 3, 3, 3]
-    merged = diagrams.cells(x.view(8, 3), {"one": x[None]}, tokens=[0, 1, 2, 3] * 2)
-    assert len({patch.get_facecolor() for patch in merged.axes[0].patches}) == 4
-
-
 def test_a_mixture_shows_its_parts_and_their_sum(draw):
     weights, v = draw(5).softmax(0), draw(5, 3, seed=1)
     figure = diagrams.mixture(weights, v, list("abcde"))
