@@ -1,6 +1,8 @@
 """What a trace says of single operations and of whole modules, and how it reports it."""
 
 import math
+import statistics
+import time
 import traceback
 
 import pandas as pd
@@ -8,6 +10,8 @@ import pytest
 import torch
 from torch import nn
 from torch.nn import functional as F
+from torch.overrides import TorchFunctionMode
+from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.flop_counter import FlopCounterMode
 
 from mha_course import attention, models, variants
@@ -449,3 +453,48 @@ def test_nothing_at_all(x):
     assert found.steps == ()
     assert repr(found) == "Trace: no steps"
     assert trace(math.sqrt, 4.0).result == 2.0
+
+
+class BareFunctions(TorchFunctionMode):
+    def __torch_function__(self, func, types, args=(), kwargs=None):
+        return func(*args, **(kwargs or {}))
+
+
+class BareDispatch(TorchDispatchMode):
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        return func(*args, **(kwargs or {}))
+
+
+def bare(module, x):
+    with BareDispatch(), BareFunctions():
+        return module(x)
+
+
+def median_ms(call):
+    times = []
+    for _ in range(50):
+        start = time.process_time()
+        call()
+        times.append(1000 * (time.process_time() - start))
+    return statistics.median(times)
+
+
+@pytest.mark.parametrize("name", ["FusedQKV", "FoldedHeads"])
+def test_a_trace_costs_at_most_five_times_the_bare_modes(name, x):
+    module = variants.VARIANTS[name].from_reference(attention.MultiHeadAttention(C, H, bias=False).double())
+    ratios = []
+    for _ in range(3):  # other processes may be in the way of one
+        ratios.append(median_ms(lambda: trace(module, x, axes="B S C")) / median_ms(lambda: bare(module, x)))
+        if ratios[-1] <= 5:
+            return
+    pytest.fail(f"{ratios} times the two bare modes")
+
+
+def test_twelve_layers_take_less_than_a_second(draw):
+    layers = nn.Sequential(*[models.EncoderBlock(768, 12, 3072) for _ in range(12)])
+    x = draw(1, 128, 768, dtype=torch.float32)
+    trace(layers, x[:, :2], axes="B S C")  # what torch loads at the first use
+    start = time.process_time()
+    found = trace(layers, x, axes="B S C")
+    assert len(found.steps) >= 12 * 18
+    assert time.process_time() - start < 1 + sum(step.flops for step in found.steps) / 2e10  # the work itself
