@@ -188,9 +188,9 @@ class Names:
 
     def apart(self, axes: list[Axis]) -> list[Axis]:
         """Keep query and key tokens apart: of two equal token axes the first becomes T, the second S."""
-        labels = [self.label(axis) if self.is_token(axis) else None for axis in axes]
-        if len(labels) - labels.count(None) < 2:
+        if sum([len(axis) == 1 and axis[0].name in self.tokens for axis in axes]) < 2:
             return axes
+        labels = [self.label(axis) if self.is_token(axis) else None for axis in axes]
         for later, label in enumerate(labels):
             earlier = labels.index(label)
             if label is None or earlier == later:

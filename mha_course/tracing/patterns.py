@@ -19,12 +19,16 @@ KV_HEADS = ("num_kv_heads", "n_kv_heads", "num_key_value_heads", "n_kv_head")
 NAME = re.compile(r"[^\W\d]\w*'?|\d+|\?")
 
 
-def named_tensors(fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, torch.Tensor]:
-    """Return the tensors among the arguments by the names of the parameters, each once."""
+def bind(fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
+    """Return the arguments by the names of the parameters."""
     try:
-        bound = dict(_signature(fn).bind(*args, **kwargs).arguments)
+        return dict(_signature(fn).bind(*args, **kwargs).arguments)
     except (TypeError, ValueError):  # builtins; a wrong call will raise by itself
-        bound = {f"arg{place}": value for place, value in enumerate(args)} | kwargs
+        return {f"arg{place}": value for place, value in enumerate(args)} | kwargs
+
+
+def named_tensors(bound: dict[str, Any]) -> dict[str, torch.Tensor]:
+    """Return the tensors among the arguments by name."""
     found: dict[str, torch.Tensor] = {}
     for name, value in bound.items():
         inside = tensors_in([value])
@@ -170,12 +174,8 @@ def _filled(cell: Any) -> bool:
     return True
 
 
-def declared(fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, int]:
+def declared(fn: Callable[..., Any], said: dict[str, Any]) -> dict[str, int]:
     """Return H, and H_kv where there are fewer, as declared by an argument or a module's num_heads."""
-    try:
-        said = dict(_signature(fn).bind(*args, **kwargs).arguments)
-    except (TypeError, ValueError):
-        said = dict(kwargs)
     parts = [vars(part) for module in modules_of(fn) for part in module.modules()]
     found = {}
     for letter, words in (("H", HEADS), ("H_kv", KV_HEADS)):

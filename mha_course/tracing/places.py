@@ -36,7 +36,7 @@ def _side(file: str) -> str:
     return "own" if file.startswith(HERE) else "library" if file.startswith(LIBRARIES) else "user"
 
 
-def here(top: FrameType | None, bind: Callable[[str, object], None] | None = None) -> list[Place]:
+def here(top: FrameType | None, seen: dict[int, int], bind: Callable[[str, object], None] | None = None) -> list[Place]:
     """Return the lines that are running below ``top``, innermost first, without those of libraries.
 
     Where all are a library's, the innermost line of a module's forward stands for them. ``bind`` is told which
@@ -53,7 +53,8 @@ def here(top: FrameType | None, bind: Callable[[str, object], None] | None = Non
             inner = inner or frame.f_lineno
         elif side == "user":
             found.append(Place(code, inner or frame.f_lineno, id(frame), frame.f_lasti))
-            if bind is not None:
+            if bind is not None and seen.get(id(frame)) != frame.f_lasti:  # else nothing was assigned since
+                seen[id(frame)] = frame.f_lasti
                 held = frame.f_locals
                 for name in code.co_varnames[code.co_argcount + code.co_kwonlyargcount :] + code.co_cellvars:
                     if name in held:
@@ -90,18 +91,18 @@ class Assignment(NamedTuple):
 
 
 @lru_cache(maxsize=1024)
-def assignments(first: int, lines: tuple[str, ...]) -> list[Assignment]:
+def assignments(first: int, lines: tuple[str, ...]) -> tuple[Assignment, ...]:
     """Find the assignments in a piece of code."""
     try:
         tree = ast.parse("\n".join(lines))
     except SyntaxError:  # a part of a statement, as of a lambda in a call
-        return []
+        return ()
     found = []
     for node in ast.walk(tree):
         if isinstance(node, (ast.Assign, ast.AnnAssign, ast.AugAssign, ast.Return)):
             span = (node.lineno + first - 1, (node.end_lineno or node.lineno) + first - 1)
             found.append(Assignment(*span, _targets(node)))
-    return found
+    return tuple(found)
 
 
 def _targets(node: ast.stmt) -> tuple[str, ...]:
@@ -112,7 +113,7 @@ def _targets(node: ast.stmt) -> tuple[str, ...]:
 
 
 def name_results(
-    stacks: list[list[Place]], known: dict[CodeType, list[Assignment]], calls: list[int], bound: list[str | None]
+    stacks: list[list[Place]], known: dict[CodeType, tuple[Assignment, ...]], calls: list[int], bound: list[str | None]
 ) -> list[str | None]:
     """Find the variable to which each step's result goes: that of the innermost statement which ends with it."""
     found = list(bound)
@@ -129,9 +130,15 @@ def name_results(
     return found
 
 
-def _statement(place: Place, known: dict[CodeType, list[Assignment]]) -> Assignment | None:
+def _statement(place: Place, known: dict[CodeType, tuple[Assignment, ...]]) -> Assignment | None:
     """Return the statement to which a line belongs, the shortest if several do."""
-    around = [s for s in known[place.code] if s.first <= place.lineno <= s.last]
+    return _around(known[place.code], place.lineno)
+
+
+@lru_cache(maxsize=4096)
+def _around(statements: tuple[Assignment, ...], lineno: int) -> Assignment | None:
+    """Return the shortest statement around a line, if there is one that is shorter than all others."""
+    around = [s for s in statements if s.first <= lineno <= s.last]
     shortest = min((s.last - s.first for s in around), default=0)
     around = [s for s in around if s.last - s.first == shortest]
     return around[0] if len(around) == 1 else None  # of several on one line nobody can say which it was

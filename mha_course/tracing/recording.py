@@ -50,6 +50,7 @@ class Recorder(TorchFunctionMode):
         self.pending: dict[int, str] = {}
         self.settled: set[int] = set()
         self.unseen = False
+        self.progress: dict[int, int] = {}  # how far each frame was when its variables were last looked at
         self.failure: str | None = None
 
     def __torch_function__(
@@ -99,7 +100,8 @@ class Recorder(TorchFunctionMode):
 
     def _keep(self, value: Value, tensor: torch.Tensor, source: int | str) -> None:
         """Keep a tensor and what is known of it; tensors that read the same memory get the same number."""
-        value.source, value.labels = source, tuple([self.names.label(axis) for axis in value.axes])
+        written, label = self.names.written, self.names.label
+        value.source, value.labels = source, tuple([written.get(axis) or label(axis) for axis in value.axes])
         if tensor.layout == torch.strided and not is_functorch_wrapped_tensor(tensor):
             value.memory = self.memories.setdefault(tensor.untyped_storage()._cdata, len(self.memories))
         self.values[id(tensor)] = value
@@ -119,7 +121,7 @@ class Recorder(TorchFunctionMode):
             result.axes = axes
         inherit(call, values)
         inputs = tuple([Operand(v.source, tuple(t.shape), v.labels) for v, t in zip(values, read, strict=True)])
-        place = here(self.top, self._bind)
+        place = here(self.top, self.progress, self._bind)
         before = {id(tensor): value.memory for tensor, value in zip(read, values, strict=True)}
         for number, tensor in enumerate(outs):
             self._keep(call.results[number], tensor, len(self.rows))

@@ -14,7 +14,7 @@ import torch
 from mha_course.tracing import diagnosis, reports
 from mha_course.tracing.comparing import Comparison, Ledger
 from mha_course.tracing.naming import Names
-from mha_course.tracing.patterns import Patterns, assign, declared, modules_of, named_tensors, solve
+from mha_course.tracing.patterns import Patterns, assign, bind, declared, modules_of, named_tensors, solve
 from mha_course.tracing.places import HERE, assignments, code_lines, line_at, name_results
 from mha_course.tracing.recording import Recorder
 from mha_course.tracing.steps import Argument, Source, Step
@@ -92,7 +92,8 @@ def _prepare(
     fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], axes: Patterns, sizes: dict[str, int]
 ) -> Recorder:
     """Read the patterns, and name the arguments by them."""
-    tensors, hints = named_tensors(fn, args, kwargs), declared(fn, args, kwargs)
+    bound = bind(fn, args, kwargs)
+    tensors, hints = named_tensors(bound), declared(fn, bound)
     patterns = assign(axes, tensors)
     found = solve(patterns, tensors, sizes, hints)
     given = [part for words in patterns.values() for word in words for part in word.split("*")]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import lru_cache
 from typing import Any
 
 from torch._ops import OpOverload
@@ -35,6 +36,13 @@ NOTES = {"scaled_dot_product_attention": FUSED_NOTE, "multi_head_attention_forwa
          "_native_multi_head_attention": MODULE_NOTE}  # fmt: skip
 
 
+@lru_cache(maxsize=4096)
+def _counters(func: OpOverload) -> tuple[bool, Callable[..., int] | None]:
+    """Say whether a call copies, and how its FLOPs are counted."""
+    packet = func._overloadpacket
+    return packet.__name__ in COPIES, flop_registry.get(packet)
+
+
 class Beneath(TorchDispatchMode):
     """Count what runs under one written call: copies, and the FLOPs of matrix products."""
 
@@ -44,9 +52,8 @@ class Beneath(TorchDispatchMode):
 
     def count(self, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any], out: Any) -> None:
         """Add one call that ran."""
-        packet = func._overloadpacket
-        self.copies += packet.__name__ in COPIES
-        flops = flop_registry.get(packet)
+        copies, flops = _counters(func)
+        self.copies += copies
         if flops is not None:
             self.flops += flops(*args, **kwargs, out_val=out)
 
