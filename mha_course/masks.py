@@ -1,16 +1,19 @@
-"""Masks in one convention: bool, True = may attend.
+"""Masks in one convention: bool, True = may attend. to_attend and additive_mask are its borders.
 
 Axes: B batch, T query tokens, S key tokens.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 import torch
 from torch import Tensor
 
 from mha_course.errors import ShapeError, require_shape
+
+CONVENTIONS = ("bool", "sdpa", "multihead", "seaborn", "additive")
 
 
 def causal_mask(seq_len: int, *, device: torch.device | str | None = None) -> Tensor:
@@ -60,15 +63,94 @@ def combine_masks(causal: Tensor, padding: Tensor) -> Tensor:
     [[1, 0, 0], [1, 0, 0], [1, 0, 0]]
     """
     for name, mask in (("causal", causal), ("padding", padding)):
-        if mask.dtype != torch.bool:
-            raise ShapeError(
-                "combine_masks",
-                f"{name} must be bool, True = may attend",
-                expected="torch.bool",
-                got=str(mask.dtype),
-                fix=f"{name}.bool()",
-            )
+        _require_bool("combine_masks", name, mask, "bool, True = may attend", f"{name}.bool()")
     tokens = causal.size(-1)
     require_shape("combine_masks", "causal", causal, {"S": tokens, "S'": tokens})
     require_shape("combine_masks", "padding", padding, {"B": None, "1": 1, "1'": 1, "S": tokens})
     return causal & padding  # (B, 1, S, S)
+
+
+def causal_mask_for_cache(new: int, total: int, *, device: torch.device | str | None = None) -> Tensor:
+    """Let each of the last tokens see itself and what came before: mask[t, s] = (s <= t + total - new).
+
+    These are the last rows of causal_mask(total): the bottom-right corner is aligned, not the top-left one.
+    Args: new is T, how many tokens have just come; total is S, with those in the cache; 1 <= new <= total.
+    Returns: (T, S), bool. Raises: ShapeError.
+
+    >>> causal_mask_for_cache(2, total=5).int().tolist()
+    [[1, 1, 1, 1, 0], [1, 1, 1, 1, 1]]
+    """
+    if not isinstance(new, int) or not isinstance(total, int) or not 1 <= new <= total:
+        rule, got = "the new tokens must be among all tokens", f"new={new!r}, total={total!r}"
+        raise ShapeError("causal_mask_for_cache", rule, expected="ints with 1 <= new <= total", got=got)
+    return torch.ones(new, total, dtype=torch.bool, device=device).tril(total - new)  # (T, S)
+
+
+def to_attend(mask: Tensor, convention: str) -> Tensor:
+    """Read a mask of any convention in the wild: the result is bool, True = may attend.
+
+    Args: mask of any shape. convention: "bool", the one of this course, and "sdpa", a bool mask of
+        scaled_dot_product_attention: True = may attend; "multihead", a bool mask of nn.MultiheadAttention
+        (attn_mask or key_padding_mask): True = ignore; "seaborn": True = leave the cell empty;
+        "additive": a float that is added to the scores, 0 = may attend, -inf = hidden.
+    Returns: bool, of the shape of mask. Raises: ShapeError.
+
+    >>> to_attend(torch.tensor([False, True]), "multihead").tolist()
+    [True, False]
+    >>> to_attend(torch.tensor([0.0, -math.inf]), "additive").tolist()
+    [True, False]
+    """
+    if convention not in CONVENTIONS:
+        rule, expected = "no convention has this name", ", ".join(CONVENTIONS)
+        raise ShapeError("to_attend", rule, expected=expected, got=repr(convention))
+    if convention == "additive":
+        _require_additive("to_attend", mask)
+        return mask == 0
+    fix = 'convention="additive" if it holds 0 and -inf, mask.bool() if it holds 0 and 1'
+    _require_bool("to_attend", "mask", mask, f"bool in the convention {convention!r}", fix)
+    return ~mask if convention in ("multihead", "seaborn") else mask
+
+
+def additive_mask(mask: Tensor, dtype: torch.dtype) -> Tensor:
+    """Write a mask as a number to add to the scores: 0 = may attend, -inf = hidden.
+
+    Args: mask is bool, True = may attend, of any shape; dtype is a float dtype, that of the scores.
+    Returns: a tensor of that dtype and of the shape of mask. Raises: ShapeError.
+
+    >>> additive_mask(causal_mask(2), torch.float32).tolist()
+    [[0.0, -inf], [0.0, 0.0]]
+    """
+    _require_bool("additive_mask", "mask", mask, "bool, True = may attend", "mask.bool() if it holds 0 and 1")
+    if not isinstance(dtype, torch.dtype) or not dtype.is_floating_point:
+        rule, fix = "dtype must be able to hold -inf", "dtype=torch.float32"
+        raise ShapeError("additive_mask", rule, expected="a float dtype", got=str(dtype), fix=fix)
+    return torch.zeros(mask.shape, dtype=dtype, device=mask.device).masked_fill(~mask, -math.inf)
+
+
+def _require_bool(place: str, name: str, mask: Tensor, what: str, fix: str) -> None:
+    """Raise unless mask is a bool tensor."""
+    _require_tensor(place, name, mask)
+    if mask.dtype != torch.bool:
+        raise ShapeError(place, f"{name} must be {what}", expected="torch.bool", got=str(mask.dtype), fix=fix)
+
+
+def _require_additive(place: str, mask: Tensor) -> None:
+    """Raise unless mask holds nothing but 0 and -inf."""
+    _require_tensor(place, "mask", mask)
+    if not mask.is_floating_point():
+        rule = "an additive mask must be floating point"
+        raise ShapeError(place, rule, expected="a float dtype", got=str(mask.dtype))
+    other = mask[(mask != 0) & ~mask.isneginf()]
+    if other.numel():
+        rule, fix = "an additive mask must hold 0 and -inf alone", "mask.masked_fill(mask < -1e4, -math.inf)"
+        got = f"{other[0].item():g} too"
+        finite = fix if bool((other < -1e4).all()) else None
+        raise ShapeError(place, rule, expected="0 = may attend, -inf = hidden", got=got, fix=finite)
+
+
+def _require_tensor(place: str, name: str, mask: Tensor) -> None:
+    """Raise unless mask is a tensor."""
+    if not isinstance(mask, Tensor):
+        fix = None if mask is None else f"torch.as_tensor({name})"
+        rule, got = f"{name} must be a tensor", type(mask).__name__
+        raise ShapeError(place, rule, expected="a torch.Tensor", got=got, fix=fix)

@@ -19,8 +19,10 @@ FLOORS = [
     {"widgets.layout", "widgets.panel", "widgets.tracer"},
     {"widgets.layout_cells", "widgets.live"},
     {"exercises.judging", "exercises.predicting", "exercises"},
+    {"exercises.hinting", "exercises.keeping"},
+    {"exercises.hints", "exercises.lessons"},
     {"exercises.probes", "exercises.questions"},
-    {"exercises.references"},
+    {"exercises.references", "exercises.beyond"},
     {"diagrams", "charts"},
     {"plots"},
     {"tracing"},
@@ -37,11 +39,11 @@ FLOORS = [
     {"grammar"},
     {"models"},
     {"variants"},
-    {"masks", "costs"},
+    {"masks", "positions", "caching", "flash", "costs"},
     {"attention"},
     {"errors", "saving", "experiments"},
 ]
-LONG_FILES = {"variants.py", "launch.py", "questions.py"}  # each says why in a comment
+LONG_FILES = {"variants.py", "launch.py", "questions.py", "hints.py"}  # each says why in a comment
 ALONE = {"launch", "__main__", "saving"}  # run before anything is installed
 
 

@@ -11,14 +11,14 @@ import pytest
 import torch
 from torch import Tensor
 
-from mha_course import attention, grammar, masks, models, variants
+from mha_course import attention, caching, flash, grammar, masks, models, positions, variants
 from mha_course import example as running_example
-from mha_course.exercises import probes, references
+from mha_course.exercises import beyond, probes, references
 
 SIZES = {"B": 2, "T": 5, "S": 7, "H": 4, "D": 6, "C": 24, "L": 3, "out": 18}
 # One of these sizes throughout a call; S is free only in a function that does not also name T.
 FREE = {"S": (5, 7), "T": (5, 7), "out": (18, 72)}
-COMMENT = re.compile(r"#\s*\(([A-Za-z0-9*, ]+)\)(?: each)?\s*(?:$|,)")
+COMMENT = re.compile(r"#\s*\(([A-Za-z0-9*+/, -]+)\)(?: each)?\s*(?:$|,)")
 
 
 def promises(path):
@@ -102,6 +102,37 @@ def use_attention():
 
 def use_masks():
     masks.combine_masks(masks.causal_mask(7), masks.padding_mask([7, 3], 7))
+    masks.causal_mask_for_cache(5, 7)
+
+
+def use_positions():
+    positions.sinusoidal_encoding(7, 24)
+    positions.rope(torch.randn(2, 4, 7, 6), torch.arange(7))
+
+
+def use_caching():
+    cache = torch.randn(2, 4, 6, 6)
+    caching.decode_step(torch.randn(2, 1, 24), cache, cache, *torch.randn(4, 24, 24), 4)
+    caching.repeat_kv(torch.randn(2, 2, 7, 6), 4)
+
+
+def use_flash():
+    flash.online_softmax(torch.randn(2, 4, 5, 9), 3)
+    flash.tiled_attention(torch.randn(2, 4, 5, 6), *torch.randn(2, 2, 4, 9, 6), 3)
+
+
+def use_beyond():
+    x, memory, weights = torch.randn(2, 5, 24), torch.randn(2, 9, 24), torch.randn(4, 24, 24)
+    beyond.cross_attention(x, memory, *weights, 4)
+    beyond.layer_norm(memory, *torch.randn(2, 24))
+    beyond.encoder_block(memory, *[torch.nn.Identity()] * 4)
+    beyond.patchify(torch.randn(2, 3, 20, 16), 2)
+    beyond.add_class_token(torch.randn(2, 80, 24), torch.randn(24))
+    ids = torch.randint(11, (2, 9))
+    beyond.next_token_targets(ids)
+    beyond.generate(lambda ids: torch.randn(*ids.shape, 11), ids, 1)
+    beyond.other_weights(torch.randn(5, 9).softmax(-1), torch.randn(9, 6))
+    beyond.relation_score(torch.rand(4, 7, 7), [(1, 0), (2, 1)])
 
 
 def use_variants():
@@ -130,6 +161,10 @@ def use_references():
 CASES = {
     "attention": (attention, use_attention, SIZES),
     "masks": (masks, use_masks, SIZES),
+    "positions": (positions, use_positions, SIZES),
+    "caching": (caching, use_caching, SIZES | {"P": 6}),
+    "flash": (flash, use_flash, SIZES | {"S": 9, "K": 3}),
+    "beyond": (beyond, use_beyond, SIZES | {"S": 9, "V": 11, "P": 2, "N": 80, "rows": 10, "columns": 8}),
     "variants": (variants, use_variants, SIZES),
     "models": (models, use_models, SIZES | {"V": 11}),
     "references": (references, use_references, SIZES),

@@ -1,25 +1,26 @@
-"""Compare an answer with the reference and say in one sentence how it stands. Never raises for an answer."""
+"""Compare an answer with the reference and name the mistake. Never raises for an answer."""
 
 from __future__ import annotations
 
-import contextlib
 import dis
 import html
 import inspect
-import io
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import torch
 from torch import Tensor
 
 from mha_course.errors import ShapeError
+from mha_course.exercises import describing, keeping
+from mha_course.exercises.mistakes import Mistake
 from mha_course.exercises.probes import EXERCISES, Exercise
+from mha_course.exercises.recognising import as_list, recognise
+from mha_course.exercises.running import Outcome, TooLongError, explain, run
 
 NAMES = tuple(EXERCISES)
-# How close a result must come, by its own dtype: any float dtype is accepted.
-TOLERANCE = {torch.float64: 1e-9, torch.float32: 1e-5, torch.float16: 1e-2, torch.bfloat16: 1e-1}
 _COLORS = {"correct": "#2da44e", "wrong": "#d4a72c", "unattempted": "#8c959f", "error": "#cf4a3c"}
 _SIGNS = {"correct": "✔", "wrong": "✘", "unattempted": "○", "error": "⚠"}
 _NOTHING = {"RESUME", "NOP", "LOAD_CONST", "RETURN_VALUE", "RETURN_CONST", "POP_TOP"}  # what dots compile to
@@ -31,7 +32,8 @@ class Report:
     """What was found of an answer: shows itself in a notebook, prints as one line elsewhere.
 
     ``status`` is ``"correct"``, ``"wrong"``, ``"unattempted"`` or ``"error"``; ``mistake`` the id of a known
-    mistake or None; ``stage`` where it parts from the reference, such as ``"shape"``, or None.
+    mistake or None; ``stage`` where it parts from the reference, such as ``"shape"``, or None; ``picture`` HTML
+    that shows the answer beside the target, where that helps.
     """
 
     name: str
@@ -39,6 +41,7 @@ class Report:
     message: str
     stage: str | None = None
     mistake: str | None = None
+    picture: str = ""
 
     def __repr__(self) -> str:
         return f"{self.name}: {_TITLES[self.status]}. {self.message}"
@@ -47,7 +50,7 @@ class Report:
         style = f"border-left:4px solid {_COLORS[self.status]};padding:2px 12px;margin:4px 0"
         return (
             f'<div style="{style}"><strong>{_SIGNS[self.status]} {_TITLES[self.status]}</strong> '
-            f"<code>{html.escape(self.name)}</code><br>{html.escape(self.message)}</div>"
+            f"<code>{html.escape(self.name)}</code><br>{html.escape(self.message)}{self.picture}</div>"
         )
 
 
@@ -60,17 +63,30 @@ def check(name: str, answer: Any) -> Report:
     parts = _exercise(name)
     if is_stub(answer):
         return Report(name, "unattempted", "Replace the dots by your code, run the cell, then run this one again.")
-    if not callable(answer):
-        return Report(name, "wrong", f"It takes a function, and got {type(answer).__name__}.", "signature")
+    report = _judge_all(name, parts, answer)
+    keeping.remember(name, report.status)
+    return report
+
+
+def _judge_all(name: str, parts: tuple[Exercise, ...], answer: Any) -> Report:
+    """Judge the signature, then each part in float64 and float32."""
+    bad = _signature(parts[0], answer)
+    if bad:
+        return Report(name, "error" if callable(answer) else "wrong", bad, "signature")
     for dtype in (torch.float64, torch.float32):
+        seen: list[Outcome] = []
         for exercise in parts:
-            arguments = [
-                x.to(dtype) if isinstance(x, Tensor) and x.is_floating_point() else x for x in exercise.probe()
-            ]
-            report = _judge(name, exercise, answer, arguments)
-            if report is not None:
-                return report
+            arguments = [x.to(dtype) if _is_float(x) else x for x in exercise.probe()]
+            outcome = run(exercise.run, answer, arguments)
+            seen.append(outcome)
+            found = _judge(exercise, outcome, arguments, partial(run, exercise.run, answer, arguments))
+            if found:
+                return _named(name, found, seen, arguments, dtype)
     return Report(name, "correct", "It agrees with the reference on sizes that all differ, in float64 and float32.")
+
+
+def _is_float(x: Any) -> bool:
+    return isinstance(x, Tensor) and x.is_floating_point()
 
 
 def solution(name: str) -> str:
@@ -98,71 +114,83 @@ def _exercise(name: str) -> tuple[Exercise, ...]:
     return EXERCISES[name]
 
 
-def _judge(name: str, exercise: Exercise, answer: Callable[..., Any], arguments: Sequence[Any]) -> Report | None:
-    """Return what is wrong with the answer on these arguments, or None."""
-    want = exercise.run(exercise.reference, *arguments)
-    mine = [x.clone() if isinstance(x, Tensor) else x for x in arguments]
+def _signature(exercise: Exercise, answer: Any) -> str | None:
+    """Say in one sentence what is wrong with the answer before it is called, or None."""
+    wants_class = isinstance(exercise.reference, type)
+    if not callable(answer):
+        return f"It takes {'a class' if wants_class else 'a function'}, and got {type(answer).__name__}."
+    if wants_class and isinstance(answer, torch.nn.Module):
+        return "It takes the class itself, not a module made of it: leave the parentheses away."
+    if isinstance(answer, type) and not wants_class:
+        return f"It takes a function, and got the class {answer.__name__}."
+    wanted = inspect.signature(exercise.reference)
     try:
-        with contextlib.redirect_stdout(io.StringIO()):
-            got = exercise.run(answer, *mine)
-    except (Exception, SystemExit) as error:  # whatever a learner's code raises is reported, not raised
-        shapes = ", ".join(str(tuple(x.shape)) for x in arguments if isinstance(x, Tensor))
-        return Report(name, "error", f"With inputs of shape {shapes}: {_say(error)}", "run")
-    if any(isinstance(x, Tensor) and not torch.equal(x, y) for x, y in zip(arguments, mine, strict=True)):
-        return Report(name, "wrong", "It changes its input. Make a new tensor instead.", "input")
-    wanted = want if isinstance(want, tuple) else (want,)
-    answers = tuple(got) if isinstance(want, tuple) and isinstance(got, tuple | list) else (got,)
-    if len(answers) != len(wanted):
-        return Report(name, "wrong", f"It should return {len(wanted)} tensors, and returned {len(answers)}.", "type")
-    for place, (one, other) in enumerate(zip(answers, wanted, strict=True)):
-        part = f"Result {place} " if len(wanted) > 1 else "The result "
-        axes = exercise.axes[place] if exercise.axes and isinstance(exercise.axes[0], tuple) else exercise.axes
-        found = _compare(one, other, [str(axis) for axis in axes], exercise.tolerance)
-        if found:
-            return Report(name, "wrong", part + found[1], found[0])
+        signature = inspect.signature(answer)
+    except (TypeError, ValueError):  # builtins
+        return None
+    names = [p.name for p in wanted.parameters.values() if p.default is p.empty]
+    try:
+        signature.bind(*names)
+    except TypeError:
+        many = "s" * (len(names) > 1)
+        return f"It is called with {len(names)} argument{many}, ({', '.join(names)}), and takes {signature}."
     return None
 
 
-def _compare(got: Any, want: Any, axes: Sequence[str], tolerance: float) -> tuple[str, str] | None:
-    """Return the stage and a clause on how one result differs, or None."""
-    if got is None:
-        return "type", "is None. Is a return missing?"
-    if isinstance(want, int):
-        if isinstance(got, Tensor) and got.numel() == 1:
-            got = got.item()
-        right = isinstance(got, int | float) and not isinstance(got, bool) and got == want
-        return None if right else ("values", f"is {got!r:.60}, and should be {want}.")
-    if not isinstance(got, Tensor):
-        return "type", f"should be a tensor, and is {type(got).__name__}."
-    if got.shape != want.shape:
-        return (
-            "shape",
-            f"has shape {tuple(got.shape)}, and should have {tuple(want.shape)}, which is ({', '.join(axes)}).",
-        )
-    if not got.is_floating_point():
-        return "dtype", f"is {got.dtype}, and should be floating point."
-    got, want = got.detach().cpu(), want.detach()
-    if got.layout != torch.strided:
-        got = got.to_dense()
-    return _compare_numbers(got, want, max(tolerance, TOLERANCE.get(got.dtype, 0.1), TOLERANCE[want.dtype]))
+Finding = tuple[str, str, str]  # status, stage, message
 
 
-def _compare_numbers(got: Tensor, want: Tensor, tolerance: float) -> tuple[str, str] | None:
-    """Compare two tensors of one shape."""
-    if not bool(got.isfinite().all()):
-        return "finite", "holds NaN or inf."
-    difference = (got.to(want.dtype) - want).abs()
-    if float(difference.max()) <= tolerance * max(1.0, float(want.abs().max())):
-        return None
-    where = tuple(int(i) for i in torch.unravel_index(difference.argmax(), difference.shape))
-    return "values", (
-        f"has the right shape, but other numbers. The largest difference is {float(difference.max()):.3g}, "
-        f"at index {where}: {float(got[where]):.3g} instead of {float(want[where]):.3g}."
-    )
+def _judge(
+    exercise: Exercise, outcome: Outcome, arguments: Sequence[Any], again: Callable[[], Outcome]
+) -> Finding | None:
+    """Return what is wrong with one outcome, in the order in which one would look, or None."""
+    if outcome.error is not None:
+        return "error", "run", explain(outcome.error, arguments)
+    if outcome.changed:
+        return "wrong", "input", "It changes its input. Make a new tensor instead."
+    with torch.no_grad():
+        want = exercise.run(exercise.reference, *arguments)
+    wanted, got = as_list(want), outcome.result
+    answers = as_list(got) if isinstance(want, tuple) else [got]
+    if len(answers) != len(wanted):
+        return "wrong", "type", f"It should return {len(wanted)} tensors, and returned {len(answers)}."
+    for place, (one, other) in enumerate(zip(answers, wanted, strict=True)):
+        axes = exercise.axes[place] if exercise.axes and isinstance(exercise.axes[0], tuple) else exercise.axes
+        found = describing.compare(one, other, [str(axis) for axis in axes], exercise.tolerance)
+        if found:
+            part = f"Result {place} " if len(wanted) > 1 else "The result "
+            return "wrong", found[0], part + found[1] if found[1][0].islower() else found[1]
+    second = again()
+    if second.error is None and not _equal(as_list(second.result), as_list(got)):
+        return "wrong", "repeat", "Two calls with the same input differ. Is dropout at work?"
+    return None
 
 
-def _say(error: BaseException) -> str:
-    """Name an error and what it says, even where it cannot say it."""
-    with contextlib.suppress(Exception):
-        return f"{type(error).__name__}: {error}"
-    return type(error).__name__
+def _equal(one: list[Any], other: list[Any]) -> bool:
+    """Say whether two calls gave the same."""
+    pairs = zip(one, other, strict=True)
+    return all(torch.equal(_dense(a), _dense(b)) if isinstance(a, Tensor) else a == b for a, b in pairs)
+
+
+def _dense(x: Tensor) -> Tensor:
+    """Return the plain numbers, NaN as a number that can be compared."""
+    return (x if x.layout == torch.strided else x.to_dense()).detach().nan_to_num(1.5)
+
+
+def _named(name: str, found: Finding, seen: list[Outcome], arguments: Sequence[Any], dtype: torch.dtype) -> Report:
+    """Name the mistake, if it is known; else say where the answer parts from the reference."""
+    status, stage, message = found
+    if stage == "repeat" and name in ("MultiHeadAttention", "multi_head_attention", "self_attention"):
+        return Report(name, status, message, stage, "dropout-at-eval")
+    known: tuple[Mistake, ...] = ()
+    error = seen[-1].error
+    if dtype == torch.float64 and stage not in ("input", "repeat", "type") and not isinstance(error, TooLongError):
+        known = recognise(name, seen)
+    part = EXERCISES[name][len(seen) - 1]
+    picture = describing.picture(part, seen[-1].result, arguments) if status == "wrong" else ""
+    if not known:
+        return Report(name, status, message, describing.stage(name, stage, len(seen)), None, picture)
+    first = known[0]
+    says = " And: ".join(f"{mistake.says} {mistake.why}" for mistake in known)
+    text = f"{message if status == 'error' else ''} {says} See lesson {first.lesson}.".strip()
+    return Report(name, status, text, stage, first.name, picture)

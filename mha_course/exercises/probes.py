@@ -48,6 +48,7 @@ def _mask(queries: int) -> Tensor:
     """Return a mask (B, 1, T, S) in which one row sees nothing."""
     mask = draw(B, 1, queries, S, seed=9) > -0.3
     mask[1, 0, 2] = False
+    mask[0, 0, 1] = True  # and one sees everything
     return mask
 
 
@@ -81,6 +82,7 @@ def use_module(cls: Callable[..., Any], x: Tensor, mask: Tensor | None, *paramet
     with torch.no_grad():
         for name, values in zip(names, parameters, strict=True):
             module.get_parameter(name).copy_(values)
+    module.eval()
     return module(x) if mask is None else module(x, mask)
 
 

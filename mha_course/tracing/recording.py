@@ -102,7 +102,7 @@ class Recorder(TorchFunctionMode):
         """Keep a tensor and what is known of it; tensors that read the same memory get the same number."""
         written, label = self.names.written, self.names.label
         value.source, value.labels = source, tuple([written.get(axis) or label(axis) for axis in value.axes])
-        if tensor.layout == torch.strided and not is_functorch_wrapped_tensor(tensor):
+        if isinstance(source, int) or _is_plain(tensor):  # results were looked at before
             value.memory = self.memories.setdefault(tensor.untyped_storage()._cdata, len(self.memories))
         self.values[id(tensor)] = value
         self.kept.append(tensor)
@@ -110,11 +110,12 @@ class Recorder(TorchFunctionMode):
     def _note(self, op: str, args: tuple[Any, ...], kwargs: dict[str, Any], out: Any) -> Any:
         """Write a row for every tensor that came out."""
         outs = [out] if isinstance(out, torch.Tensor) else tensors_in(out)
-        if not outs or any(one.layout != torch.strided or is_functorch_wrapped_tensor(one) for one in outs):
-            self.unseen |= any(map(is_functorch_wrapped_tensor, outs))
+        if not outs or not _is_plain(outs[0]):
+            self.unseen |= bool(outs) and is_functorch_wrapped_tensor(outs[0])
             return out
-        read = list({id(tensor): tensor for tensor in tensors_in((*args, *kwargs.values()))}.values())
-        values = [self.look(tensor) for tensor in read]
+        by_id = {id(tensor): tensor for tensor in tensors_in((*args, *kwargs.values()))}
+        read = list(by_id.values())
+        values = [self.values.get(key) or self.look(tensor) for key, tensor in by_id.items()]
         call = Call(op, args, kwargs, outs, self.names, self.look, len(self.rows), read, self.pending, self.settled)
         call.results = [Value([]) for _ in outs]
         for result, axes in zip(call.results, self._axes(call, outs), strict=True):
@@ -122,7 +123,7 @@ class Recorder(TorchFunctionMode):
         inherit(call, values)
         inputs = tuple([Operand(v.source, tuple(t.shape), v.labels) for v, t in zip(values, read, strict=True)])
         place = here(self.top, self.progress, self._bind)
-        before = {id(tensor): value.memory for tensor, value in zip(read, values, strict=True)}
+        before = {key: value.memory for key, value in zip(by_id, values, strict=True)}
         for number, tensor in enumerate(outs):
             self._keep(call.results[number], tensor, len(self.rows))
             if number == 0 or op not in ONE_ROW:
@@ -181,18 +182,28 @@ class Recorder(TorchFunctionMode):
         return self.beneath.flops
 
 
+def _is_plain(tensor: torch.Tensor) -> bool:
+    """Say whether a tensor has memory of its own that can be looked at."""
+    return tensor.layout == torch.strided and not is_functorch_wrapped_tensor(tensor)
+
+
 def inherit(call: Call, values: list[Value]) -> None:
     """Let the results keep what is known of the inputs, unless a rule said otherwise."""
-    first = next((value.picks for value in values if value.picks), ())
-    picks = tuple([pick for pick in first if all(pick in value.picks for value in values if value.picks)])
-    for number, result in enumerate(call.results):
-        result.picks = (*call.picks[number], *picks) if call.picks else picks
+    picked = [value.picks for value in values if value.picks]
+    picks = tuple([pick for pick in picked[0] if all(pick in other for other in picked)]) if picked else ()
+    if picks or call.picks:
+        for number, result in enumerate(call.results):
+            result.picks = (*call.picks[number], *picks) if call.picks else picks
     if call.op in PRODUCTS:
         if call.op == "linear":
             call.results[0].stage, call.results[0].linear = after_linear(values), True
         return
-    main = next((value for value in values if value.stage), values[0] if values else Value([]))
-    weights = next((value for value in values if value.over), None)
+    if not values:
+        return
+    main, weights = values[0], None
+    for value in reversed(values):
+        main = value if value.stage else main
+        weights = value if value.over else weights
     shapes = call.op in SHAPING
     for result in call.results:
         if shapes and main.stage in ("projection", "split") and _is_turned(call, result):
@@ -202,7 +213,7 @@ def inherit(call: Call, values: list[Value]) -> None:
         result.stage = result.stage or (LATER.get(main.stage, main.stage) if shapes else main.stage)
         result.summed = main.summed
         result.linear = any(value.linear for value in values)
-        result.weight = (shapes or call.op in UNCHANGED) and bool(values) and all(value.weight for value in values)
+        result.weight = (shapes or call.op in UNCHANGED) and all(value.weight for value in values)
         if weights and not result.over:
             result.over, result.softmax = weights.over, weights.softmax
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import torch
 
@@ -35,8 +36,7 @@ class Argument:
     memory: int
 
 
-@dataclass(frozen=True)
-class Operand:
+class Operand(NamedTuple):
     """A tensor that a step read: ``source`` is the index of the step that made it, or the name of an Argument."""
 
     source: int | str
@@ -54,7 +54,7 @@ class Source:
     lines: tuple[str, ...]
 
 
-@dataclass(frozen=True)
+@dataclass(slots=True)
 class Step:
     """One tensor, and the call that made it."""
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import lru_cache
 from typing import Any
 
 from torch._ops import OpOverload
@@ -36,11 +35,36 @@ NOTES = {"scaled_dot_product_attention": FUSED_NOTE, "multi_head_attention_forwa
          "_native_multi_head_attention": MODULE_NOTE}  # fmt: skip
 
 
-@lru_cache(maxsize=4096)
+def _product(offset: int) -> Callable[..., int]:
+    """Count a matrix product, batched or not, whose factors stand at two places of the arguments."""
+
+    def flops(args: tuple[Any, ...], kwargs: dict[str, Any], out: Any) -> int:
+        return 2 * int(out.numel()) * int(args[offset].shape[-1])
+
+    return flops
+
+
+def _as_torch_counts(packet: Any) -> Callable[..., int] | None:
+    """Count as torch.utils.flop_counter does."""
+    count = flop_registry.get(packet)
+    if count is None:
+        return None
+    return lambda args, kwargs, out: int(count(*args, **kwargs, out_val=out))
+
+
+# The commonest, at a tenth of the cost of torch's own counting.
+PRODUCTS = {"mm": _product(0), "bmm": _product(0), "addmm": _product(1), "baddbmm": _product(1)}
+_known: dict[int, tuple[bool, Callable[..., int] | None]] = {}
+
+
 def _counters(func: OpOverload) -> tuple[bool, Callable[..., int] | None]:
     """Say whether a call copies, and how its FLOPs are counted."""
-    packet = func._overloadpacket
-    return packet.__name__ in COPIES, flop_registry.get(packet)
+    found = _known.get(id(func))
+    if found is None:
+        packet = func._overloadpacket
+        name = str(packet.__name__)
+        found = _known[id(func)] = name in COPIES, PRODUCTS.get(name) or _as_torch_counts(packet)
+    return found
 
 
 class Beneath(TorchDispatchMode):
@@ -55,7 +79,7 @@ class Beneath(TorchDispatchMode):
         copies, flops = _counters(func)
         self.copies += copies
         if flops is not None:
-            self.flops += flops(*args, **kwargs, out_val=out)
+            self.flops += flops(args, kwargs, out)
 
     def __torch_dispatch__(
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None

@@ -1,0 +1,149 @@
+"""Find the mistake whose numbers are those of an answer."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Sequence
+from functools import lru_cache
+from itertools import combinations
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from mha_course.exercises.mistakes import MISTAKES, Mistake, implementation
+from mha_course.exercises.probes import EXERCISES, Exercise
+from mha_course.exercises.running import Outcome, last_line
+from mha_course.exercises.steps import COMPOSED
+
+PATIENCE = 2.0  # seconds for two mistakes at once
+MASK_STEPS = {"mask", "hide", "empty"}
+Found = tuple[Mistake, ...]
+
+
+def as_list(result: Any) -> list[Any]:
+    """Return one result or several as a list."""
+    return list(result) if isinstance(result, tuple | list) else [result]
+
+
+def alike(one: Outcome, other: Outcome) -> bool:
+    """Say whether two calls came out the same: the same numbers, or the same error."""
+    if one.error is not None or other.error is not None:
+        return type(one.error) is type(other.error) and _text(one.error) == _text(other.error)
+    ours, theirs = as_list(one.result), as_list(other.result)
+    return len(ours) == len(theirs) and all(_same(a, b) for a, b in zip(ours, theirs, strict=True))
+
+
+def _text(error: BaseException | None) -> str:
+    """Return what an error says, as far as it depends on what was done."""
+    return str(error).split("\n")[0]
+
+
+def _same(one: Any, other: Any) -> bool:
+    """Compare two results to the precision of the coarser."""
+    if not isinstance(one, Tensor) or not isinstance(other, Tensor):
+        return type(one) is type(other) and bool(one == other)
+    if one.shape != other.shape:
+        return False
+    one = one.detach().to_dense() if one.layout != torch.strided else one.detach()
+    coarse = 1e-4 if torch.float32 in (one.dtype, other.dtype) else 1e-12
+    other = other.detach().double()
+    size = max(1.0, float(other.abs().nan_to_num(0.0, 0.0, 0.0).max()))
+    return torch.allclose(one.double(), other, rtol=coarse, atol=coarse * size, equal_nan=True)
+
+
+@lru_cache(maxsize=64)
+def _probe(name: str, place: int) -> tuple[Any, ...]:
+    """Return the arguments of a probe; mistakes leave them as they are."""
+    return EXERCISES[name][place].probe()
+
+
+@lru_cache(maxsize=4096)
+def _wrong(name: str, place: int, number: int, way: int) -> Outcome:
+    """Run one mistake on one probe."""
+    return _try(name, place, [MISTAKES[number].applies(name)[way]])
+
+
+def _try(name: str, place: int, changes: Sequence[dict[str, Any]]) -> Outcome:
+    """Run the reference with these changes on one probe."""
+    part: Exercise = EXERCISES[name][place]
+    outcome = Outcome()
+    with torch.no_grad():
+        try:
+            outcome.result = part.run(implementation(name, *changes), *_probe(name, place))
+        except Exception as error:  # a mistake may well crash: that is how it is known
+            outcome.error = error
+    return outcome
+
+
+def _ways(name: str) -> Iterator[tuple[int, int]]:
+    """Yield all ways in which an exercise can be got wrong."""
+    for number, mistake in enumerate(MISTAKES):
+        for way in range(len(mistake.applies(name))):
+            yield number, way
+
+
+def recognise(name: str, outcomes: Sequence[Outcome]) -> Found:
+    """Return the mistake, or the two, that come out as the answer did on all probes; none if no such is known."""
+    if name not in COMPOSED:
+        return ()
+    last = len(outcomes) - 1  # the probe at which the answer was seen to be wrong
+    found = [
+        MISTAKES[number]
+        for number, way in _ways(name)
+        if alike(outcomes[last], _wrong(name, last, number, way))
+        and all(alike(outcome, _wrong(name, place, number, way)) for place, outcome in enumerate(outcomes))
+    ]
+    if found and outcomes[last].error is not None:
+        return (_by_shapes(found, outcomes[last].error),)
+    if found:
+        return (found[0],)
+    return () if outcomes[last].error is not None else _pair(name, outcomes)
+
+
+def _by_shapes(found: list[Mistake], error: BaseException | None) -> Mistake:
+    """Choose between mistakes that crash alike: where a square matrix of weights took part, it was not q times k."""
+    line = last_line(error.__traceback__) if error else None
+    square = line is not None and any(len(shape) > 1 and shape[-1] == shape[-2] for shape in line[1].values())
+    late = [mistake for mistake in found if mistake.name == "value-times-weights"]
+    return late[0] if square and late else found[0]
+
+
+@lru_cache(maxsize=4096)
+def _change(name: str, number: int, way: int) -> dict[str, Any]:
+    """Return the steps that one way of a mistake replaces."""
+    return MISTAKES[number].applies(name)[way]
+
+
+@lru_cache(maxsize=64)
+def _simple_ways(name: str, place: int) -> list[tuple[int, int]]:
+    """Return one way for each mistake that does not crash."""
+    found: dict[int, tuple[int, int]] = {}
+    for number, way in _ways(name):
+        if _wrong(name, place, number, way).error is None:
+            found.setdefault(number, (number, way))
+    return list(found.values())
+
+
+def _pair(name: str, outcomes: Sequence[Outcome]) -> Found:
+    """Look for two mistakes at once, in different steps: first for those of which one explains a result alone."""
+    last, deadline = len(outcomes) - 1, time.perf_counter() + PATIENCE
+    ways = [way for way in _simple_ways(name, last) if last or not set(_change(name, *way)) <= MASK_STEPS]
+    explains = [way for way in ways if _explains(name, outcomes[last], last, way)]
+    for one, two in combinations(sorted(ways, key=lambda way: way not in explains), 2):
+        if time.perf_counter() > deadline or (explains and one not in explains):
+            return ()
+        changes = [_change(name, *one), _change(name, *two)]
+        if not set(changes[0]) & set(changes[1]) and all(
+            alike(outcomes[at], _try(name, at, changes)) for at in range(last, -1, -1)
+        ):
+            first, second = sorted((one[0], two[0]))
+            return MISTAKES[first], MISTAKES[second]
+    return ()
+
+
+def _explains(name: str, outcome: Outcome, place: int, way: tuple[int, int]) -> bool:
+    """Say whether one of several results, a wrong one, is as this mistake makes it."""
+    right, wrong = _try(name, place, []), _wrong(name, place, *way)
+    rows = zip(as_list(outcome.result), as_list(wrong.result), as_list(right.result), strict=False)
+    return any(_same(got, bad) and not _same(got, good) for got, bad, good in rows)

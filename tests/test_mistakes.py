@@ -1,0 +1,187 @@
+"""Every mistake is recognised, told apart from the others and from right; and the order in which answers are judged."""
+
+import time
+
+import pytest
+import torch
+from torch import nn
+from torch.nn import functional as F
+
+from mha_course.exercises import check, references
+from mha_course.exercises.mistakes import MISTAKES, implementation
+from mha_course.exercises.probes import EXERCISES
+from mha_course.exercises.recognising import alike
+from mha_course.exercises.running import Outcome, run
+from mha_course.exercises.steps import COMPOSED, Steps
+
+WAYS = [
+    pytest.param(name, mistake, way, id=f"{name}-{mistake.name}-{way}")
+    for name in COMPOSED
+    for mistake in MISTAKES
+    for way in range(len(mistake.applies(name)))
+]
+
+
+def outcomes(name, answer):
+    return [run(part.run, answer, part.probe()) for part in EXERCISES[name]]
+
+
+@pytest.mark.parametrize("name", COMPOSED)
+def test_the_steps_together_are_the_reference(name):
+    ours = outcomes(name, COMPOSED[name][1](Steps()))
+    theirs = outcomes(name, EXERCISES[name][0].reference)
+    assert all(alike(a, b) for a, b in zip(ours, theirs, strict=True))
+    assert check(name, COMPOSED[name][1](Steps())).status == "correct"
+
+
+@pytest.mark.parametrize(("name", "mistake", "way"), WAYS)
+def test_a_mistake_is_named(name, mistake, way):
+    start = time.perf_counter()
+    report = check(name, implementation(name, mistake.applies(name)[way]))
+    assert report.status in ("wrong", "error")
+    assert report.mistake in (mistake.name, *mistake.same_as)
+    assert time.perf_counter() - start < 3
+
+
+def test_every_mistake_can_be_made_somewhere():
+    assert all(any(mistake.applies(name) for name in COMPOSED) for mistake in MISTAKES)
+    assert len({mistake.name for mistake in MISTAKES}) == len(MISTAKES)
+
+
+@pytest.mark.parametrize("mistake", MISTAKES, ids=lambda mistake: mistake.name)
+def test_diagnoses_read_well(mistake):
+    for text in (mistake.says, mistake.why):
+        assert text[0].isupper() or text.split()[0] in ("q,", "view", "exp", "log_softmax", "1e-9", "nn.Linear")
+        assert text.endswith(".")
+        assert len(text) < 200
+    number, title = mistake.lesson.split(", ", 1)
+    assert number.isdigit()
+    assert title
+
+
+@pytest.mark.parametrize(
+    ("one", "two"),
+    [
+        ({"scale": lambda z, q, k, h: z}, {"softmax": lambda z: z.softmax(-2)}),
+        ({"order": lambda q, k, v: (q, v, k)}, {"merge": lambda c: c.reshape(c.size(0), c.size(2), -1)}),
+        ({"scale": lambda z, q, k, h: z / q.size(-1)}, {"output": lambda m, w, b, h: m}),
+    ],
+)
+def test_two_mistakes_at_once_are_both_named(one, two):
+    start = time.perf_counter()
+    report = check("multi_head_attention", implementation("multi_head_attention", one, two))
+    assert report.mistake
+    assert " And: " in report.message
+    assert time.perf_counter() - start < 3
+
+
+ODD = [  # wrong in ways that have no name
+    ("multi_head_attention", lambda *a: tuple(1.5 * t for t in references.multi_head_attention(*a))),
+    ("softmax", lambda z: z.softmax(-1) ** 2),
+    ("masked_softmax", lambda z, m: references.masked_softmax(z, m).sqrt()),
+    ("scaled_scores", lambda q, k: q @ k.mT / 7),
+    ("split_heads", lambda x, h: references.split_heads(x, h).flip(1)),
+    ("merge_heads", lambda c: references.merge_heads(c).flip(2)),
+    ("project", lambda x, w, b: F.linear(x, w, 2 * b)),
+    ("similarity", lambda x: (x @ x.T).abs()),
+]
+
+
+@pytest.mark.parametrize(("name", "answer"), ODD)
+def test_a_wrong_answer_without_a_name_gets_none(name, answer):
+    report = check(name, answer)
+    assert (report.status, report.mistake) == ("wrong", None)
+    assert report.stage in ("values", "mask")
+    assert "The largest difference" in report.message
+
+
+def test_what_can_be_seen_is_said():
+    assert "Rows sum to" in check("softmax", lambda z: z.softmax(-1) ** 2).message
+    half = check("multi_head_attention", lambda *a: tuple(t / 2 for t in references.multi_head_attention(*a)))
+    assert half.picture.count("<table") == 3
+    one_head = check(
+        "split_heads", lambda x, h: references.split_heads(x, h) * torch.tensor([1, 1, 1, 2.0])[:, None, None]
+    )
+    assert "3 of 4 heads agree." in one_head.message
+
+
+class Dropping(references.MultiHeadAttention):
+    def forward(self, x, mask=None):
+        return F.dropout(super().forward(x, mask), 0.5)
+
+
+class EvalDropout(references.MultiHeadAttention):
+    def __init__(self, d_model, num_heads):
+        super().__init__(d_model, num_heads)
+        self.dropout = nn.Dropout(0.5)
+
+    def forward(self, x, mask=None):
+        return self.dropout(super().forward(x, mask))
+
+
+def test_dropout_that_never_stops_is_named_and_one_that_does_is_right():
+    assert check("MultiHeadAttention", Dropping).status == "wrong"
+    assert check("MultiHeadAttention", EvalDropout).status == "correct"
+
+
+def forever(x):
+    while True:
+        pass
+
+
+def test_a_loop_without_end_is_stopped(monkeypatch):
+    monkeypatch.setattr("mha_course.exercises.running.LIMIT", 0.3)
+    start = time.perf_counter()
+    report = check("similarity", forever)
+    assert time.perf_counter() - start < 2
+    assert (report.status, report.mistake) == ("error", None)
+    assert "Is there a loop that does not end?" in report.message
+
+
+def crashing(q, k):
+    other = k.transpose(1, 2)
+    return q @ other
+
+
+def test_a_crash_shows_the_learners_line_and_its_shapes():
+    report = check("attention_scores", crashing)
+    assert (report.status, report.mistake) == ("error", "key-transposed-wrong-axes")
+    assert "In your line `return q @ other`; q is (2, 4, 5, 6); other is (2, 7, 4, 6)" in report.message
+
+
+@pytest.mark.parametrize(
+    ("name", "answer", "message"),
+    [
+        ("similarity", 3, "It takes a function, and got int."),
+        ("similarity", nn.Identity, "It takes a function, and got the class Identity."),
+        ("similarity", lambda a, b: a, "It is called with 1 argument, (x), and takes (a, b)."),
+        ("MultiHeadAttention", nn.Linear(2, 2), "It takes the class itself, not a module made of it: leave the "
+         "parentheses away."),
+    ],
+)  # fmt: skip
+def test_what_cannot_be_called_gets_one_clear_line(name, answer, message):
+    report = check(name, answer)
+    assert report.stage == "signature"
+    assert report.message == message
+
+
+def test_what_an_answer_sets_is_undone():
+    def sets(x):
+        torch.set_default_dtype(torch.float64)
+        torch.manual_seed(1)
+        torch.set_grad_enabled(False)
+        return x @ x.T
+
+    state = torch.random.get_rng_state()
+    assert check("similarity", sets).status == "correct"
+    assert torch.get_default_dtype() == torch.float32
+    assert torch.is_grad_enabled()
+    assert torch.equal(torch.random.get_rng_state(), state)
+
+
+def test_outcomes_are_compared_by_numbers_and_errors():
+    assert alike(Outcome(torch.ones(2)), Outcome(torch.ones(2)))
+    assert not alike(Outcome(torch.ones(2)), Outcome(torch.ones(3)))
+    assert not alike(Outcome(torch.ones(2)), Outcome(error=ValueError("no")))
+    assert alike(Outcome(error=ValueError("no")), Outcome(error=ValueError("no")))
+    assert not alike(Outcome(error=ValueError("no")), Outcome(error=ValueError("yes")))
