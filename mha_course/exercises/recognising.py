@@ -109,6 +109,12 @@ def _by_shapes(found: list[Mistake], error: BaseException | None) -> Mistake:
     return late[0] if square and late else found[0]
 
 
+@lru_cache(maxsize=64)
+def _right(name: str, place: int) -> Outcome:
+    """Run the reference on one probe."""
+    return _try(name, place, [])
+
+
 @lru_cache(maxsize=4096)
 def _change(name: str, number: int, way: int) -> dict[str, Any]:
     """Return the steps that one way of a mistake replaces."""
@@ -127,9 +133,13 @@ def _simple_ways(name: str, place: int) -> list[tuple[int, int]]:
 
 def _pair(name: str, outcomes: Sequence[Outcome]) -> Found:
     """Look for two mistakes at once, in different steps: first for those of which one explains a result alone."""
-    last, deadline = len(outcomes) - 1, time.perf_counter() + PATIENCE
+    last = len(outcomes) - 1
     ways = [way for way in _simple_ways(name, last) if last or not set(_change(name, *way)) <= MASK_STEPS]
     explains = [way for way in ways if _explains(name, outcomes[last], last, way)]
+    if not explains and len(as_list(outcomes[last].result)) == 2:  # then both take part in the second result
+        right = as_list(_right(name, last).result)[1]
+        ways = [way for way in ways if not _same(as_list(_wrong(name, last, *way).result)[-1], right)]
+    deadline = time.perf_counter() + PATIENCE
     for one, two in combinations(sorted(ways, key=lambda way: way not in explains), 2):
         if time.perf_counter() > deadline or (explains and one not in explains):
             return ()
@@ -144,6 +154,6 @@ def _pair(name: str, outcomes: Sequence[Outcome]) -> Found:
 
 def _explains(name: str, outcome: Outcome, place: int, way: tuple[int, int]) -> bool:
     """Say whether one of several results, a wrong one, is as this mistake makes it."""
-    right, wrong = _try(name, place, []), _wrong(name, place, *way)
+    right, wrong = _right(name, place), _wrong(name, place, *way)
     rows = zip(as_list(outcome.result), as_list(wrong.result), as_list(right.result), strict=False)
     return any(_same(got, bad) and not _same(got, good) for got, bad, good in rows)
