@@ -219,10 +219,10 @@ def test_every_exercise_has_four_rungs(name):
 
 @pytest.mark.parametrize("number", NOTEBOOKS)
 def test_hints_point_to_places_that_are_there(number):
-    text = markdown(number).lower()
+    places = "\n".join(re.findall(r"(?m)^## .*|\*\*[^*]+\*\*", markdown(number))).lower()  # headings, and bold words
     for name in LESSONS[number][1]:
         for place in re.findall(r"See (?:step 1 of )?“([^”]+)”", HINTS[name][1]):
-            assert place.lower() in text, f"{name}: {place}"
+            assert place.lower() in places, f"{name}: {place}"
 
 
 @pytest.mark.parametrize("name", EXERCISES)
@@ -259,7 +259,7 @@ def causal(rows, start=0, columns=None):
 
 def conventions():
     table, added = masks()
-    yield from (((table, "sdpa"), table), ((added, "additive"), table))
+    yield from (((table, "bool"), table), ((table, "sdpa"), table), ((added, "additive"), table))
     yield from (((~table, word), table) for word in ("multihead", "seaborn"))
 
 
@@ -472,9 +472,18 @@ def test_hints_survive_an_untrusted_notebook(name):
     page = Tags(shown._repr_html_())
     assert page.tags <= SAFE
     assert page.attributes <= {"style"}
+    assert shown._repr_html_().count("<pre") == 1
     for rung in shown.rungs:
         assert rung.replace("`", "") in page.text
         assert rung.replace("`", "").splitlines()[0] in repr(shown)
+
+
+def test_hints_are_escaped(monkeypatch):
+    monkeypatch.setitem(HINTS, "project", ("<script>`a<b`", "b", "c", "<i>x</i> & y"))
+    for _ in range(4):
+        page = hint("project")._repr_html_()
+    assert "&lt;script&gt;<code>a&lt;b</code>" in page
+    assert "<code>&lt;i&gt;x&lt;/i&gt; &amp; y</code>" in page
 
 
 @pytest.mark.parametrize(
@@ -646,6 +655,15 @@ def test_where_nothing_can_be_written_progress_is_off(place, fails, monkeypatch)
     remember("project", "correct")  # the folder is usable again
     assert progress().note == ""
     assert set(kept()) == {"project", "softmax"}
+
+
+def test_a_file_that_cannot_be_read_is_left_alone(monkeypatch):
+    remember("softmax", "correct")
+    with monkeypatch.context() as patch:
+        patch.setattr("mha_course.exercises.keeping.Path.read_text", refuse)
+        remember("project", "correct")
+        assert repr(progress()).startswith("Progress is off")
+    assert set(kept()) == {"softmax"}
 
 
 def test_a_folder_that_says_it_is_read_only_gets_one_line(monkeypatch):

@@ -8,17 +8,17 @@ from torch import nn
 from torch.nn import functional as F
 
 from mha_course.exercises import check, references
-from mha_course.exercises.mistakes import MISTAKES, implementation
-from mha_course.exercises.probes import EXERCISES
-from mha_course.exercises.recognising import alike
+from mha_course.exercises.catalogue import EXERCISES
+from mha_course.exercises.mistakes import MISTAKES
+from mha_course.exercises.noting import implementation
+from mha_course.exercises.recognising import alike, ways
 from mha_course.exercises.running import Outcome, run
 from mha_course.exercises.steps import COMPOSED, Steps
 
 WAYS = [
     pytest.param(name, mistake, way, id=f"{name}-{mistake.name}-{way}")
     for name in COMPOSED
-    for mistake in MISTAKES
-    for way in range(len(mistake.applies(name)))
+    for mistake, way in ((MISTAKES[number], way) for number, way in ways(name))
 ]
 
 
@@ -45,13 +45,11 @@ def test_a_mistake_is_named(name, mistake, way):
 
 def test_every_mistake_can_be_made_somewhere():
     assert all(any(mistake.applies(name) for name in COMPOSED) for mistake in MISTAKES)
-    assert len({mistake.name for mistake in MISTAKES}) == len(MISTAKES)
 
 
 @pytest.mark.parametrize("mistake", MISTAKES, ids=lambda mistake: mistake.name)
 def test_diagnoses_read_well(mistake):
     for text in (mistake.says, mistake.why):
-        assert text[0].isupper() or text.split()[0] in ("q,", "view", "exp", "log_softmax", "1e-9", "nn.Linear")
         assert text.endswith(".")
         assert len(text) < 200
     number, title = mistake.lesson.split(", ", 1)

@@ -58,7 +58,7 @@ def hint(name: str) -> Hint:
     """
     if not isinstance(name, str) or name not in HINTS:
         raise _unknown(name)
-    _STEPS[name] = min(_STEPS[name] + 1, len(HINTS[name]))
+    _STEPS[name] += 1
     return Hint(name, HINTS[name][: _STEPS[name]])
 
 

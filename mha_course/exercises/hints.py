@@ -220,12 +220,13 @@ HINTS: dict[str, Rungs] = {
         "return torch.ones(new, total, dtype=torch.bool).tril(total - new)  # (new, total)",
     ),
     "to_attend": (
-        "In which of the four conventions does True hide a key, and what does a number hide that is added?",
+        "In which conventions does True hide a key, and which number hides one when it is added to a score?",
         "`sdpa` means what the course means, `multihead` and `seaborn` mean the opposite. An additive mask leaves a "
         "score alone where it adds 0.",
         "Every branch keeps the shape of mask, such as (T, S), and gives bool: the mask, its opposite, or a "
         "comparison with 0.",
-        'if convention == "additive":\n    return mask == 0\nreturn mask if convention == "sdpa" else ~mask',
+        'if convention == "additive":\n    return mask == 0\n'
+        'return ~mask if convention in ("multihead", "seaborn") else mask',
     ),
     "additive_mask": (
         "What must be added to a score to leave it alone, and what to hide it?",

@@ -15,8 +15,9 @@ from torch import Tensor
 
 from mha_course.errors import ShapeError
 from mha_course.exercises import describing, keeping
-from mha_course.exercises.mistakes import Mistake
-from mha_course.exercises.probes import EXERCISES, Exercise
+from mha_course.exercises.catalogue import EXERCISES
+from mha_course.exercises.noting import Mistake
+from mha_course.exercises.probes import Exercise
 from mha_course.exercises.recognising import as_list, recognise
 from mha_course.exercises.running import Outcome, TooLongError, explain, run
 
@@ -86,7 +87,10 @@ def _judge_all(name: str, parts: tuple[Exercise, ...], answer: Any) -> Report:
             seen.append(outcome)
             found = _judge(exercise, outcome, arguments, partial(run, exercise.run, answer, arguments))
             if found:
-                return _named(name, found, seen, arguments, dtype)
+                rest = parts[len(seen) :] if found[0] == "error" else ()
+                place = len(seen) - 1
+                seen += [run(other.run, answer, other.probe()) for other in rest]  # more to recognise it by
+                return _named(name, found, seen, arguments, place if dtype == torch.float64 else None)
     return Report(name, "correct", "It agrees with the reference on sizes that all differ, in float64 and float32.")
 
 
@@ -182,19 +186,22 @@ def _dense(x: Tensor) -> Tensor:
     return (x if x.layout == torch.strided else x.to_dense()).detach().nan_to_num(1.5)
 
 
-def _named(name: str, found: Finding, seen: list[Outcome], arguments: Sequence[Any], dtype: torch.dtype) -> Report:
+def _named(name: str, found: Finding, seen: list[Outcome], arguments: Sequence[Any], place: int | None) -> Report:
     """Name the mistake, if it is known; else say where the answer parts from the reference."""
     status, stage, message = found
     if stage == "repeat" and name in ("MultiHeadAttention", "multi_head_attention", "self_attention"):
         return Report(name, status, message, stage, "dropout-at-eval")
+    if stage == "input" and name == "ablate_heads":
+        return Report(name, status, message, stage, "ablate-in-place")
     known: tuple[Mistake, ...] = ()
-    error = seen[-1].error
-    if dtype == torch.float64 and stage not in ("input", "repeat", "type") and not isinstance(error, TooLongError):
+    at = len(seen) - 1 if place is None else place
+    error = seen[at].error
+    if place is not None and stage not in ("input", "repeat", "type") and not isinstance(error, TooLongError):
         known = recognise(name, seen)
-    part = EXERCISES[name][len(seen) - 1]
-    picture = describing.picture(part, seen[-1].result, arguments) if status == "wrong" else ""
+    part = EXERCISES[name][at]
+    picture = describing.picture(part, seen[at].result, arguments) if status == "wrong" else ""
     if not known:
-        return Report(name, status, message, describing.stage(name, stage, len(seen)), None, picture)
+        return Report(name, status, message, describing.stage(name, stage, at + 1), None, picture)
     first = known[0]
     says = " And: ".join(f"{mistake.says} {mistake.why}" for mistake in known)
     text = f"{message if status == 'error' else ''} {says} See lesson {first.lesson}.".strip()

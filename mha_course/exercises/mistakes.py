@@ -8,61 +8,17 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from mha_course.exercises.steps import COMPOSED, Steps
+from mha_course.exercises.mistakes_beyond import BEYOND
+from mha_course.exercises.noting import Book, Change, Mistake
+from mha_course.exercises.steps import Steps
+
 
 # Longer than 250 lines: the list is better read as one.
-Change = Callable[..., Any]
-
-
-@dataclass(frozen=True)
-class Mistake:
-    """One mistake.
-
-    Args: name is its id; says tells what was found in the numbers, why matters, mend what to do; lesson is the
-        section to go back to; changes are the steps that are replaced: one alone, or several that belong together.
-        A step may be changed in several ways. only and but restrict it to exercises, or except some. same_as names
-        those which may come out alike.
-    """
-
-    name: str
-    says: str
-    why: str
-    lesson: str
-    changes: tuple[dict[str, Change], ...]
-    only: tuple[str, ...] = ()
-    but: tuple[str, ...] = ()
-    same_as: tuple[str, ...] = ()  # those which may come out alike, as two products that crash on the same sizes
-
-    def applies(self, exercise: str) -> list[dict[str, Change]]:
-        """Return the ways in which this mistake can be made in an exercise."""
-        if exercise in self.but or exercise not in (self.only or COMPOSED):
-            return []
-        steps = set(COMPOSED[exercise][0])
-        return [change for change in self.changes if set(change) <= steps]
-
-
-def implementation(exercise: str, *changes: dict[str, Change]) -> Change:
-    """Return the right answer with these steps replaced."""
-    together = {name: step for change in changes for name, step in change.items()}
-    return COMPOSED[exercise][1](Steps(**together))
-
-
-@dataclass
-class _Book:
-    """Collects the entries in the order in which they are written."""
-
-    entries: list[Mistake] = field(default_factory=list)
-
-    def __call__(self, name: str, says: str, why: str, lesson: str, *changes: dict[str, Change], **rest: Any) -> None:
-        self.entries.append(Mistake(name, says, why, lesson, changes, **rest))
-
-
 def _shape(x: Tensor, num_heads: int) -> tuple[int, int, int, int]:
     return x.size(0), x.size(1), num_heads, x.size(2) // num_heads
 
@@ -94,7 +50,7 @@ def _merged_kept(context: Tensor) -> Tensor:
     return context.flatten(2)
 
 
-note = _Book()
+note = Book()
 # Projection
 note(
     "weight-not-transposed", "Your numbers are those of x @ W.", "nn.Linear keeps its weight as (out, in), so the "
@@ -118,7 +74,7 @@ note(
 note(
     "wrong-unpack-order", "Your results are right, but in the order k, q, v.", "The rows are stacked q, k, v, and are "
     "handed out in that order.", "1, Projection: one fused Linear",
-    {"order": lambda q, k, v: (k, q, v)}, but=("multi_head_attention", "MultiHeadAttention", "self_attention"),
+    {"order": lambda q, k, v: (k, q, v)}, only=("project_qkv", "split_fused_qkv"),
 )  # fmt: skip
 note(
     "key-value-swapped", "Keys and values have changed places.", "A key says what a token is found by, a value what "
@@ -242,6 +198,7 @@ note(
     "each other token, instead of one a head.", SPLIT,
     {"apart": lambda q, k, v, h, s: (q, k, v), "merge": lambda c: c},
     {"apart": lambda q, k, v, h, s: (q[:, None], k[:, None], v[:, None]), "merge": lambda c: c[:, 0]},
+    but=("decode_step",),
 )  # fmt: skip
 
 
@@ -350,7 +307,7 @@ note(
 note(
     "scale-by-length", "The scores were divided by sqrt(S), the number of tokens.", "Their spread depends on the "
     "width of a head, not on the length.", SCALE, {"scale": lambda z, q, k, h: z / math.sqrt(k.size(-2))},
-    {"scale": lambda z, q, k, h: z / math.sqrt(q.size(-2))},
+    {"scale": lambda z, q, k, h: z / math.sqrt(q.size(-2))}, same_as=("scale-missing",),
 )  # fmt: skip
 note(
     "scale-by-heads", "The scores were divided by sqrt(H), the number of heads.", "The width of a head counts, not "
@@ -410,7 +367,7 @@ note(
     "softmax-no-keepdim", "The sums do not line up with their rows.", "A sum over the last axis drops it; "
     "keepdim=True keeps it, so that division goes row by row.", "4, Softmax: from scores to weights",
     {"softmax": lambda z: (z - z.amax(-1, keepdim=True)).exp() / (z - z.amax(-1, keepdim=True)).exp().sum(-1)},
-    {"softmax": lambda z: z.exp() / z.exp().sum(-1)}, {"softmax": lambda z: z - z.amax(-1)},
+    {"softmax": lambda z: z.exp() / z.exp().sum(-1)}, {"softmax": lambda z: z - z.amax(-1)}, but=("decode_step",),
 )  # fmt: skip
 
 # Masks
@@ -475,6 +432,7 @@ note(
 note(
     "weights-transposed", "The weights were transposed.", "Row t of the weights belongs to query t: weights @ v.",
     "5, Weighted sum: do it", {"weigh": lambda w, v: w.transpose(-2, -1) @ v},
+    but=("decode_step",),
 )  # fmt: skip
 note(
     "value-times-weights", "The product is the wrong way round: v @ weights.", "Each context is a sum over values: "
@@ -501,4 +459,4 @@ note(
     {"columns": lambda c, w: torch.einsum("bhsd,hdc->bhsc", c, w.unflatten(0, (c.size(1), -1)))},
 )  # fmt: skip
 
-MISTAKES: tuple[Mistake, ...] = tuple(note.entries)
+MISTAKES: tuple[Mistake, ...] = (*note.entries, *BEYOND)

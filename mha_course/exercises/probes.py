@@ -40,7 +40,8 @@ def draw(*shape: int, seed: int) -> Tensor:
     return torch.randn(*shape, dtype=torch.float64, generator=torch.Generator().manual_seed(seed))
 
 
-def _qkv() -> tuple[Tensor, Tensor, Tensor]:
+def qkv() -> tuple[Tensor, Tensor, Tensor]:
+    """Return q (B, H, T, D), k and v (B, H, S, D)."""
     return draw(B, H, T, D, seed=1), draw(B, H, S, D, seed=2), draw(B, H, S, D, seed=3)
 
 
@@ -52,13 +53,15 @@ def _mask(queries: int) -> Tensor:
     return mask
 
 
-def _weights() -> Tensor:
-    weights = draw(B, H, T, S, seed=4).softmax(-1)
-    weights[0, 1, 2] = torch.eye(S, dtype=torch.float64)[3]
-    return weights
+def weights() -> Tensor:
+    """Return weights (B, H, T, S), of which one row is all on one key."""
+    shares = draw(B, H, T, S, seed=4).softmax(-1)
+    shares[0, 1, 2] = torch.eye(S, dtype=torch.float64)[3]
+    return shares
 
 
-def _square(*seeds: int) -> tuple[Tensor, ...]:
+def square(*seeds: int) -> tuple[Tensor, ...]:
+    """Return weights (C, C) of about unit gain."""
     return tuple(draw(C, C, seed=seed) / C**0.5 for seed in seeds)
 
 
@@ -87,11 +90,11 @@ def use_module(cls: Callable[..., Any], x: Tensor, mask: Tensor | None, *paramet
 
 
 def _parameters() -> tuple[Tensor, ...]:
-    return tuple(p for n in range(4) for p in (*_square(20 + n), draw(C, seed=30 + n)))
+    return tuple(p for n in range(4) for p in (*square(20 + n), draw(C, seed=30 + n)))
 
 
 def _whole(mask: tuple[Tensor, ...]) -> Callable[[], tuple[Any, ...]]:
-    return lambda: (draw(B, S, C, seed=1), *_square(2, 3, 4, 5), H, *mask)
+    return lambda: (draw(B, S, C, seed=1), *square(2, 3, 4, 5), H, *mask)
 
 
 def _module(mask: Tensor | None) -> Callable[[], tuple[Any, ...]]:
@@ -111,11 +114,17 @@ EXERCISES: dict[str, tuple[Exercise, ...]] = {
     "split_heads": (Exercise(r.split_heads, lambda: (draw(B, S, C, seed=1), H), _HEADS),),
     "split_fused_qkv": (Exercise(r.split_fused_qkv, lambda: (draw(B, S, 3 * C, seed=1), H), _HEADS),),
     "one_head_queries": (
-        Exercise(r.one_head_queries, lambda: (draw(B, S, C, seed=1), *_square(2), 2, H), ("B", "S", "D")),
+        Exercise(r.one_head_queries, lambda: (draw(B, S, C, seed=1), *square(2), 2, H), ("B", "S", "D")),
     ),
-    "attention_scores": (Exercise(r.attention_scores, lambda: _qkv()[:2], _SCORES),),
-    "scaled_scores": (Exercise(r.scaled_scores, lambda: _qkv()[:2], _SCORES),),
-    "score_form": (Exercise(r.score_form, lambda: (*_square(1, 2), 2, H), ("C", "C")),),
+    "attention_scores": (
+        Exercise(r.attention_scores, lambda: qkv()[:2], _SCORES),
+        Exercise(r.attention_scores, lambda: qkv()[1:], _SCORES),
+    ),
+    "scaled_scores": (
+        Exercise(r.scaled_scores, lambda: qkv()[:2], _SCORES),
+        Exercise(r.scaled_scores, lambda: qkv()[1:], _SCORES),
+    ),
+    "score_form": (Exercise(r.score_form, lambda: (*square(1, 2), 2, H), ("C", "C")),),
     "softmax": (
         Exercise(r.softmax, lambda: (draw(B, H, T, S, seed=1),), _SCORES),
         Exercise(r.softmax, lambda: (1e4 * draw(B, H, T, S, seed=1),), _SCORES),
@@ -124,13 +133,13 @@ EXERCISES: dict[str, tuple[Exercise, ...]] = {
         Exercise(r.masked_softmax, lambda: (draw(B, H, T, S, seed=1), _mask(T)), _SCORES),
         Exercise(r.masked_softmax, lambda: (draw(B, H, T, S, seed=1), _mask(T)[0, 0]), _SCORES),
     ),
-    "entropy": (Exercise(r.entropy, lambda: (_weights(),), ("B", "H", "T")),),
-    "weighted_sum": (Exercise(r.weighted_sum, lambda: (_weights(), _qkv()[2]), ("B", "H", "T", "D")),),
+    "entropy": (Exercise(r.entropy, lambda: (weights(),), ("B", "H", "T")),),
+    "weighted_sum": (Exercise(r.weighted_sum, lambda: (weights(), qkv()[2]), ("B", "H", "T", "D")),),
     "self_attention": (
-        Exercise(r.self_attention, lambda: (draw(B, S, C, seed=1), *_square(2, 3, 4)), (_TOKENS, ("B", "S", "S"))),
+        Exercise(r.self_attention, lambda: (draw(B, S, C, seed=1), *square(2, 3, 4)), (_TOKENS, ("B", "S", "S"))),
     ),
-    "merge_heads": (Exercise(r.merge_heads, lambda: (_qkv()[1],), _TOKENS),),
-    "head_contributions": (Exercise(r.head_contributions, lambda: (_qkv()[1], *_square(5)), ("B", "H", "S", "C")),),
+    "merge_heads": (Exercise(r.merge_heads, lambda: (qkv()[1],), _TOKENS),),
+    "head_contributions": (Exercise(r.head_contributions, lambda: (qkv()[1], *square(5)), ("B", "H", "S", "C")),),
     "build_subtractor": (Exercise(r.build_subtractor, lambda: (8,), ("B", "d"), subtract, 1e-3),),
     "multi_head_attention": tuple(
         Exercise(r.multi_head_attention, _whole(mask), (_TOKENS, ("B", "H", "S", "S"))) for mask in ((), (_mask(S),))
@@ -143,5 +152,5 @@ EXERCISES: dict[str, tuple[Exercise, ...]] = {
         Exercise(r.parameter_count, lambda: (24, 6, False)),
         Exercise(r.parameter_count, lambda: (10, 2, True)),
     ),
-    "fold_value_bias": (Exercise(r.fold_value_bias, lambda: (*_square(1), draw(C, seed=2), draw(C, seed=3)), ("C",)),),
+    "fold_value_bias": (Exercise(r.fold_value_bias, lambda: (*square(1), draw(C, seed=2), draw(C, seed=3)), ("C",)),),
 }

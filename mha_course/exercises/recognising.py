@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from functools import lru_cache
 from itertools import combinations
 from typing import Any
@@ -11,8 +11,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from mha_course.exercises.mistakes import MISTAKES, Mistake, implementation
-from mha_course.exercises.probes import EXERCISES, Exercise
+from mha_course.exercises.catalogue import EXERCISES
+from mha_course.exercises.mistakes import MISTAKES
+from mha_course.exercises.noting import Mistake, implementation
+from mha_course.exercises.probes import Exercise
 from mha_course.exercises.running import Outcome, last_line
 from mha_course.exercises.steps import COMPOSED
 
@@ -54,7 +56,7 @@ def _same(one: Any, other: Any) -> bool:
 
 @lru_cache(maxsize=64)
 def _probe(name: str, place: int) -> tuple[Any, ...]:
-    """Return the arguments of a probe; mistakes leave them as they are."""
+    """Return the arguments of a probe."""
     return EXERCISES[name][place].probe()
 
 
@@ -70,35 +72,36 @@ def _try(name: str, place: int, changes: Sequence[dict[str, Any]]) -> Outcome:
     outcome = Outcome()
     with torch.no_grad():
         try:
-            outcome.result = part.run(implementation(name, *changes), *_probe(name, place))
+            given = [x.clone() if isinstance(x, Tensor) else x for x in _probe(name, place)]
+            outcome.result = part.run(implementation(name, *changes), *given)
         except Exception as error:  # a mistake may well crash: that is how it is known
             outcome.error = error
     return outcome
 
 
-def _ways(name: str) -> Iterator[tuple[int, int]]:
-    """Yield all ways in which an exercise can be got wrong."""
-    for number, mistake in enumerate(MISTAKES):
-        for way in range(len(mistake.applies(name))):
-            yield number, way
+@lru_cache(maxsize=64)
+def ways(name: str) -> tuple[tuple[int, int], ...]:
+    """Return all ways in which an exercise can be got wrong so that it shows, as places in MISTAKES and there."""
+    all_ways = [(n, way) for n, mistake in enumerate(MISTAKES) for way in range(len(mistake.applies(name)))]
+    places = range(len(EXERCISES[name]))
+    return tuple(way for way in all_ways if not all(alike(_wrong(name, at, *way), _right(name, at)) for at in places))
 
 
 def recognise(name: str, outcomes: Sequence[Outcome]) -> Found:
     """Return the mistake, or the two, that come out as the answer did on all probes; none if no such is known."""
     if name not in COMPOSED:
         return ()
-    last = len(outcomes) - 1  # the probe at which the answer was seen to be wrong
+    last = len(outcomes) - 1
     found = [
         MISTAKES[number]
-        for number, way in _ways(name)
+        for number, way in ways(name)
         if alike(outcomes[last], _wrong(name, last, number, way))
         and all(alike(outcome, _wrong(name, place, number, way)) for place, outcome in enumerate(outcomes))
     ]
-    if found and outcomes[last].error is not None:
-        return (_by_shapes(found, outcomes[last].error),)
+    error = next((outcome.error for outcome in outcomes if outcome.error is not None), None)
     if found:
-        return (found[0],)
-    return () if outcomes[last].error is not None else _pair(name, outcomes)
+        return (_by_shapes(found, error) if error is not None else found[0],)
+    return () if error is not None else _pair(name, outcomes)
 
 
 def _by_shapes(found: list[Mistake], error: BaseException | None) -> Mistake:
@@ -125,7 +128,7 @@ def _change(name: str, number: int, way: int) -> dict[str, Any]:
 def _simple_ways(name: str, place: int) -> list[tuple[int, int]]:
     """Return one way for each mistake that does not crash."""
     found: dict[int, tuple[int, int]] = {}
-    for number, way in _ways(name):
+    for number, way in ways(name):
         if _wrong(name, place, number, way).error is None:
             found.setdefault(number, (number, way))
     return list(found.values())
@@ -134,13 +137,13 @@ def _simple_ways(name: str, place: int) -> list[tuple[int, int]]:
 def _pair(name: str, outcomes: Sequence[Outcome]) -> Found:
     """Look for two mistakes at once, in different steps: first for those of which one explains a result alone."""
     last = len(outcomes) - 1
-    ways = [way for way in _simple_ways(name, last) if last or not set(_change(name, *way)) <= MASK_STEPS]
-    explains = [way for way in ways if _explains(name, outcomes[last], last, way)]
+    chosen = [way for way in _simple_ways(name, last) if last or not set(_change(name, *way)) <= MASK_STEPS]
+    explains = [way for way in chosen if _explains(name, outcomes[last], last, way)]
     if not explains and len(as_list(outcomes[last].result)) == 2:  # then both take part in the second result
         right = as_list(_right(name, last).result)[1]
-        ways = [way for way in ways if not _same(as_list(_wrong(name, last, *way).result)[-1], right)]
+        chosen = [way for way in chosen if not _same(as_list(_wrong(name, last, *way).result)[-1], right)]
     deadline = time.perf_counter() + PATIENCE
-    for one, two in combinations(sorted(ways, key=lambda way: way not in explains), 2):
+    for one, two in combinations(sorted(chosen, key=lambda way: way not in explains), 2):
         if time.perf_counter() > deadline or (explains and one not in explains):
             return ()
         changes = [_change(name, *one), _change(name, *two)]

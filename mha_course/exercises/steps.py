@@ -7,11 +7,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from operator import attrgetter
 from typing import Any, ClassVar
 
 import torch
 from torch import Tensor, nn
 
+from mha_course import caching, flash, masks, positions
+from mha_course.exercises import beyond
 from mha_course.exercises import references as r
 
 Three = tuple[Tensor, Tensor, Tensor]
@@ -45,6 +48,19 @@ def _output(merged: Tensor, w_o: Tensor, b_o: Tensor | None, num_heads: int) -> 
     return merged @ w_o.T + (0 if b_o is None else b_o)
 
 
+# Exercises of Part II that are one step each, by the room of their reference.
+WHOLES = {
+    masks: ("causal_mask", "padding_mask", "combine_masks", "causal_mask_for_cache", "to_attend", "additive_mask"),
+    positions: ("sinusoidal_encoding", "rope"),
+    caching: ("repeat_kv", "kv_cache_bytes"),
+    flash: ("online_softmax", "tiled_attention"),
+    beyond: (
+        "layer_norm", "encoder_block", "patchify", "add_class_token", "next_token_targets", "generate",
+        "ablate_heads", "other_weights", "relation_score",
+    ),
+}  # fmt: skip
+
+
 class Steps:
     """All steps, each replaceable: ``Steps(scale=…)`` is everything right but the scale."""
 
@@ -69,12 +85,15 @@ class Steps:
         "weigh": lambda weights, v: weights @ v,
         "merge": r.merge_heads,
         "output": _output,
+        "sources": lambda x, memory: (x, memory),
+        "append": lambda k_past, v_past, k, v: (torch.cat((k_past, k), 2), torch.cat((v_past, v), 2)),
         "columns": lambda context, w_o: torch.einsum(
             "bhsd,chd->bhsc", context, w_o.unflatten(1, (context.size(1), -1))
         ),
         "entropy": r.entropy,
         "count": r.parameter_count,
         "fold": r.fold_value_bias,
+        **{name: getattr(room, name) for room, names in WHOLES.items() for name in names},
     }
 
     def __init__(self, **changes: Callable[..., Any]) -> None:
@@ -124,6 +143,23 @@ def _module(s: Steps) -> Callable[..., Any]:
     return Answer
 
 
+def _decode(s: Steps) -> Callable[..., Any]:
+    def answer(x_t: Tensor, k_cache: Tensor, v_cache: Tensor, *rest: Any) -> tuple[Tensor, Tensor, Tensor]:
+        *weights, h = rest
+        q, k, v = s.order(*s.project(x_t, x_t, weights[:3], (None,) * 3, h, s))
+        q, k, v = s.apart(q, k, v, h, s)
+        keys, values = s.append(k_cache, v_cache, k, v)
+        scores = s.scale(s.scores(q, keys), q, keys, h)
+        context = s.weigh(s.post(s.attend(scores, None, s), q), values)
+        return s.output(s.merge(context), weights[3], None, h), keys, values
+
+    return answer
+
+
+def _two(pair: tuple[Tensor, Tensor]) -> tuple[Tensor, Tensor]:
+    return pair
+
+
 NO_BIAS = (None,) * 4
 ATTEND = ("softmax", "attend")
 MASKED = (*ATTEND, "mask", "hide", "empty")
@@ -164,4 +200,14 @@ COMPOSED: dict[str, tuple[tuple[str, ...], Callable[[Steps], Callable[..., Any]]
     "MultiHeadAttention": (WHOLE, _module),
     "parameter_count": (("count",), lambda s: s.count),
     "fold_value_bias": (("fold",), lambda s: s.fold),
+    "cross_attention": (
+        (*WHOLE, "sources"),
+        lambda s: (
+            lambda x, memory, w_q, w_k, w_v, w_o, h, mask=None: pass_through(
+                s, *_two(s.sources(x, memory)), (w_q, w_k, w_v, w_o), NO_BIAS, h, mask
+            )
+        ),
+    ),
+    "decode_step": ((*(step for step in WHOLE if step not in ("mask", "hide", "empty")), "append"), _decode),
+    **{name: ((name,), attrgetter(name)) for names in WHOLES.values() for name in names},
 }
