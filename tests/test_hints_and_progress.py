@@ -19,11 +19,11 @@ from torch.nn import functional as F
 
 from mha_course.errors import ShapeError
 from mha_course.exercises import check, hinting, keeping, references
+from mha_course.exercises.catalogue import EXERCISES
 from mha_course.exercises.hinting import hint, reset_hints
 from mha_course.exercises.hints import HINTS
 from mha_course.exercises.keeping import progress, remember
 from mha_course.exercises.lessons import LESSONS
-from mha_course.exercises.probes import EXERCISES
 
 ROOT = Path(__file__).resolve().parent.parent
 NOTEBOOKS = {int(path.name[:2]): path for path in sorted((ROOT / "notebooks").glob("[0-9][0-9]_*.ipynb"))}

@@ -19,9 +19,11 @@ FLOORS = [
     {"widgets.layout", "widgets.panel", "widgets.tracer"},
     {"widgets.layout_cells", "widgets.live"},
     {"exercises.judging", "exercises.predicting", "exercises"},
-    {"exercises.hinting", "exercises.keeping"},
-    {"exercises.hints", "exercises.lessons"},
-    {"exercises.probes", "exercises.questions"},
+    {"exercises.recognising", "exercises.describing", "exercises.hinting", "exercises.keeping"},
+    {"exercises.mistakes", "exercises.catalogue", "exercises.hints", "exercises.lessons", "exercises.running"},
+    {"exercises.mistakes_beyond", "exercises.mistakes_models", "exercises.probes_beyond"},
+    {"exercises.noting", "exercises.probes", "exercises.questions"},
+    {"exercises.steps"},
     {"exercises.references", "exercises.beyond"},
     {"diagrams", "charts"},
     {"plots"},
@@ -43,7 +45,7 @@ FLOORS = [
     {"attention"},
     {"errors", "saving", "experiments"},
 ]
-LONG_FILES = {"variants.py", "launch.py", "questions.py", "hints.py"}  # each says why in a comment
+LONG_FILES = {"variants.py", "launch.py", "questions.py", "hints.py", "mistakes.py"}  # each says why in a comment
 ALONE = {"launch", "__main__", "saving"}  # run before anything is installed
 
 

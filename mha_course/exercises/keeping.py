@@ -15,8 +15,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from mha_course.exercises.catalogue import EXERCISES
 from mha_course.exercises.lessons import LESSONS
-from mha_course.exercises.probes import EXERCISES
 
 FILE = ".progress.json"  # in the folder in which the notebook runs
 SWITCH = "MHA_COURSE_PROGRESS"

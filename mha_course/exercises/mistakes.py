@@ -13,7 +13,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from mha_course.exercises.mistakes_beyond import BEYOND
+from mha_course.exercises.mistakes_beyond import MASKS_TO_POSITIONS
+from mha_course.exercises.mistakes_models import CACHE_TO_HEADS
 from mha_course.exercises.noting import Book, Change, Mistake
 from mha_course.exercises.steps import Steps
 
@@ -254,8 +255,8 @@ note(
 SCORES = "3, Scaling: scores as all pairs"
 SCALE = "3, Scaling: what to divide by"
 note(
-    "key-not-transposed", "This multiplies q by k, not by kᵀ.", "A score is the dot product of a query and a key, so "
-    "the product sums over D: q @ k.transpose(-2, -1).", SCORES, {"scores": lambda q, k: q @ k},
+    "key-not-transposed", "The second factor of the product is not transposed.", "A score is the dot product of two "
+    "vectors, so the product sums over their width: q @ k.transpose(-2, -1).", SCORES, {"scores": lambda q, k: q @ k},
     {"scores": lambda q, k: q @ k.transpose(-2, -1).transpose(-2, -1)}, {"form": lambda a, b: a @ b},
 )  # fmt: skip
 note(
@@ -459,4 +460,4 @@ note(
     {"columns": lambda c, w: torch.einsum("bhsd,hdc->bhsc", c, w.unflatten(0, (c.size(1), -1)))},
 )  # fmt: skip
 
-MISTAKES: tuple[Mistake, ...] = (*note.entries, *BEYOND)
+MISTAKES: tuple[Mistake, ...] = (*note.entries, *MASKS_TO_POSITIONS, *CACHE_TO_HEADS)
