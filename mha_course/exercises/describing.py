@@ -44,6 +44,8 @@ def _exact(got: Tensor, want: Tensor) -> tuple[str, str] | None:
     """Compare masks and whole numbers."""
     if want.dtype == torch.bool and got.dtype != torch.bool:
         return "dtype", f"is {got.dtype}, and should be torch.bool, True = may attend."
+    if want.dtype != torch.bool and got.is_floating_point():
+        return "dtype", f"is {got.dtype}, and should be whole numbers."
     differ = (got.cpu() != want).nonzero()
     if not len(differ):
         return None

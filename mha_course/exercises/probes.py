@@ -133,7 +133,7 @@ EXERCISES: dict[str, tuple[Exercise, ...]] = {
         Exercise(r.masked_softmax, lambda: (draw(B, H, T, S, seed=1), _mask(T)), _SCORES),
         Exercise(r.masked_softmax, lambda: (draw(B, H, T, S, seed=1), _mask(T)[0, 0]), _SCORES),
     ),
-    "entropy": (Exercise(r.entropy, lambda: (weights(),), ("B", "H", "T")),),
+    "entropy": (Exercise(r.entropy, lambda: (weights(),), ("B", "H", "T"), tolerance=1e-6),),
     "weighted_sum": (Exercise(r.weighted_sum, lambda: (weights(), qkv()[2]), ("B", "H", "T", "D")),),
     "self_attention": (
         Exercise(r.self_attention, lambda: (draw(B, S, C, seed=1), *square(2, 3, 4)), (_TOKENS, ("B", "S", "S"))),

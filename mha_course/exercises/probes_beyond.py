@@ -64,6 +64,12 @@ def write_on(answer: Callable[..., Any], ids: Tensor, table: Tensor) -> Any:
     return answer(model, ids, 4)
 
 
+def with_dtype(answer: Callable[..., Any], mask: Tensor, dtype: torch.dtype) -> Any:
+    """Return an additive mask, and whether it has the dtype that was asked for."""
+    made = answer(mask, dtype)
+    return (made, torch.tensor(made.dtype == dtype)) if isinstance(made, Tensor) else (made, torch.tensor(True))
+
+
 def same_context(answer: Callable[..., Any], weights_: Tensor, v: Tensor) -> Any:
     """Return what other weights must keep, and two numbers that say whether they are weights, and others."""
     other = answer(weights_, v)
@@ -112,13 +118,21 @@ BEYOND: dict[str, tuple[Exercise, ...]] = {
     "causal_mask_for_cache": (Exercise(masks.causal_mask_for_cache, lambda: (3, 8), ("new", "total")),),
     "to_attend": tuple(Exercise(masks.to_attend, partial(tuple, given), ("T", "S")) for given in _conventions()),
     "additive_mask": tuple(
-        Exercise(masks.additive_mask, partial(_typed, dtype), ("T", "S")) for dtype in (torch.float64, torch.float32)
+        Exercise(masks.additive_mask, partial(_typed, dtype), (("T", "S"), ()), with_dtype)
+        for dtype in (torch.float64, torch.float32)
     ),
     "cross_attention": tuple(
         Exercise(r.cross_attention, _cross(*given), (_OUT, _SCORES)) for given in (((),), ((_memory_mask(),),), ((), S))
     ),
     "sinusoidal_encoding": (Exercise(positions.sinusoidal_encoding, lambda: (9, 14), ("S", "C"), tolerance=1e-5),),
-    "rope": (Exercise(positions.rope, lambda: (draw(B, H, S, D, seed=1), torch.arange(S) + 3), ("B", "H", "S", "D")),),
+    "rope": (
+        Exercise(
+            positions.rope,
+            lambda: (draw(B, H, S, D, seed=1), torch.arange(S) + 3),
+            ("B", "H", "S", "D"),
+            tolerance=1e-5,  # angles are often made in float32
+        ),
+    ),
     "decode_step": (
         Exercise(caching.decode_step, lambda: (*_caches(), H), (("B", "1", "C"), *[("B", "H", "P+1", "D")] * 2)),
     ),

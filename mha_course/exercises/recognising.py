@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+import warnings
 from collections.abc import Sequence
 from functools import lru_cache
 from itertools import combinations
@@ -70,7 +71,7 @@ def _try(name: str, place: int, changes: Sequence[dict[str, Any]]) -> Outcome:
     """Run the reference with these changes on one probe."""
     part: Exercise = EXERCISES[name][place]
     outcome = Outcome()
-    with torch.no_grad():
+    with torch.no_grad(), warnings.catch_warnings(action="ignore"):
         try:
             given = [x.clone() if isinstance(x, Tensor) else x for x in _probe(name, place)]
             outcome.result = part.run(implementation(name, *changes), *given)

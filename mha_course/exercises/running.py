@@ -8,6 +8,7 @@ import io
 import linecache
 import re
 import threading
+import warnings
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -57,7 +58,11 @@ def run(call: Callable[..., Any], answer: Any, arguments: Sequence[Any]) -> Outc
     dtype, grad = torch.get_default_dtype(), torch.is_grad_enabled()
     outcome = Outcome()
     try:
-        with torch.random.fork_rng(devices=[]), contextlib.redirect_stdout(io.StringIO()), limited(LIMIT):
+        with contextlib.ExitStack() as stack:
+            stack.enter_context(warnings.catch_warnings(action="ignore"))
+            stack.enter_context(torch.random.fork_rng(devices=[]))
+            stack.enter_context(contextlib.redirect_stdout(io.StringIO()))
+            stack.enter_context(limited(LIMIT))
             outcome.result = call(answer, *mine)
     except (Exception, SystemExit, TooLongError) as error:  # whatever a learner's code raises is reported
         outcome.error = error

@@ -1,0 +1,268 @@
+"""Right answers in other styles pass, and whatever else an exercise is answered with does not."""
+
+import math
+
+import pytest
+import torch
+from torch import nn
+from torch.nn import functional as F
+
+from mha_course.exercises import check
+from mha_course.exercises.catalogue import EXERCISES
+
+
+def rows_and_columns(n):
+    return torch.arange(n)[:, None] >= torch.arange(n)
+
+
+def whole(x, memory, w_q, w_k, w_v, w_o, h, mask=None):
+    q, k, v = (
+        F.linear(t, w).unflatten(2, (h, -1)).transpose(1, 2) for t, w in ((x, w_q), (memory, w_k), (memory, w_v))
+    )
+    scores = torch.einsum("bhtd,bhsd->bhts", q * q.size(-1) ** -0.5, k)
+    if mask is not None:
+        scores = scores + torch.zeros_like(scores).masked_fill(~mask, -torch.inf)
+    weights = scores.softmax(-1)
+    return torch.einsum("bhts,bhsd->bthd", weights, v).flatten(2) @ w_o.T, weights
+
+
+def step(x, k_cache, v_cache, w_q, w_k, w_v, w_o, h):
+    q, k, v = ((x @ w.T).view(x.size(0), h, 1, -1) for w in (w_q, w_k, w_v))
+    keys, values = torch.cat([k_cache, k], dim=-2), torch.cat([v_cache, v], dim=-2)
+    return F.linear(F.scaled_dot_product_attention(q, keys, values).flatten(1)[:, None], w_o), keys, values
+
+
+def sines(n, c):
+    table = torch.zeros(n, c)
+    rates = torch.exp(torch.arange(0, c, 2).float() * (-math.log(10000.0) / c))
+    table[:, 0::2], table[:, 1::2] = (
+        torch.sin(torch.arange(n)[:, None] * rates),
+        torch.cos(torch.arange(n)[:, None] * rates),
+    )
+    return table
+
+
+def rotate(x, positions, base=10000.0):
+    half = x.size(-1) // 2
+    angles = torch.outer(positions.float(), base ** (-torch.arange(0, x.size(-1), 2).float() / x.size(-1)))
+    cos, sin = (torch.cat((t, t), -1) for t in (angles.cos(), angles.sin()))
+    return x * cos + torch.cat((-x[..., half:], x[..., :half]), -1) * sin
+
+
+def as_complex(x, positions, base=10000.0):
+    a, b = x.double().chunk(2, -1)
+    angles = positions.double()[:, None] * base ** (-torch.arange(0, x.size(-1), 2).double() / x.size(-1))
+    turned = torch.complex(a, b) * torch.polar(torch.ones_like(angles), angles)
+    return torch.cat((turned.real, turned.imag), -1).to(x.dtype)
+
+
+def running(scores, size):
+    high, total = scores[..., :1] * 0 - torch.inf, scores[..., :1] * 0
+    for start in range(0, scores.size(-1), size):
+        part = scores[..., start : start + size]
+        new = torch.maximum(high, part.max(-1, keepdim=True).values)
+        total, high = total * torch.exp(high - new) + torch.exp(part - new).sum(-1, keepdim=True), new
+    return [high.squeeze(-1), total.squeeze(-1)]
+
+
+def tiles(q, k, v, size):
+    out, high, total = torch.zeros_like(q), torch.full(q.shape[:-1], -math.inf).to(q), torch.zeros(q.shape[:-1]).to(q)
+    for start in range(0, k.size(2), size):
+        keys, values = k[:, :, start : start + size], v[:, :, start : start + size]
+        scores = torch.einsum("bhtd,bhsd->bhts", q, keys) / math.sqrt(q.size(-1))
+        new = torch.maximum(high, scores.max(-1).values)
+        shares = torch.exp(scores - new[..., None])
+        out = out * torch.exp(high - new)[..., None] + shares @ values
+        total, high = total * torch.exp(high - new) + shares.sum(-1), new
+    return out / total[..., None]
+
+
+def written(model, ids, steps):
+    for _ in range(steps):
+        ids = torch.cat([ids, model(ids)[:, -1, :].softmax(-1).topk(1).indices], dim=-1)
+    return ids
+
+
+def squeezed(weights, v):
+    """Move each row along one vector of the null space."""
+    basis = torch.linalg.svd(torch.cat([v, torch.ones(len(v), 1).to(v)], 1).T).Vh[-1]
+    return torch.stack([row + 0.9 * basis * (row / basis.abs()).min() for row in weights])
+
+
+def patches_by_unfold(images, p):
+    return F.unfold(images, p, stride=p).mT
+
+
+def patches_by_loops(images, p):
+    rows = [images[:, :, i : i + p, j : j + p].flatten(1) for i in range(0, images.size(2), p)
+            for j in range(0, images.size(3), p)]  # fmt: skip
+    return torch.stack(rows, 1)
+
+
+def others(mask, convention):
+    if convention in ("multihead", "seaborn"):
+        return mask.logical_not()
+    return mask == 0 if convention == "additive" else mask
+
+
+RIGHT = {
+    "causal_mask": [rows_and_columns, lambda n: ~torch.ones(n, n, dtype=torch.bool).triu(1)],
+    "padding_mask": [
+        lambda x, n: (torch.arange(n)[None] < x[:, None]).view(len(x), 1, 1, n),
+        lambda x, n: torch.stack([torch.arange(n) < length for length in x])[:, None, None],
+    ],
+    "combine_masks": [torch.logical_and, lambda a, b: a * b, lambda a, b: a[None, None] & b],
+    "causal_mask_for_cache": [
+        lambda new, total: rows_and_columns(total)[-new:],
+        lambda new, total: torch.arange(total) <= torch.arange(total - new, total)[:, None],
+    ],
+    "to_attend": [others],
+    "additive_mask": [
+        lambda m, dtype: torch.where(m, 0.0, -math.inf).to(dtype),
+        lambda m, dtype: torch.zeros(m.shape, dtype=dtype).masked_fill_(m.logical_not(), float("-inf")),
+        lambda m, dtype: m.to(dtype).log(),
+    ],
+    "cross_attention": [whole, lambda *a: list(whole(*a))],
+    "decode_step": [step],
+    "sinusoidal_encoding": [sines, lambda n, c: sines(n, c).double()],
+    "rope": [rotate, as_complex],
+    "repeat_kv": [
+        lambda k, h: k[:, :, None].expand(-1, -1, h // k.size(1), -1, -1).flatten(1, 2),
+        lambda k, h: torch.repeat_interleave(k, h // k.size(1), 1),
+    ],
+    "kv_cache_bytes": [lambda *sizes: 2 * math.prod(sizes)],
+    "online_softmax": [running],
+    "tiled_attention": [tiles],
+    "layer_norm": [
+        lambda x, g, b, eps=1e-5: F.layer_norm(x, x.shape[-1:], g, b, eps),
+        lambda x, g, b, eps=1e-5: (x - x.mean(-1, True)) * (x.var(-1, False, keepdim=True) + eps).rsqrt() * g + b,
+    ],
+    "encoder_block": [lambda x, a, f, n, m: (y := a(n(x)) + x) + f(m(y))],
+    "patchify": [patches_by_unfold, patches_by_loops],
+    "add_class_token": [lambda x, c: torch.cat([c.repeat(len(x), 1, 1), x], 1), lambda x, c: F.pad(x, (0, 0, 1, 0)) +
+                        F.pad(c[None], (0, 0, 0, x.size(1)))],
+    "next_token_targets": [lambda t: [t[:, :-1], t[:, 1:]], lambda t: (t[:, :-1].clone(), t.roll(-1, 1)[:, :-1])],
+    "generate": [written],
+    "ablate_heads": [lambda c, h: c.index_fill(1, torch.tensor(h), 0.0),
+                     lambda c, h: c * torch.tensor([i not in h for i in range(c.size(1))])[:, None, None]],
+    "other_weights": [squeezed],
+    "relation_score": [lambda w, pairs: sum(w[:, i, j] for i, j in pairs) / len(pairs),
+                       lambda w, pairs: torch.stack([w[:, i, j] for i, j in pairs]).mean(0)],
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("name", "answer"), [(name, answer) for name, answers in RIGHT.items() for answer in answers])
+def test_no_right_answer_is_refused(name, answer):
+    report = check(name, answer)
+    assert report.status == "correct", report
+
+
+CHANGES = {
+    "times 1.5": lambda t: t * 1.5,
+    "plus a half": lambda t: t + 0.5,
+    "minus": lambda t: -t - 0.01,
+    "first axis flipped": lambda t: t.flip(0),
+    "last axis flipped": lambda t: t.flip(-1),
+    "rolled": lambda t: t.roll(1, -1),
+    "nothing": lambda t: t * 0 + 7,
+    "one axis more": lambda t: t[None],
+    "cut": lambda t: t[..., :-1],
+    "as a list": lambda t: t.tolist(),
+    "NaN": lambda t: t * math.nan,
+    "squared": lambda t: t * t + 0.003,
+}
+WHOLE = {
+    "True for False": torch.logical_not,
+    "first axis flipped": lambda t: t.flip(0),
+    "last axis flipped": lambda t: t.flip(-1),
+    "rolled": lambda t: t.roll(1, -1),
+    "one axis more": lambda t: t[None],
+    "cut": lambda t: t[..., :-1],
+    "as a list": lambda t: t.tolist(),
+    "all": lambda t: t | True,
+    "none": lambda t: t & False,
+    "doubled": lambda t: torch.cat((t, t), -1),
+    "as text": str,
+    "floats": lambda t: t.float(),
+}
+
+
+def changed(name, change):
+    """Return the reference with a change made to every tensor that it gives."""
+    reference = EXERCISES[name][0].reference
+
+    def alter(result):
+        if isinstance(result, tuple):
+            return tuple(map(alter, result))
+        if isinstance(result, int):
+            return (
+                change(torch.tensor(float(result))[None])[0].item() if change is not CHANGES["as a list"] else [result]
+            )
+        kind = WHOLE if not result.is_floating_point() else CHANGES
+        return kind[change](result) if isinstance(change, str) else change(result)
+
+    if isinstance(reference, type):
+
+        class Other(reference):
+            def forward(self, x, mask=None):
+                return alter(super().forward(x, mask))
+
+        return Other
+    return lambda *arguments: alter(reference(*arguments))
+
+
+def differs(name, change):
+    """Say whether a change shows at all: a mask of all True stays the same."""
+    for part in EXERCISES[name]:
+        with torch.no_grad():
+            want = part.run(part.reference, *part.probe())
+        first = want[0] if isinstance(want, tuple) else want
+        if not isinstance(first, torch.Tensor):
+            return True
+        made = ({**CHANGES} if first.is_floating_point() else WHOLE)[change](first)
+        if not isinstance(made, torch.Tensor) or made.shape != first.shape or made.dtype != first.dtype:
+            return True
+        if not torch.equal(made, first):
+            return True
+    return False
+
+
+@pytest.mark.parametrize("name", EXERCISES)
+def test_ten_wrong_answers_are_rejected(name):
+    probe = EXERCISES[name][0]
+    with torch.no_grad():
+        first = probe.run(probe.reference, *probe.probe())
+    first = first[0] if isinstance(first, tuple) else first
+    if isinstance(first, int):
+        answers = [lambda *a, n=n: n for n in (0, 1, -1, 12, 2.5, True, "12", None, [1], math.nan, 10**9)]
+    else:
+        kinds = CHANGES if first.is_floating_point() else WHOLE
+        same = {"minus", "as a list"} if name == "build_subtractor" else set()  # signs cancel, lists will do
+        answers = [changed(name, kind) for kind in kinds if differs(name, kind) and kind not in same]
+    reports = [check(name, answer) for answer in answers]
+    assert len(reports) >= 9
+    for report in reports:
+        assert report.status in ("wrong", "error"), report
+        assert report.stage
+        assert report.message
+
+
+def test_modules_of_a_learner_may_be_built_in_any_way():
+    class Mine(nn.Module):
+        def __init__(self, width, heads):
+            super().__init__()
+            self.heads = heads
+            for name in ("q_proj", "k_proj", "v_proj", "out_proj"):
+                setattr(self, name, nn.Linear(width, width))
+
+        def forward(self, tokens, mask=None):
+            q, k, v = (
+                f(tokens).unflatten(-1, (self.heads, -1)).transpose(1, 2)
+                for f in (self.q_proj, self.k_proj, self.v_proj)
+            )
+            seen = None if mask is None else mask | ~mask.any(-1, keepdim=True)
+            mixed = F.scaled_dot_product_attention(q, k, v, seen)
+            mixed = mixed if mask is None else mixed * mask.any(-1, keepdim=True)
+            return self.out_proj(mixed.transpose(1, 2).flatten(2))
+
+    assert check("MultiHeadAttention", Mine).status == "correct"
