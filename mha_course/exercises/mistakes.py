@@ -51,6 +51,16 @@ def _merged_kept(context: Tensor) -> Tensor:
     return context.flatten(2)
 
 
+def _without_bias(names: str) -> Change:
+    """Leave the bias of some projections away."""
+
+    def project(x: Tensor, memory: Tensor, weights: Any, biases: Any, h: int, s: Steps) -> Any:
+        kept = [None if name in names else bias for name, bias in zip("qkv", biases, strict=True)]
+        return Steps.defaults["project"](x, memory, weights, kept, h, s)
+
+    return project
+
+
 note = Book()
 # Projection
 note(
@@ -58,7 +68,7 @@ note(
     "product is with the transpose: x @ W.T.", "1, Projection: nn.Linear",
     {"linear": lambda x, w, b=None: x @ w + (0 if b is None else b)},
     {"output": lambda m, w, b, h: m @ w + (0 if b is None else b)},
-    {"rows": lambda x, w, i, h: x @ w.chunk(h)[i]},
+    {"rows": lambda x, w, i, h: x @ w.chunk(h)[i]}, {"fold": lambda w, v, o: v @ w + o},
     {"rows": lambda x, w, i, h: x @ w.chunk(h, dim=1)[i]},
     {
         "linear": lambda x, w, b=None: x @ w + (0 if b is None else b),
@@ -70,6 +80,8 @@ note(
     "alike.", "1, Projection: bias",
     {"linear": lambda x, w, b=None: x @ w.T}, {"output": lambda m, w, b, h: m @ w.T}, {"fold": lambda w, v, o: w @ v},
     {"linear": lambda x, w, b=None: x @ w.T, "output": lambda m, w, b, h: m @ w.T},
+    {"count": lambda c, h, bias: 4 * c * c}, {"count": lambda c, h, bias: 4 * c * c + 3 * c * bias},
+    *[{"project": _without_bias(names)} for names in ("q", "v", "qk", "kv")],
     but=("multi_head_attention", "self_attention"),
 )  # fmt: skip
 note(
@@ -198,6 +210,8 @@ note(
     "no-split", "The numbers are those of one head as wide as C.", "Without a split every token has one weight for "
     "each other token, instead of one a head.", SPLIT,
     {"apart": lambda q, k, v, h, s: (q, k, v), "merge": lambda c: c},
+    {"apart": lambda q, k, v, h, s: (q, k, v), "merge": lambda c: c,
+     "scale": lambda z, q, k, h: z / math.sqrt(q.size(-1) / h)},
     {"apart": lambda q, k, v, h, s: (q[:, None], k[:, None], v[:, None]), "merge": lambda c: c[:, 0]},
     but=("decode_step",),
 )  # fmt: skip

@@ -33,6 +33,17 @@ note(
     {"append": lambda a, b, k, v: (a, b)}, {"append": lambda a, b, k, v: (k, v)},
 )  # fmt: skip
 note(
+    "cache-before-projection", "What was appended is the token itself, not its key and value.", "Keys and values are "
+    "kept after projection, so that nothing old is computed again.", CACHE,
+    {"project": lambda x, m, w, b, h, s: (s.linear(x, w[0]), m, m)}, only=("decode_step",),
+)  # fmt: skip
+note(
+    "decode-first-key-only", "The new token sees only the first key.", "A causal mask of one row, aligned at the top "
+    "left, hides all but one. The newest token may see everything: no mask is needed.", CACHE,
+    {"attend": lambda z, m, s: torch.nn.functional.one_hot(torch.zeros_like(z[..., 0]).long(), z.size(-1)).to(z)},
+    only=("decode_step",),
+)  # fmt: skip
+note(
     "kv-repeat-interleaved-wrongly", "Heads were laid 0 1 0 1, not 0 0 1 1.", "Each KV head serves consecutive query "
     "heads: repeat_interleave, not repeat.", CACHE,
     {"repeat_kv": lambda k, h: k.repeat(1, h // k.size(1), 1, 1)},
