@@ -412,6 +412,10 @@ def test_shapes_may_be_typed_in_any_way():
         torch.Size([2, 5, 18]),
     ):
         assert predict("linear-result", typed).correct, typed
+    for typed in ("B, S, out", "(B S out)", "b,s,out", ("B", "S", "out")):
+        assert predict("linear-result", typed).correct, typed
+    assert not predict("split-shape", "B, S, H, D").correct
+    assert predict("split-shape", "B, H, S, D").correct
     assert not predict("linear-result", "2, 5, 1, 8").correct
     assert not predict("linear-result", "what?").correct
     for typed in (1800, "1800", "1,800", " 1800 "):

@@ -67,8 +67,8 @@ class Prediction:
 def predict(name: str, answer: object = None) -> Prediction:
     """Ask a question, or mark an answer to it.
 
-    Args: name is a key of QUESTIONS; answer a choice, a shape such as ``"2, 5, 24"`` or ``(2, 5, 24)``, or a
-        number. Without an answer the question shows itself.
+    Args: name is a key of QUESTIONS; answer a choice, a shape such as ``"2, 5, 24"``, ``(2, 5, 24)`` or
+        ``"B, S, C"``, or a number. Without an answer the question shows itself.
     Raises: ShapeError for a name that is not a question.
     """
     if name not in QUESTIONS:
@@ -81,10 +81,17 @@ def predict(name: str, answer: object = None) -> Prediction:
 def matches(question: Question, given: str) -> bool:
     """Say whether an answer is right: numbers within the tolerance, all else but for brackets, spaces and case."""
     want = question.answer()
+    if question.letters and _axes(given) == _axes(question.letters):
+        return True
     try:
         return abs(float(given.replace(",", "")) - float(want)) <= question.tolerance
     except ValueError:
         return _plain(given) == _plain(want)
+
+
+def _axes(text: str) -> list[str]:
+    """Read axes such as ``B, H, S, D`` or ``(B H S D)``."""
+    return re.findall(r"[a-z_]+", text.lower()) if not re.search(r"\d", text) else []
 
 
 def _plain(text: str) -> str:

@@ -16,7 +16,8 @@ class Question:
     """One question.
 
     ``choices`` maps what can be picked to the reason why it is wrong (empty for the right one); without
-    choices the answer is typed. ``wrong`` maps typed answers to reasons, ``nudge`` is for all others.
+    choices the answer is typed. ``letters`` are the axes of a shape, which will do as an answer. ``wrong`` maps
+    typed answers to reasons, ``nudge`` is for all others.
     """
 
     text: str
@@ -26,6 +27,7 @@ class Question:
     wrong: dict[str, str] = field(default_factory=dict)
     nudge: str = "Work it out once more, one axis at a time."
     tolerance: float = 0.0
+    letters: str = ""  # a shape may be answered by its axes, too
 
 
 def _shape(tensor: torch.Tensor) -> str:
@@ -193,12 +195,14 @@ QUESTIONS = {
     "linear-weight": Question(
         "nn.Linear(24, 18) takes 24 numbers and gives 18. What is the shape of its weight?",
         answer=lambda: _shape(nn.Linear(24, 18).weight),
+        letters="out, in",
         because="PyTorch stores (out, in): one row for each number that comes out.",
         wrong={"24, 18": "That is the order in which you write the arguments. It is stored the other way round."},
     ),
     "linear-result": Question(
         "x has shape (2, 5, 24). What is the shape of nn.Linear(24, 18)(x)?",
         answer=lambda: _shape(nn.Linear(24, 18)(torch.ones(2, 5, 24))),
+        letters="B, S, out",
         because="A Linear works on the last axis and leaves all others alone.",
         wrong={
             "18": "That is one token. There are 2 sentences of 5 tokens.",
@@ -239,6 +243,7 @@ QUESTIONS = {
     "split-shape": Question(
         "x has shape (2, 5, 24). What is the shape of x.unflatten(2, (4, 6)).transpose(1, 2)?",
         answer=lambda: _shape(torch.ones(2, 5, 24).unflatten(2, (4, 6)).transpose(1, 2)),
+        letters="B, H, S, D",
         because="24 becomes 4 · 6, and then the tokens and the heads change places.",
         wrong={
             "2, 5, 4, 6": "That is after unflatten. The transpose still swaps axes 1 and 2.",
@@ -289,6 +294,7 @@ QUESTIONS = {
     "scores-shape": Question(
         "q has shape (2, 4, 5, 6) and k (2, 4, 7, 6). What is the shape of q @ k.transpose(-2, -1)?",
         answer=lambda: _shape(torch.ones(2, 4, 5, 6) @ torch.ones(2, 4, 7, 6).transpose(-2, -1)),
+        letters="B, H, T, S",
         because="One number for every query and every key, in every head: D is summed away.",
         wrong={
             "2, 4, 7, 5": "Queries come first: a row for each query.",
@@ -371,6 +377,7 @@ QUESTIONS = {
     "context-shape": Question(
         "weights has shape (2, 4, 5, 7) and v (2, 4, 7, 6). What is the shape of weights @ v?",
         answer=lambda: _shape(torch.ones(2, 4, 5, 7) @ torch.ones(2, 4, 7, 6)),
+        letters="B, H, T, D",
         because="One mixture for each query: the keys are summed away, and the width of a value stays.",
         wrong={
             "2, 4, 7, 6": "There is a context for each query, not for each key.",
