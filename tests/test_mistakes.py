@@ -89,8 +89,23 @@ ODD = [  # wrong in ways that have no name
 def test_a_wrong_answer_without_a_name_gets_none(name, answer):
     report = check(name, answer)
     assert (report.status, report.mistake) == ("wrong", None)
-    assert report.stage in ("values", "mask")
+    assert report.stage in ("values", "mask", "values and output", "weighted sum", "scores")
     assert "The largest difference" in report.message
+
+
+STAGED = [
+    ("values and output", lambda x, q, k, v, o, h, m=None: references.multi_head_attention(x, q, k, v, 1.1 * o, h, m)),
+    ("weighted sum", {"weigh": lambda w, v: w.sqrt() @ v}),
+    ("scores", {"scores": lambda q, k: (q @ k.mT).tanh()}),
+    ("mask", {"hide": lambda z, m: z.masked_fill(~m, -1.5)}),
+]
+
+
+@pytest.mark.parametrize(("stage", "answer"), STAGED, ids=[stage for stage, _ in STAGED])
+def test_a_stage_has_one_suspect(stage, answer):
+    answer = implementation("multi_head_attention", answer) if isinstance(answer, dict) else answer
+    report = check("multi_head_attention", answer)
+    assert (report.status, report.stage, report.mistake) == ("wrong", stage, None)
 
 
 def test_what_can_be_seen_is_said():

@@ -19,6 +19,7 @@ FLOORS = [
     {"widgets.layout", "widgets.panel", "widgets.tracer"},
     {"widgets.layout_cells", "widgets.live"},
     {"exercises.judging", "exercises.predicting", "exercises"},
+    {"exercises.staging"},
     {"exercises.recognising", "exercises.describing", "exercises.hinting", "exercises.keeping"},
     {"exercises.mistakes", "exercises.catalogue", "exercises.hints", "exercises.lessons", "exercises.running"},
     {"exercises.mistakes_beyond", "exercises.mistakes_models", "exercises.probes_beyond"},

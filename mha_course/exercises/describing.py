@@ -13,7 +13,6 @@ from mha_course.exercises.probes import Exercise
 
 # How close a result must come, by its own dtype: any float dtype is accepted.
 TOLERANCE = {torch.float64: 1e-9, torch.float32: 1e-5, torch.float16: 1e-2, torch.bfloat16: 1e-1}
-MASKED = {"masked_softmax", "multi_head_attention", "MultiHeadAttention"}
 
 
 def compare(got: Any, want: Any, axes: Sequence[str], tolerance: float) -> tuple[str, str] | None:
@@ -91,13 +90,6 @@ def _observed(got: Tensor, want: Tensor, wrong: Tensor, axes: Sequence[str]) -> 
             said.append(f"{int(right.sum())} of {len(right)} {names[axis]} agree.")
             break
     return " ".join(said) + (" " if said else "")
-
-
-def stage(name: str, found: str, part: int) -> str:
-    """Say at which stage an answer parts from the reference: the mask, if all was right without one."""
-    if found in ("values", "finite") and name in MASKED and name != "masked_softmax" and part > 1:
-        return "mask"
-    return found
 
 
 def picture(part: Exercise, got: Any, arguments: Sequence[Any]) -> str:

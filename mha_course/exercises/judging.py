@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from mha_course.errors import ShapeError
-from mha_course.exercises import describing, keeping
+from mha_course.exercises import describing, keeping, staging
 from mha_course.exercises.catalogue import EXERCISES
 from mha_course.exercises.noting import Mistake
 from mha_course.exercises.probes import Exercise
@@ -91,7 +91,7 @@ def _judge_all(name: str, parts: tuple[Exercise, ...], answer: Any) -> Report:
                 rest = parts[len(seen) :] if found[0] == "error" else ()
                 place = len(seen) - 1
                 seen += [run(other.run, answer, other.probe()) for other in rest]  # more to recognise it by
-                return _named(name, found, seen, arguments, place if dtype == torch.float64 else None)
+                return _named(name, answer, found, seen, arguments, place if dtype == torch.float64 else None)
     return Report(name, "correct", "It agrees with the reference on sizes that all differ, in float64 and float32.")
 
 
@@ -187,7 +187,9 @@ def _dense(x: Tensor) -> Tensor:
     return (x if x.layout == torch.strided else x.to_dense()).detach().nan_to_num(1.5)
 
 
-def _named(name: str, found: Finding, seen: list[Outcome], arguments: Sequence[Any], place: int | None) -> Report:
+def _named(
+    name: str, answer: Any, found: Finding, seen: list[Outcome], arguments: Sequence[Any], place: int | None
+) -> Report:
     """Name the mistake, if it is known; else say where the answer parts from the reference."""
     status, stage, message = found
     if stage == "repeat" and name in ("MultiHeadAttention", "multi_head_attention", "self_attention"):
@@ -202,7 +204,10 @@ def _named(name: str, found: Finding, seen: list[Outcome], arguments: Sequence[A
     part = EXERCISES[name][at]
     picture = describing.picture(part, seen[at].result, arguments) if status == "wrong" else ""
     if not known:
-        return Report(name, status, message, describing.stage(name, stage, at + 1), None, picture)
+        begins = staging.first(name, EXERCISES[name][0], answer) if stage in ("values", "finite") else None
+        if begins:
+            stage, message = begins[0], f"{message} {begins[1]}"
+        return Report(name, status, message, stage, None, picture)
     first = known[0]
     says = " And: ".join(f"{mistake.says} {mistake.why}" for mistake in known)
     text = f"{message if status == 'error' else ''} {says} See lesson {first.lesson}.".strip()
