@@ -11,7 +11,7 @@ from mha_course.exercises import check, references
 from mha_course.exercises.catalogue import EXERCISES
 from mha_course.exercises.mistakes import MISTAKES
 from mha_course.exercises.noting import implementation
-from mha_course.exercises.recognising import alike, ways
+from mha_course.exercises.recognising import alike, shown_by, ways
 from mha_course.exercises.running import Outcome, run
 from mha_course.exercises.steps import COMPOSED, Steps
 
@@ -43,8 +43,11 @@ def test_a_mistake_is_named(name, mistake, way):
     assert time.perf_counter() - start < 3
 
 
-def test_every_mistake_can_be_made_somewhere():
-    assert all(any(mistake.applies(name) for name in COMPOSED) for mistake in MISTAKES)
+def test_every_mistake_is_shown_by_a_probe_somewhere():
+    assert all(any(shown_by(name, mistake) is not None for name in COMPOSED) for mistake in MISTAKES)
+    ignored = next(mistake for mistake in MISTAKES if mistake.name == "mask-ignored")
+    assert shown_by("multi_head_attention", ignored) == 1  # the probe with a mask
+    assert shown_by("project", ignored) is None
 
 
 @pytest.mark.parametrize("mistake", MISTAKES, ids=lambda mistake: mistake.name)

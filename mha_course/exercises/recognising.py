@@ -88,6 +88,18 @@ def ways(name: str) -> tuple[tuple[int, int], ...]:
     return tuple(way for way in all_ways if not all(alike(_wrong(name, at, *way), _right(name, at)) for at in places))
 
 
+def shown_by(name: str, mistake: Mistake) -> int | None:
+    """Return the first probe of an exercise at which a mistake shows, or None where it cannot be made or seen."""
+    number = MISTAKES.index(mistake)
+    places = [
+        at
+        for at in range(len(EXERCISES[name]))
+        for one, way in ways(name)
+        if one == number and not alike(_wrong(name, at, one, way), _right(name, at))
+    ]
+    return places[0] if places else None
+
+
 def recognise(name: str, outcomes: Sequence[Outcome]) -> Found:
     """Return the mistake, or the two, that come out as the answer did on all probes; none if no such is known."""
     if name not in COMPOSED:
