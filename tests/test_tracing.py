@@ -483,7 +483,7 @@ def median_ms(call):
 def test_a_trace_costs_at_most_five_times_the_bare_modes(name, x):
     module = variants.VARIANTS[name].from_reference(attention.MultiHeadAttention(C, H, bias=False).double())
     ratios = []
-    for _ in range(3):  # other processes may be in the way of one
+    for _ in range(8):  # other processes may be in the way
         ratios.append(median_ms(lambda: trace(module, x, axes="B S C")) / median_ms(lambda: bare(module, x)))
         if ratios[-1] <= 5:
             return
