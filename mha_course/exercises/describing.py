@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from mha_course.exercises.probes import Exercise
+from mha_course.exercises.running import as_list
 
 # How close a result must come, by its own dtype: any float dtype is accepted.
 TOLERANCE = {torch.float64: 1e-9, torch.float32: 1e-5, torch.float16: 1e-2, torch.bfloat16: 1e-1}
@@ -96,7 +97,7 @@ def picture(part: Exercise, got: Any, arguments: Sequence[Any]) -> str:
     """Show the first matrix of an answer beside the target, if both have one shape and it is small."""
     with torch.no_grad():
         want = part.run(part.reference, *arguments)
-    pairs = zip(_flat(got), _flat(want), strict=False)
+    pairs = zip(as_list(got), as_list(want), strict=False)
     for one, other in pairs:
         fits = isinstance(one, Tensor) and isinstance(other, Tensor) and one.shape == other.shape
         if fits and one.dim() >= 2 and one.layout == torch.strided and not _close(one, other):
@@ -105,10 +106,6 @@ def picture(part: Exercise, got: Any, arguments: Sequence[Any]) -> str:
             tables = [_matrix(m[first][:8, :8], title) for m, title in zip(matrices, ("yours", "target"), strict=True)]
             return f'<table style="border-collapse:collapse"><tr><td>{"</td><td>".join(tables)}</td></tr></table>'
     return ""
-
-
-def _flat(result: Any) -> list[Any]:
-    return list(result) if isinstance(result, tuple | list) else [result]
 
 
 def _close(one: Tensor, other: Tensor) -> bool:

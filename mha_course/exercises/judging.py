@@ -18,8 +18,8 @@ from mha_course.exercises import describing, keeping, staging
 from mha_course.exercises.catalogue import EXERCISES
 from mha_course.exercises.noting import Mistake
 from mha_course.exercises.probes import Exercise
-from mha_course.exercises.recognising import as_list, recognise
-from mha_course.exercises.running import Outcome, TooLongError, explain, run
+from mha_course.exercises.recognising import recognise
+from mha_course.exercises.running import Outcome, TooLongError, as_list, explain, run
 
 NAMES = tuple(EXERCISES)
 _COLORS = {"correct": "#2da44e", "wrong": "#d4a72c", "unattempted": "#8c959f", "error": "#cf4a3c"}

@@ -16,17 +16,12 @@ from mha_course.exercises.catalogue import EXERCISES
 from mha_course.exercises.mistakes import MISTAKES
 from mha_course.exercises.noting import Mistake, implementation
 from mha_course.exercises.probes import Exercise
-from mha_course.exercises.running import Outcome, last_line
+from mha_course.exercises.running import Outcome, as_list, last_line
 from mha_course.exercises.steps import COMPOSED
 
 PATIENCE = 2.0  # seconds for two mistakes at once
 MASK_STEPS = {"mask", "hide", "empty"}
 Found = tuple[Mistake, ...]
-
-
-def as_list(result: Any) -> list[Any]:
-    """Return one result or several as a list."""
-    return list(result) if isinstance(result, tuple | list) else [result]
 
 
 def alike(one: Outcome, other: Outcome) -> bool:
@@ -64,7 +59,7 @@ def _probe(name: str, place: int) -> tuple[Any, ...]:
 @lru_cache(maxsize=4096)
 def _wrong(name: str, place: int, number: int, way: int) -> Outcome:
     """Run one mistake on one probe."""
-    return _try(name, place, [MISTAKES[number].applies(name)[way]])
+    return _try(name, place, [_change(name, number, way)])
 
 
 def _try(name: str, place: int, changes: Sequence[dict[str, Any]]) -> Outcome:

@@ -35,6 +35,11 @@ class Outcome:
     changed: bool = False
 
 
+def as_list(result: Any) -> list[Any]:
+    """Return one result or several as a list."""
+    return list(result) if isinstance(result, tuple | list) else [result]
+
+
 @contextlib.contextmanager
 def limited(seconds: float) -> Iterator[None]:
     """Stop what runs in this thread after some seconds."""

@@ -10,8 +10,7 @@ from torch import Tensor
 
 from mha_course.exercises import describing
 from mha_course.exercises.probes import Exercise
-from mha_course.exercises.recognising import as_list
-from mha_course.exercises.running import run
+from mha_course.exercises.running import as_list, run
 
 Arguments = Sequence[Any]
 # Where the tokens and the query weights stand among the arguments; the rest is left as it is.

@@ -132,10 +132,9 @@ def of_merge(names: Names, before: Sequence[Axis], after: Sequence[Axis]) -> str
             return warn("fold-order-mixed")
         apart = any(factor.name == "H" and factor.size > 1 for other in after if other != axis for factor in other)
         batch_late = [factor.name for axis in before for factor in axis][:2] == ["H", "B"]
-        if len(labels) == 2 and labels[-1] == "D" and names.is_token((axis[-2],)) and apart and batch_late:
-            return warn("merge-batch-mixed")
         if len(labels) == 2 and labels[-1] == "D" and names.is_token((axis[-2],)) and apart:
-            return warn("merge-without-transpose", axes="tokens and head width")
+            name = "merge-batch-mixed" if batch_late else "merge-without-transpose"
+            return warn(name, axes="tokens and head width")
     return None
 
 
