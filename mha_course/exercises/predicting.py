@@ -10,7 +10,8 @@ import re
 from dataclasses import dataclass
 
 from mha_course.errors import ShapeError
-from mha_course.exercises.questions import QUESTIONS, Question
+from mha_course.exercises.asking import Question
+from mha_course.exercises.questions import QUESTIONS
 
 _VERDICTS = {True: "✔ Right", False: "✘ Not quite"}
 _BOX = "border-left:4px solid #2f6fdb;padding:2px 12px;margin:4px 0"

@@ -1,38 +1,16 @@
-"""The predictions of the lessons as data. Right answers are computed, not typed."""
+"""The predictions of Part I as data, and those of all lessons. Right answers are computed, not typed."""
 
 from __future__ import annotations
 
 # Longer than 250 lines: data, one question after the other, with the function that answers it.
 from collections.abc import Callable
-from dataclasses import dataclass, field
 
 import torch
 from torch import nn
 from torch.nn import functional as F
 
-
-@dataclass(frozen=True)
-class Question:
-    """One question.
-
-    ``choices`` maps what can be picked to the reason why it is wrong (empty for the right one); without
-    choices the answer is typed. ``letters`` are the axes of a shape, which will do as an answer. ``wrong`` maps
-    typed answers to reasons, ``nudge`` is for all others.
-    """
-
-    text: str
-    answer: Callable[[], str]
-    because: str
-    choices: dict[str, str] = field(default_factory=dict)
-    wrong: dict[str, str] = field(default_factory=dict)
-    nudge: str = "Work it out once more, one axis at a time."
-    tolerance: float = 0.0
-    letters: str = ""  # a shape may be answered by its axes, too
-
-
-def _shape(tensor: torch.Tensor) -> str:
-    """Write a shape as a learner types it."""
-    return ", ".join(map(str, tensor.shape))
+from mha_course.exercises import questions_cache, questions_flash, questions_masks, questions_sequences
+from mha_course.exercises.asking import Question, shape_of
 
 
 def _inside() -> str:
@@ -171,7 +149,7 @@ def _heads_reached() -> str:
     return {4: "all four", 1: "head 0 alone", 0: "none"}[int((moved > 0).sum())]
 
 
-QUESTIONS = {
+PART_ONE = {
     "row-sum": Question(
         "The row of “it” holds 15 weights, one for each word of the sentence. What do they sum to?",
         answer=lambda: f"{torch.randn(15).softmax(-1).sum():.0f}",
@@ -194,14 +172,14 @@ QUESTIONS = {
     ),
     "linear-weight": Question(
         "nn.Linear(24, 18) takes 24 numbers and gives 18. What is the shape of its weight?",
-        answer=lambda: _shape(nn.Linear(24, 18).weight),
+        answer=lambda: shape_of(nn.Linear(24, 18).weight),
         letters="out, in",
         because="PyTorch stores (out, in): one row for each number that comes out.",
         wrong={"24, 18": "That is the order in which you write the arguments. It is stored the other way round."},
     ),
     "linear-result": Question(
         "x has shape (2, 5, 24). What is the shape of nn.Linear(24, 18)(x)?",
-        answer=lambda: _shape(nn.Linear(24, 18)(torch.ones(2, 5, 24))),
+        answer=lambda: shape_of(nn.Linear(24, 18)(torch.ones(2, 5, 24))),
         letters="B, S, out",
         because="A Linear works on the last axis and leaves all others alone.",
         wrong={
@@ -242,7 +220,7 @@ QUESTIONS = {
     ),
     "split-shape": Question(
         "x has shape (2, 5, 24). What is the shape of x.unflatten(2, (4, 6)).transpose(1, 2)?",
-        answer=lambda: _shape(torch.ones(2, 5, 24).unflatten(2, (4, 6)).transpose(1, 2)),
+        answer=lambda: shape_of(torch.ones(2, 5, 24).unflatten(2, (4, 6)).transpose(1, 2)),
         letters="B, H, S, D",
         because="24 becomes 4 · 6, and then the tokens and the heads change places.",
         wrong={
@@ -293,7 +271,7 @@ QUESTIONS = {
     ),
     "scores-shape": Question(
         "q has shape (2, 4, 5, 6) and k (2, 4, 7, 6). What is the shape of q @ k.transpose(-2, -1)?",
-        answer=lambda: _shape(torch.ones(2, 4, 5, 6) @ torch.ones(2, 4, 7, 6).transpose(-2, -1)),
+        answer=lambda: shape_of(torch.ones(2, 4, 5, 6) @ torch.ones(2, 4, 7, 6).transpose(-2, -1)),
         letters="B, H, T, S",
         because="One number for every query and every key, in every head: D is summed away.",
         wrong={
@@ -376,7 +354,7 @@ QUESTIONS = {
     ),
     "context-shape": Question(
         "weights has shape (2, 4, 5, 7) and v (2, 4, 7, 6). What is the shape of weights @ v?",
-        answer=lambda: _shape(torch.ones(2, 4, 5, 7) @ torch.ones(2, 4, 7, 6)),
+        answer=lambda: shape_of(torch.ones(2, 4, 5, 7) @ torch.ones(2, 4, 7, 6)),
         letters="B, H, T, D",
         because="One mixture for each query: the keys are summed away, and the width of a value stays.",
         wrong={
@@ -447,3 +425,11 @@ QUESTIONS = {
         },
     ),
 }
+
+QUESTIONS: dict[str, Question] = (
+    PART_ONE
+    | questions_masks.QUESTIONS
+    | questions_sequences.QUESTIONS
+    | questions_cache.QUESTIONS
+    | questions_flash.QUESTIONS
+)
