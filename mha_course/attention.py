@@ -23,7 +23,6 @@ def split_heads(x: Tensor, num_heads: int) -> Tensor:
     """Cut the width into H heads and bring the head axis before the tokens.
 
     Shape: x (B, S, C) -> (B, H, S, D), a view: no number moves. Raises: ShapeError. Section 3.2.2.
-
     >>> split_heads(torch.zeros(2, 5, 24), num_heads=4).shape
     torch.Size([2, 4, 5, 6])
     """
@@ -51,7 +50,6 @@ def attention(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None = None) -> tu
     Returns: context (B, H, T, D) and weights (B, H, T, S), whose rows sum to 1. A row with every
         key hidden gives weights 0 and context 0, and finite gradients.
     Raises: ShapeError. Section 3.2.1, equation 1.
-
     >>> context, weights = attention(*(torch.ones(2, 4, n, 6) for n in (5, 7, 7)))
     >>> context.shape, weights.shape
     (torch.Size([2, 4, 5, 6]), torch.Size([2, 4, 5, 7]))
@@ -77,6 +75,15 @@ def _attend(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, dropout: float
     return scores, scaled_scores, masked_scores, weights, context
 
 
+def fused_attention(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, dropout: float = 0.0) -> Tensor:
+    """Compute the context alone, in one fused kernel; a head of k and v may serve several of q."""
+    shared = k.size(1) != q.size(1)
+    if mask is None:
+        return F.scaled_dot_product_attention(q, k, v, None, dropout, enable_gqa=shared)  # (B, H, T, D)
+    sees = mask.any(-1, keepdim=True)  # kernels differ on a row without a key: open it, then empty it
+    return F.scaled_dot_product_attention(q, k, v, mask | ~sees, dropout, enable_gqa=shared) * sees  # (B, H, T, D)
+
+
 @dataclass(frozen=True)
 class AttentionSteps:
     """Every stage of one pass through MultiHeadAttention, in the order in which it is made."""
@@ -97,7 +104,6 @@ class MultiHeadAttention(nn.Module):
     """Attend with H heads at once: Concat(head_1 … head_H) W_O. Section 3.2.2.
 
     Args: d_model is C, num_heads divides it, bias is for all Linears, dropout (0 to 1) for the weights.
-
     >>> out, weights = MultiHeadAttention(d_model=24, num_heads=4)(torch.zeros(2, 5, 24))
     >>> out.shape, weights.shape
     (torch.Size([2, 5, 24]), torch.Size([2, 4, 5, 5]))
@@ -116,19 +122,13 @@ class MultiHeadAttention(nn.Module):
         *, need_weights: bool = True,
     ) -> tuple[Tensor, Tensor | None]:  # fmt: skip
         """Return out (B, T, C) and weights (B, H, T, S); without need_weights None, and a fused kernel.
-
         query is (B, T, C); key (B, S, C) is query if not given, value is key. Raises: ShapeError.
         """
         if need_weights:
             steps = self.steps(query, key, value, mask)
             return steps.out, steps.weights
         q, k, v = self._project(query, key, value, mask)
-        dropout = self.dropout if self.training else 0.0
-        if mask is None:
-            context = F.scaled_dot_product_attention(q, k, v, None, dropout)  # (B, H, T, D)
-        else:
-            sees = mask.any(-1, keepdim=True)  # kernels differ on a row without a key: open it, then empty it
-            context = F.scaled_dot_product_attention(q, k, v, mask | ~sees, dropout) * sees  # (B, H, T, D)
+        context = fused_attention(q, k, v, mask, self.dropout if self.training else 0.0)
         return self.out_proj(merge_heads(context)), None
 
     def steps(

@@ -1,18 +1,19 @@
 """Decoding token by token: keys and values of the past are kept, and shared by several query heads.
 
-Axes: B batch, H query heads, G key-value heads, P past tokens in the cache, S = P + 1 with the new one,
+Axes: B batch, H query heads, G key-value heads, T new tokens, P past ones in the cache, S = P + T with the new,
 C width, D = C / H head width. Inputs that do not fit raise ShapeError.
 """
 
 from __future__ import annotations
 
 import math
+from typing import Self
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from mha_course import errors
-from mha_course.attention import attention, merge_heads, split_heads
+from mha_course.attention import MultiHeadAttention, attention, fused_attention, merge_heads, split_heads
 from mha_course.errors import ShapeError
 
 
@@ -80,6 +81,137 @@ def kv_cache_bytes(
             rule, got = f"{name} must be a whole number", f"{name}={size!r}"
             raise ShapeError("kv_cache_bytes", rule, expected=f"{name} >= 0", got=got)
     return 2 * math.prod(sizes)
+
+
+class KVCache:
+    """Keep the keys and values of all tokens so far, in one layer.
+
+    >>> cache = KVCache()
+    >>> k, v = cache.append(torch.zeros(2, 4, 3, 6), torch.zeros(2, 4, 3, 6))
+    >>> k, v = cache.append(torch.zeros(2, 4, 1, 6), torch.zeros(2, 4, 1, 6))
+    >>> k.shape, cache.length, cache.bytes
+    (torch.Size([2, 4, 4, 6]), 4, 1536)
+    """
+
+    def __init__(self) -> None:
+        self.k: Tensor | None = None  # (B, G, P, D)
+        self.v: Tensor | None = None
+
+    def append(self, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
+        """Add the new keys and values, each (B, G, T, D), and return all so far, each (B, G, S, D)."""
+        errors.require_float("KVCache.append", k=k, v=v)
+        errors.require_shape("KVCache.append", "k", k, dict.fromkeys("BGTD"))
+        errors.require_shape("KVCache.append", "v", v, dict(zip("BGTD", k.shape, strict=True)))
+        if self.k is not None and self.v is not None:
+            batch, heads, _, width = self.k.shape
+            errors.require_float("KVCache.append", **{"the cache": self.k}, k=k)
+            errors.require_shape("KVCache.append", "k", k, {"B": batch, "G": heads, "T": None, "D": width})
+            k, v = torch.cat((self.k, k), dim=2), torch.cat((self.v, v), dim=2)  # (B, G, S, D)
+        self.k, self.v = k, v
+        return k, v
+
+    @property
+    def length(self) -> int:
+        """How many tokens it holds."""
+        return 0 if self.k is None else self.k.size(2)
+
+    @property
+    def bytes(self) -> int:
+        """How much memory its keys and values take; kv_cache_bytes foretells it."""
+        return sum(x.numel() * x.element_size() for x in (self.k, self.v) if x is not None)
+
+
+class GroupedQueryAttention(nn.Module):
+    """Attend with H query heads that share G key-value heads: fewer keys and values to compute and to cache.
+
+    With G = H it is MultiHeadAttention, with G = 1 multi-query attention.
+
+    Args: d_model is C; num_heads is H and divides it; num_kv_heads is G and divides H; bias is for all Linears.
+    Raises: ShapeError. Reference: Ainslie et al. 2023, GQA, section 2.2.
+
+    >>> out, weights = GroupedQueryAttention(24, num_heads=4, num_kv_heads=2)(torch.zeros(2, 5, 24))
+    >>> out.shape, weights.shape
+    (torch.Size([2, 5, 24]), torch.Size([2, 4, 5, 5]))
+    """
+
+    def __init__(self, d_model: int, num_heads: int, num_kv_heads: int, *, bias: bool = True) -> None:
+        super().__init__()
+        errors.require_heads("GroupedQueryAttention", d_model, num_heads)
+        _require_groups("GroupedQueryAttention", num_heads, num_kv_heads)
+        self.d_model, self.num_heads, self.num_kv_heads = d_model, num_heads, num_kv_heads
+        narrow = num_kv_heads * (d_model // num_heads)
+        linears = (nn.Linear(d_model, width, bias=bias) for width in (d_model, narrow, narrow, d_model))
+        self.q_proj, self.k_proj, self.v_proj, self.out_proj = linears
+
+    @classmethod
+    def from_multi_head(cls, mha: MultiHeadAttention, num_kv_heads: int) -> Self:
+        """Return a module whose key-value heads are means over each group's heads: where uptraining starts.
+
+        Dropout has no counterpart. Raises: ShapeError. Reference: Ainslie et al. 2023, GQA, section 2.1.
+        """
+        module = cls(mha.d_model, mha.num_heads, num_kv_heads, bias=mha.q_proj.bias is not None)
+        state = mha.state_dict()
+        for name in [name for name in state if name.startswith(("k_proj", "v_proj"))]:
+            heads = state[name].unflatten(0, (num_kv_heads, mha.num_heads // num_kv_heads, -1))
+            state[name] = heads.mean(1).flatten(0, 1)
+        module.to(mha.q_proj.weight).load_state_dict(state)
+        return module.train(mha.training)
+
+    def forward(
+        self, query: Tensor, key: Tensor | None = None, value: Tensor | None = None, mask: Tensor | None = None,
+        *, need_weights: bool = True,
+    ) -> tuple[Tensor, Tensor | None]:  # fmt: skip
+        """Return out (B, T, C) and weights (B, H, T, S), or None and a fused kernel, as MultiHeadAttention does."""
+        key = query if key is None else key
+        inputs = {"query": query, "key": key, "value": key if value is None else value}
+        errors.require_module_inputs("GroupedQueryAttention", self.q_proj.weight, inputs, self.num_heads, mask)
+        q, k, v = _project(self, *inputs.values())
+        if need_weights:
+            context, weights = attention(q, repeat_kv(k, self.num_heads), repeat_kv(v, self.num_heads), mask)
+            return self.out_proj(merge_heads(context)), weights
+        return self.out_proj(merge_heads(fused_attention(q, k, v, mask))), None
+
+
+def decode_chunk(module: MultiHeadAttention | GroupedQueryAttention, x: Tensor, cache: KVCache) -> Tensor:
+    """Attend from new tokens to themselves and to those in the cache, never to a later one; without dropout.
+
+    However a sequence is cut into chunks, they give what the whole gives with a causal mask.
+
+    Args: x (B, T, C), the new tokens; the cache, one for each layer, takes up their keys and values.
+    Returns: out (B, T, C). Raises: ShapeError.
+
+    >>> cache = KVCache()
+    >>> decode_chunk(MultiHeadAttention(24, 4), torch.zeros(2, 3, 24), cache).shape, cache.length
+    (torch.Size([2, 3, 24]), 3)
+    """
+    errors.require_module_inputs("decode_chunk", module.q_proj.weight, {"x": x})
+    q, k_new, v_new = _project(module, x, x, x)
+    k, v = cache.append(k_new, v_new)  # (B, G, S, D)
+    new, total = q.size(2), k.size(2)
+    # One token sees all; of several, each sees the keys up to its own, which are aligned at the end.
+    mask = torch.ones(new, total, dtype=torch.bool, device=x.device).tril(total - new) if new > 1 else None
+    return module.out_proj(merge_heads(fused_attention(q, k, v, mask)))  # (B, T, C)
+
+
+def _project(
+    module: MultiHeadAttention | GroupedQueryAttention, query: Tensor, key: Tensor, value: Tensor
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Project, and split into as many heads of width D as each projection has."""
+    head_dim = module.d_model // module.num_heads
+    q = split_heads(module.q_proj(query), module.num_heads)  # (B, H, T, D)
+    k = split_heads(module.k_proj(key), module.k_proj.out_features // head_dim)
+    v = split_heads(module.v_proj(value), module.v_proj.out_features // head_dim)
+    return q, k, v
+
+
+def _require_groups(place: str, num_heads: int, num_kv_heads: int) -> None:
+    """Raise unless each key-value head can serve equally many query heads."""
+    if isinstance(num_kv_heads, int) and num_kv_heads > 0 and num_heads % num_kv_heads == 0:
+        return
+    fits = " or ".join(str(n) for n in range(1, num_heads + 1) if num_heads % n == 0)
+    rule, got = "num_kv_heads must divide num_heads", f"num_heads={num_heads}, num_kv_heads={num_kv_heads!r}"
+    expected, fix = "num_heads % num_kv_heads == 0, num_kv_heads >= 1", f"num_kv_heads={fits}"
+    raise ShapeError(place, rule, expected=expected, got=got, fix=fix)
 
 
 def _require_step(x_t: Tensor, caches: dict[str, Tensor], weights: tuple[Tensor, ...], num_heads: int) -> None:

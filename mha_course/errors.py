@@ -150,8 +150,11 @@ def _broadcasts(shape: tuple[int, ...], full: tuple[int, ...]) -> bool:
 def require_tokens(place: str, name: str, x: Tensor, axes: str) -> None:
     """Raise unless x is floating point and has these axes, given as ``"B S C"``."""
     require_float(place, **{name: x})
-    fix = f"{name}.unsqueeze(0), a batch of one" if x.dim() == len(axes.split()) - 1 else None
-    require_shape(place, name, x, dict.fromkeys(axes.split()), fix)
+    letters = axes.split()
+    if x.dim() == len(letters):
+        return
+    fix = f"{name}.unsqueeze(0), a batch of one" if x.dim() == len(letters) - 1 else None
+    require_shape(place, name, x, dict.fromkeys(letters), fix)
 
 
 def require_attention_inputs(place: str, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None) -> None:
@@ -170,13 +173,15 @@ def require_module_inputs(
 ) -> None:
     """Raise unless the inputs (one, or query, key and value) fit the weight and each other, and the mask fits."""
     first, *others = inputs
-    for name, x in inputs.items():
+    before = (object(), *inputs.values())  # the very tensor that has just been checked fits again
+    distinct = {name: x for (name, x), last in zip(inputs.items(), before, strict=False) if x is not last}
+    for name, x in distinct.items():
         require_tokens(place, name, x, "B T C" if others and name == first else "B S C")
-    require_float(place, **{"the weights": weight}, **inputs)
+    require_float(place, **{"the weights": weight}, **distinct)
     batch, queries, width = inputs[first].size(0), inputs[first].size(1), weight.size(1)
     require_shape(place, first, inputs[first], {"B": None, "T" if others else "S": None, "C": width})
     keys = inputs[others[0]].size(1) if others else queries
-    for name in others:
+    for name in [name for name in others if name in distinct]:
         require_shape(place, name, inputs[name], {"B": batch, "S": None if name == others[0] else keys, "C": width})
     if mask is not None:
         require_mask(place, mask, {"B": batch, "H": num_heads, "T": queries, "S": keys}, weight.device)

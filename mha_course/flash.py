@@ -1,16 +1,19 @@
-"""Attention without the whole matrix of scores: keys come in blocks, and softmax is finished on the way.
+"""Attention without the whole matrix of scores: it is made block by block, and softmax is finished on the way.
 
-Axes: B batch, H heads, T query tokens, S key and value tokens, K keys of one block, D head width.
-Inputs that do not fit raise ShapeError.
-Reference: Dao et al. 2022, FlashAttention, section 3.1; Milakov and Gimelshein 2018, algorithm 3.
+Axes: B batch, H heads, T query tokens, S key and value tokens, R queries and K keys of one block, D head width.
+A mask is bool, True = may attend. Inputs that do not fit raise ShapeError.
+Reference: Dao et al. 2022, FlashAttention, section 3.1 and algorithm 4; Milakov and Gimelshein 2018, algorithm 3;
+Rabe and Staats 2021, Self-attention Does Not Need O(n²) Memory, section 2.
 """
 
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import torch
 from torch import Tensor
+from torch.autograd.function import once_differentiable
 
 from mha_course import errors
 from mha_course.errors import ShapeError
@@ -33,36 +36,123 @@ def online_softmax(scores: Tensor, block_size: int) -> tuple[Tensor, Tensor]:
     running_sum = torch.zeros_like(running_max)  # (B, H, T)
     for block in scores.split(block_size, dim=-1):
         new_max = torch.maximum(running_max, block.amax(-1))  # (B, H, T)
-        shift = new_max.masked_fill(new_max.isneginf(), 0.0)  # -inf - -inf would be NaN
+        shift = _finite(new_max)  # (B, H, T)
         shrink = (running_max - shift).exp()  # (B, H, T), 0 for the first block
         running_sum = running_sum * shrink + (block - shift[..., None]).exp().sum(-1)  # (B, H, T)
         running_max = new_max
     return running_max, running_sum
 
 
-def tiled_attention(q: Tensor, k: Tensor, v: Tensor, block_size: int) -> Tensor:
-    """Attend block by block: softmax(q kᵀ / sqrt(D)) v with at most (B, H, T, block_size) scores at a time.
+def tiled_attention(
+    q: Tensor, k: Tensor, v: Tensor, block_size: int | tuple[int, int], *, mask: Tensor | None = None,
+    causal: bool = False,
+) -> Tensor:  # fmt: skip
+    """Attend block by block: softmax(q kᵀ / sqrt(D)) v, with the scores of one block of queries and keys at a time.
 
-    Args: q (B, H, T, D), k and v (B, H, S, D), S >= 1; block_size >= 1, the last block may be shorter.
-    Returns: context (B, H, T, D), the same as attention gives, to rounding. Raises: ShapeError.
+    Args: as for attention; block_size is one for both, or (queries, keys), the last blocks may be shorter;
+        causal hides what comes later and skips its blocks: the T queries are the last of the S tokens.
+    Returns: context (B, H, T, D), as attention gives it, to rounding; gradients make the blocks again.
 
     >>> tiled_attention(torch.ones(2, 4, 5, 6), *torch.ones(2, 2, 4, 7, 6), block_size=3).shape
     torch.Size([2, 4, 5, 6])
     """
-    errors.require_attention_inputs("tiled_attention", q, k, v, None)
-    _require_blocks("tiled_attention", k.size(2), block_size)
-    running_max = q.new_full((*q.shape[:3], 1), -math.inf)  # (B, H, T, 1)
+    errors.require_attention_inputs("tiled_attention", q, k, v, mask)
+    running_max = torch.full_like(_wide(q[..., :1]), -math.inf)  # (B, H, T, 1)
     running_sum = torch.zeros_like(running_max)  # (B, H, T, 1)
-    context = q.new_zeros(*q.shape[:3], v.size(3))  # (B, H, T, D)
-    for k_block, v_block in zip(k.split(block_size, dim=2), v.split(block_size, dim=2), strict=True):
-        scaled_scores = q @ k_block.transpose(-2, -1) / math.sqrt(q.size(-1))  # (B, H, T, K)
-        new_max = torch.maximum(running_max, scaled_scores.amax(-1, keepdim=True))  # (B, H, T, 1)
-        shrink = (running_max - new_max).exp()  # (B, H, T, 1), 0 for the first block
-        exponentials = (scaled_scores - new_max).exp()  # (B, H, T, K)
-        running_sum = running_sum * shrink + exponentials.sum(-1, keepdim=True)  # (B, H, T, 1)
-        context = context * shrink + exponentials @ v_block  # (B, H, T, D)
-        running_max = new_max
-    return context / running_sum  # (B, H, T, D)
+    context = running_sum.repeat(1, 1, 1, v.size(3))  # (B, H, T, D)
+    with torch.no_grad(), torch.autocast(q.device.type, enabled=False):
+        for rows, columns in _grid("tiled_attention", q.size(2), k.size(2), block_size, causal):
+            scaled_scores = _scaled_scores(q, k, mask, causal, rows, columns)  # (B, H, R, K)
+            new_max = torch.maximum(running_max[:, :, rows], scaled_scores.amax(-1, keepdim=True))  # (B, H, R, 1)
+            shrink = (running_max[:, :, rows] - _finite(new_max)).exp()  # (B, H, R, 1), 0 for the first block
+            exponentials = (scaled_scores - _finite(new_max)).exp()  # (B, H, R, K)
+            running_sum[:, :, rows] = running_sum[:, :, rows] * shrink + exponentials.sum(-1, keepdim=True)
+            context[:, :, rows] = context[:, :, rows] * shrink + exponentials @ _wide(v[:, :, columns])
+            running_max[:, :, rows] = new_max
+        context /= running_sum.masked_fill(running_sum == 0, 1.0)  # a row without a key stays 0
+    log_sum = running_max + running_sum.log()  # (B, H, T, 1), -inf where nothing is seen
+    return _MadeAgain.apply(q, k, v, context, log_sum, mask, causal, block_size)  # type: ignore[no-untyped-call]
+
+
+def blocks(
+    queries: int, keys: int, block_size: int | tuple[int, int], *, causal: bool = False
+) -> list[tuple[slice, slice]]:
+    """List the blocks that tiled_attention visits, as slices of the queries and of the keys.
+
+    Args: queries is T, keys is S >= 1; the others as for tiled_attention. Raises: ShapeError.
+
+    >>> [len(blocks(512, 512, 64, causal=causal)) for causal in (False, True)]
+    [64, 36]
+    """
+    return _grid("blocks", queries, keys, block_size, causal)
+
+
+class _MadeAgain(torch.autograd.Function):
+    """Hand the context on; on the way back, make each block of weights again. Dao et al. 2022, algorithm 4."""
+
+    @staticmethod
+    def forward(
+        ctx: Any, q: Tensor, k: Tensor, v: Tensor, context: Tensor, log_sum: Tensor, mask: Tensor | None, *how: Any
+    ) -> Tensor:
+        """Keep what backward needs: no block of scores, one log-sum-exp for each row instead."""
+        context = context.to(q.dtype)  # (B, H, T, D)
+        ctx.save_for_backward(q, k, v, context, log_sum, mask)
+        ctx.causal, ctx.block_size = how
+        return context
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, d_context: Tensor) -> tuple[Tensor | None, ...]:
+        """Return the gradients of q, k and v; d_x is the gradient of x."""
+        q, k, v, context, log_sum, mask = ctx.saved_tensors
+        log_sum = log_sum.masked_fill(log_sum.isneginf(), math.inf)  # (B, H, T, 1), a row without a key: weights 0
+        d_context = _wide(d_context)  # (B, H, T, D)
+        d_q, d_k, d_v = (torch.zeros_like(_wide(x)) for x in (q, k, v))
+        mean = (d_context * context).sum(-1, keepdim=True)  # (B, H, T, 1), of each row of d_weights, by its weights
+        for rows, columns in _grid("tiled_attention", q.size(2), k.size(2), ctx.block_size, ctx.causal):
+            weights = (_scaled_scores(q, k, mask, ctx.causal, rows, columns) - log_sum[:, :, rows]).exp()
+            d_weights = d_context[:, :, rows] @ _wide(v[:, :, columns]).transpose(-2, -1)  # (B, H, R, K)
+            d_scores = weights * (d_weights - mean[:, :, rows]) / math.sqrt(q.size(-1))  # (B, H, R, K)
+            d_q[:, :, rows] += d_scores @ _wide(k[:, :, columns])
+            d_k[:, :, columns] += d_scores.transpose(-2, -1) @ _wide(q[:, :, rows])
+            d_v[:, :, columns] += weights.transpose(-2, -1) @ d_context[:, :, rows]
+        return d_q.to(q.dtype), d_k.to(k.dtype), d_v.to(v.dtype), None, None, None, None, None
+
+
+def _scaled_scores(q: Tensor, k: Tensor, mask: Tensor | None, causal: bool, rows: slice, columns: slice) -> Tensor:
+    """Compute one block of scores, -inf where hidden; the mask is cut, never made larger than it came."""
+    scores = _wide(q[:, :, rows]) @ _wide(k[:, :, columns]).transpose(-2, -1)  # (B, H, R, K)
+    scaled_scores = scores / math.sqrt(q.size(-1))  # (B, H, R, K)
+    if mask is not None:
+        sees = mask[..., rows if mask.size(-2) > 1 else slice(None), columns if mask.size(-1) > 1 else slice(None)]
+        scaled_scores = scaled_scores.masked_fill(~sees, -math.inf)  # (B, H, R, K)
+    last_seen = rows.start + k.size(2) - q.size(2)  # by the first query of the block
+    if causal and columns.stop - 1 > last_seen:  # the block lies across the diagonal
+        later = torch.ones(scores.shape[-2:], dtype=torch.bool, device=q.device)  # (R, K)
+        scaled_scores = scaled_scores.masked_fill(later.triu(last_seen - columns.start + 1), -math.inf)  # (B, H, R, K)
+    return scaled_scores
+
+
+def _grid(
+    place: str, queries: int, keys: int, block_size: int | tuple[int, int], causal: bool
+) -> list[tuple[slice, slice]]:
+    """Cut T x S into blocks, leaving out those in which the last query sees nothing."""
+    height, width = block_size if isinstance(block_size, tuple) else (block_size, block_size)
+    for size in (height, width):
+        _require_blocks(place, keys, size)
+    rows = [slice(start, min(start + height, queries)) for start in range(0, queries, height)]
+    columns = [slice(start, min(start + width, keys)) for start in range(0, keys, width)]
+    return [(r, c) for r in rows for c in columns if not causal or c.start < r.stop + keys - queries]
+
+
+def _wide(x: Tensor) -> Tensor:
+    """Use float32 at least: sums over many keys need it."""
+    return x.to(torch.promote_types(x.dtype, torch.float32))
+
+
+def _finite(highest: Tensor) -> Tensor:
+    """Put 0 where no key has been seen yet: -inf - -inf would be NaN."""
+    return highest.masked_fill(highest.isneginf(), 0.0)
 
 
 def _require_blocks(place: str, keys: int, block_size: int) -> None:

@@ -11,9 +11,10 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from mha_course.errors import ShapeError, require_shape
+from mha_course.errors import ShapeError, require_mask, require_shape
 
 CONVENTIONS = ("bool", "sdpa", "multihead", "seaborn", "additive")
+INVERTED = ("multihead", "seaborn")  # True = hidden
 
 
 def causal_mask(seq_len: int, *, device: torch.device | str | None = None) -> Tensor:
@@ -31,15 +32,35 @@ def causal_mask(seq_len: int, *, device: torch.device | str | None = None) -> Te
     return torch.ones(seq_len, seq_len, dtype=torch.bool, device=device).tril()  # (S, S)
 
 
-def padding_mask(lengths: Tensor | Sequence[int], max_len: int) -> Tensor:
+def top_left_causal_mask(queries: int, keys: int, *, device: torch.device | str | None = None) -> Tensor:
+    """Let query t see the first t + 1 keys: mask[t, s] = (s <= t), with the top-left corners aligned.
+
+    This is what is_causal=True means to scaled_dot_product_attention. Where the queries are the last of the
+    tokens, it hides too much: see causal_mask_for_cache.
+    Args: queries is T >= 1, keys is S >= 1. Returns: (T, S), bool. Raises: ShapeError.
+
+    >>> top_left_causal_mask(2, keys=5).int().tolist()
+    [[1, 0, 0, 0, 0], [1, 1, 0, 0, 0]]
+    """
+    if not all(isinstance(size, int) and size >= 1 for size in (queries, keys)):
+        rule, got = "queries and keys must be positive ints", f"queries={queries!r}, keys={keys!r}"
+        raise ShapeError("top_left_causal_mask", rule, expected="queries >= 1, keys >= 1", got=got)
+    return torch.ones(queries, keys, dtype=torch.bool, device=device).tril()  # (T, S)
+
+
+def padding_mask(lengths: Tensor | Sequence[int], max_len: int, *, side: str = "right") -> Tensor:
     """Let every token see the real tokens of its sentence: mask[b, 0, 0, s] = (s < lengths[b]).
 
-    Args: lengths is (B,), whole numbers from 0 to max_len; padding stands on the right.
+    Args: lengths is (B,), whole numbers from 0 to max_len; side says where the padding stands, "right" or
+        "left", as in batches that are decoded, which must end alike.
     Returns: (B, 1, 1, S), bool, on the device of lengths. Raises: ShapeError.
 
     >>> padding_mask([1, 3], max_len=3).squeeze().int().tolist()
     [[1, 0, 0], [1, 1, 1]]
+    >>> padding_mask([1, 3], max_len=3, side="left").squeeze().int().tolist()
+    [[0, 0, 1], [1, 1, 1]]
     """
+    _require_one_of("padding_mask", "side", side, ("right", "left"))
     lengths = torch.as_tensor([] if lengths is None else lengths)
     require_shape("padding_mask", "lengths", lengths, {"B": None})
     if lengths.is_floating_point() or bool(((lengths < 0) | (lengths > max_len)).any()):
@@ -50,7 +71,7 @@ def padding_mask(lengths: Tensor | Sequence[int], max_len: int) -> Tensor:
             got=str(lengths.tolist()),
         )
     real = torch.arange(max_len, device=lengths.device) < lengths[:, None]  # (B, S)
-    return real[:, None, None]  # (B, 1, 1, S)
+    return (real if side == "right" else real.flip(1))[:, None, None]  # (B, 1, 1, S)
 
 
 def combine_masks(causal: Tensor, padding: Tensor) -> Tensor:
@@ -100,15 +121,54 @@ def to_attend(mask: Tensor, convention: str) -> Tensor:
     >>> to_attend(torch.tensor([0.0, -math.inf]), "additive").tolist()
     [True, False]
     """
-    if convention not in CONVENTIONS:
-        rule, expected = "no convention has this name", ", ".join(CONVENTIONS)
-        raise ShapeError("to_attend", rule, expected=expected, got=repr(convention))
+    _require_one_of("to_attend", "convention", convention, CONVENTIONS)
     if convention == "additive":
         _require_additive("to_attend", mask)
         return mask == 0
     fix = 'convention="additive" if it holds 0 and -inf, mask.bool() if it holds 0 and 1'
     _require_bool("to_attend", "mask", mask, f"bool in the convention {convention!r}", fix)
-    return ~mask if convention in ("multihead", "seaborn") else mask
+    return ~mask if convention in INVERTED else mask
+
+
+def from_attend(mask: Tensor, convention: str, *, dtype: torch.dtype = torch.float32) -> Tensor:
+    """Write a mask in any convention in the wild: to_attend undoes it.
+
+    Args: mask is bool, True = may attend, of any shape; convention as for to_attend; dtype is for "additive".
+    Returns: bool, or dtype for "additive", of the shape of mask. Raises: ShapeError.
+
+    >>> from_attend(torch.tensor([False, True]), "multihead").tolist()
+    [True, False]
+    """
+    _require_one_of("from_attend", "convention", convention, CONVENTIONS)
+    if convention == "additive":
+        return additive_mask(mask, dtype)
+    _require_bool("from_attend", "mask", mask, "bool, True = may attend", "mask.bool() if it holds 0 and 1")
+    return ~mask if convention in INVERTED else mask
+
+
+def multihead_arguments(mask: Tensor, batch: int, num_heads: int) -> dict[str, Tensor]:
+    """Write a mask as an argument of nn.MultiheadAttention, which takes no mask of four axes.
+
+    A padding mask becomes key_padding_mask (B, S), any other attn_mask, (T, S) or (B*H, T, S), True = ignore.
+    Mind that a row with every key hidden is NaN there.
+
+    Args: mask is bool, True = may attend, (T, S) or 4-D and broadcastable to (B, H, T, S); batch is B,
+        num_heads is H. Returns: {name: mask}. Raises: ShapeError.
+
+    >>> {name: mask.tolist() for name, mask in multihead_arguments(padding_mask([1, 2], 2), 2, 4).items()}
+    {'key_padding_mask': [[False, True], [False, False]]}
+    """
+    _require_bool("multihead_arguments", "mask", mask, "bool, True = may attend", "mask.bool() if it holds 0 and 1")
+    queries, keys = (mask.shape if mask.dim() >= 2 else (1, *mask.shape, 1))[-2:]
+    require_mask("multihead_arguments", mask, {"B": batch, "H": num_heads, "T": queries, "S": keys})
+    hidden = ~mask
+    if hidden.dim() == 2:
+        return {"attn_mask": hidden}
+    if hidden.shape[1:3] == (1, 1):
+        return {"key_padding_mask": hidden[:, 0, 0].expand(batch, -1)}
+    if hidden.shape[:2] == (1, 1):
+        return {"attn_mask": hidden[0, 0]}
+    return {"attn_mask": hidden.expand(batch, num_heads, -1, -1).flatten(0, 1)}
 
 
 def additive_mask(mask: Tensor, dtype: torch.dtype) -> Tensor:
@@ -125,6 +185,12 @@ def additive_mask(mask: Tensor, dtype: torch.dtype) -> Tensor:
         rule, fix = "dtype must be able to hold -inf", "dtype=torch.float32"
         raise ShapeError("additive_mask", rule, expected="a float dtype", got=str(dtype), fix=fix)
     return torch.zeros(mask.shape, dtype=dtype, device=mask.device).masked_fill(~mask, -math.inf)
+
+
+def _require_one_of(place: str, name: str, value: str, values: tuple[str, ...]) -> None:
+    """Raise unless the value is one of those there are."""
+    if value not in values:
+        raise ShapeError(place, f"no {name} has this name", expected=", ".join(values), got=repr(value))
 
 
 def _require_bool(place: str, name: str, mask: Tensor, what: str, fix: str) -> None:

@@ -6,12 +6,12 @@ Angles are computed in float64, so that late positions are as exact as early one
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import torch
 from torch import Tensor
 
-from mha_course.errors import ShapeError, require_shape, require_tokens
+from mha_course.errors import ShapeError, require_float, require_heads, require_shape, require_tokens
 
 
 def sinusoidal_encoding(seq_len: int, d_model: int) -> Tensor:
@@ -61,6 +61,80 @@ def rope(x: Tensor, positions: Tensor | Sequence[int], base: float = 10000.0) ->
     cos, sin = angles.cos().to(x.dtype), angles.sin().to(x.dtype)  # (S, D/2)
     first, second = x.chunk(2, dim=-1)  # (B, H, S, D/2)
     return torch.cat((first * cos - second * sin, first * sin + second * cos), dim=-1)  # (B, H, S, D)
+
+
+def rope_interleaved(x: Tensor, positions: Tensor | Sequence[int], base: float = 10000.0) -> Tensor:
+    """Turn each pair of neighbouring channels (2i, 2i + 1) by the angle position / base^(2i / D).
+
+    The same rotations as in rope, with the channels in another order. Args, Returns, Raises: as for rope.
+
+    >>> rope_interleaved(torch.tensor([[[[1.0, 0.0]]]]), positions=[0]).flatten().tolist()
+    [1.0, 0.0]
+
+    Reference: Su et al. 2021, RoFormer, section 3.4.2, equation 34.
+    """
+    require_tokens("rope_interleaved", "x", x, "B H S D")
+    _require_even("rope_interleaved", "D", x.size(3))
+    return to_interleaved(rope(to_half_split(x), positions, base))  # (B, H, S, D)
+
+
+def to_interleaved(x: Tensor) -> Tensor:
+    """Bring the channels i and i + D/2 of each pair side by side: 0 1 2 3 4 5 becomes 0 3 1 4 2 5.
+
+    Args: x is (..., D), D even. Returns: of the same shape. Raises: ShapeError.
+
+    >>> to_interleaved(torch.arange(6.0)).int().tolist()
+    [0, 3, 1, 4, 2, 5]
+    """
+    _require_even("to_interleaved", "D", x.size(-1))
+    return x.unflatten(-1, (2, -1)).transpose(-2, -1).flatten(-2)
+
+
+def to_half_split(x: Tensor) -> Tensor:
+    """Bring the channels 2i of all pairs before the channels 2i + 1: this undoes to_interleaved.
+
+    Args: x is (..., D), D even. Returns: of the same shape. Raises: ShapeError.
+
+    >>> to_half_split(torch.arange(6.0)).int().tolist()
+    [0, 2, 4, 1, 3, 5]
+    """
+    _require_even("to_half_split", "D", x.size(-1))
+    return x.unflatten(-1, (-1, 2)).transpose(-2, -1).flatten(-2)
+
+
+def projection_to_half_split(weight: Tensor, num_heads: int) -> Tensor:
+    """Reorder the rows of a projection trained with rope_interleaved, so that it works with rope.
+
+    Do it to queries and keys alike: their products, and so the scores, stay what they were. Values do not turn.
+
+    Args: weight (H*D, C), or the bias (H*D,), of q_proj or k_proj; num_heads is H of that projection.
+    Returns: of the same shape. Raises: ShapeError.
+
+    >>> projection_to_half_split(torch.arange(8.0), num_heads=2).int().tolist()
+    [0, 2, 1, 3, 4, 6, 5, 7]
+    """
+    return _reorder_rows("projection_to_half_split", weight, num_heads, to_half_split)
+
+
+def projection_to_interleaved(weight: Tensor, num_heads: int) -> Tensor:
+    """Reorder the rows of a projection trained with rope, so that it works with rope_interleaved.
+
+    Args, Returns, Raises: as for projection_to_half_split, which this undoes.
+
+    >>> projection_to_interleaved(torch.tensor([0.0, 2, 1, 3, 4, 6, 5, 7]), num_heads=2).int().tolist()
+    [0, 1, 2, 3, 4, 5, 6, 7]
+    """
+    return _reorder_rows("projection_to_interleaved", weight, num_heads, to_interleaved)
+
+
+def _reorder_rows(place: str, weight: Tensor, num_heads: int, reorder: Callable[[Tensor], Tensor]) -> Tensor:
+    """Reorder the rows of each head alike."""
+    require_float(place, weight=weight)
+    require_shape(place, "weight", weight, dict.fromkeys(("H*D", "C")[: weight.dim()] or ("H*D",)))
+    require_heads(place, weight.size(0), num_heads, width="H*D")
+    _require_even(place, "D", weight.size(0) // num_heads)
+    rows = weight.unflatten(0, (num_heads, -1)).movedim(1, -1)  # (H, C, D), or (H, D) of a bias
+    return reorder(rows).movedim(-1, 1).flatten(0, 1)
 
 
 def _require_even(place: str, name: str, width: int) -> None:
