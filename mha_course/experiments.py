@@ -1,12 +1,18 @@
-"""Small experiments whose set-up is stated once and used by lessons, panels and tests alike."""
+"""Small experiments whose set-up is stated once and used by lessons, labs and tests alike.
+
+Axes: N queries, each with 64 keys of its own, D head width, R ways to scale that are measured side by side.
+"""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor
+
+KEYS, VALUE_WIDTH = 64, 16
 
 
 @dataclass(frozen=True)
@@ -15,15 +21,34 @@ class Saturation:
 
     ``weights`` (N, 64) of N queries over 64 keys, each row sorted from large to small; ``spread`` the standard
     deviation of the scores; ``entropy`` in nats and ``top``, the largest weight, averaged over the rows;
-    ``at_scores`` and ``at_q`` (N,) the lengths of the gradients that reach the scores and q of each query.
+    ``saturated`` the share of rows whose largest weight is above .99; ``at_scores`` and ``at_q`` (N,) the
+    lengths of the gradients that reach the scores and q of each query.
     """
 
     weights: Tensor
     spread: float
     entropy: float
     top: float
+    saturated: float
     at_scores: Tensor
     at_q: Tensor
+
+
+@dataclass(frozen=True)
+class Draws:
+    """Unit-normal numbers: q (N, 1, 1, D), k (N, 1, 64, D), v (N, 1, 64, 16), the gradient at the context."""
+
+    q: Tensor
+    k: Tensor
+    v: Tensor
+    upstream: Tensor
+
+
+def draw(head_dim: int, *, count: int = 400, seed: int = 0) -> Draws:
+    """Draw what N queries of width D >= 1 need to attend. All in float64 on the CPU."""
+    generator = torch.Generator().manual_seed(seed)
+    shapes = (1, head_dim), (KEYS, head_dim), (KEYS, VALUE_WIDTH), (1, VALUE_WIDTH)
+    return Draws(*(torch.randn(count, 1, *shape, generator=generator, dtype=torch.float64) for shape in shapes))
 
 
 def saturation(head_dim: int, divisor: float, *, count: int = 400, seed: int = 0) -> Saturation:
@@ -34,24 +59,54 @@ def saturation(head_dim: int, divisor: float, *, count: int = 400, seed: int = 0
     """
     if head_dim < 1 or divisor <= 0:
         raise ValueError(f"saturation: head_dim and divisor must be positive, got {head_dim} and {divisor}")
-    generator = torch.Generator().manual_seed(seed)
-    q = torch.randn(count, 1, head_dim, generator=generator, dtype=torch.float64).requires_grad_()
-    k = torch.randn(count, 64, head_dim, generator=generator, dtype=torch.float64)
-    v, upstream = (torch.randn(count, n, 16, generator=generator, dtype=torch.float64) for n in (64, 1))
-    scores = q @ k.mT / divisor  # (N, 1, 64)
-    scores.retain_grad()
-    weights = scores.softmax(-1)  # (N, 1, 64)
-    (weights @ v * upstream).sum().backward()
-    assert scores.grad is not None
-    assert q.grad is not None
-    rows = weights.detach()[:, 0]  # (N, 64)
+    return by_divisors(draw(head_dim, count=count, seed=seed), [divisor])[0]
+
+
+def by_divisors(
+    drawn: Draws, divisors: Sequence[float], softmax: Callable[[Tensor], Tensor] | None = None
+) -> list[Saturation]:
+    """Measure each divisor on the same numbers, in one pass. Divisors are positive."""
+    by = torch.tensor(divisors, dtype=torch.float64)[:, None]  # (R, 1)
+    return measure(drawn, lambda q, k: q @ k.mT / by, softmax, ways=len(divisors))
+
+
+def measure(
+    drawn: Draws,
+    scale: Callable[[Tensor, Tensor], Tensor],
+    softmax: Callable[[Tensor], Tensor] | None = None,
+    *,
+    ways: int = 1,
+) -> list[Saturation]:
+    """Follow the same queries through R ways to scale: row r of every tensor belongs to way r.
+
+    Args:
+        scale: takes q (N, 1, R, D), the same query R times, and k (N, 1, 64, D), gives scores (N, 1, R, 64).
+        softmax: takes scores to weights; torch's if it is left out.
+    Where no gradient flows through them, its length is 0.
+    """
+    q = drawn.q.repeat(1, 1, ways, 1).requires_grad_()
+    scores = scale(q, drawn.k)  # (N, 1, R, 64)
+    scores = scores if scores.requires_grad else scores.requires_grad_()
+    weights = scores.softmax(-1) if softmax is None else softmax(scores)  # (N, 1, R, 64)
+    gain = (weights @ drawn.v * drawn.upstream).sum()
+    found: tuple[Tensor | None, ...] = (None, None)
+    if gain.requires_grad:
+        found = torch.autograd.grad(gain, [scores, q], allow_unused=True)
+    at_scores, at_q = (torch.zeros(len(q), ways) if grad is None else grad[:, 0].norm(dim=-1) for grad in found)
+    return [_summary(scores[:, 0, r], weights[:, 0, r], at_scores[:, r], at_q[:, r]) for r in range(ways)]
+
+
+def _summary(scores: Tensor, weights: Tensor, at_scores: Tensor, at_q: Tensor) -> Saturation:
+    """Sum up one way: scores and weights (N, 64), lengths of gradients (N,)."""
+    rows = weights.detach()
     return Saturation(
         weights=rows.sort(-1, descending=True).values,
         spread=float(scores.detach().std()),
         entropy=float(torch.special.entr(rows).sum(-1).mean()),
         top=float(rows.amax(-1).mean()),
-        at_scores=scores.grad[:, 0].norm(dim=-1),
-        at_q=q.grad[:, 0].norm(dim=-1),
+        saturated=float((rows.amax(-1) > 0.99).double().mean()),
+        at_scores=at_scores,
+        at_q=at_q,
     )
 
 

@@ -1,5 +1,6 @@
-"""Options and fixtures that all tests share."""
+"""Options and fixtures that all tests share: devices, numbers, a browser, JupyterLab in it."""
 
+import browsing
 import matplotlib as mpl
 import pytest
 import torch
@@ -34,3 +35,86 @@ def nobodys_progress(request, monkeypatch):
     """What tests answer is nobody's progress; notebooks that run show their own, which is none."""
     if "notebooks" not in request.module.__name__ and "elsewhere" not in request.module.__name__:
         monkeypatch.setenv("MHA_COURSE_PROGRESS", "off")
+
+
+@pytest.fixture(scope="module")
+def browser():
+    """Chromium, driven by Playwright; where one of them is missing a line says so.
+
+    For a module, not for the session: while Playwright runs, asyncio sees a running loop in this thread.
+    """
+    reason = "browser tests need Playwright: pip install -r tests/requirements.txt"
+    playwright = pytest.importorskip("playwright.sync_api", reason=reason)
+    if browsing.CHROMIUM is None:
+        pytest.skip("browser tests need chromium or google-chrome on the path")
+    with playwright.sync_playwright() as player:
+        chromium = player.chromium.launch(executable_path=browsing.CHROMIUM, args=browsing.ARGUMENTS)
+        yield chromium
+        chromium.close()
+
+
+@pytest.fixture
+def new_page(browser):
+    """Open an empty page: ``new_page(width=1280, height=800, **options)``; a script that fails in it fails the test."""
+    pages, errors = [], []
+
+    def open_page(width=1280, height=800, **options):
+        page = browser.new_page(viewport={"width": width, "height": height}, **options)
+        page.on("pageerror", lambda error: errors.append(str(error)))
+        pages.append(page)
+        return page
+
+    yield open_page
+    for page in pages:
+        page.close()
+    assert not errors
+
+
+@pytest.fixture
+def widget_page(new_page, tmp_path):
+    """Draw a widget that needs no kernel in a page of its own: ``widget_page(widget, position=3, width=1280)``.
+
+    In the page ``model`` is the model, ``draw(id)`` draws one more view, into #one or #two, and returns what tidies
+    it up, and ``leaked`` are the keys that went on to the document. With capture, it listens before the widget does,
+    as JupyterLab may. Further options go to the page.
+    """
+
+    def open_page(widget, position=0, capture=False, **options):
+        file = tmp_path / "page.html"
+        file.write_text(browsing.page_of(widget, {"position": position}, capture), encoding="utf-8")
+        page = new_page(**options)
+        page.goto(file.as_uri())
+        page.wait_for_selector("[data-ready]")
+        page.wait_for_timeout(50)  # until it has taken its size
+        return page
+
+    return open_page
+
+
+@pytest.fixture(scope="session")
+def lab(tmp_path_factory):
+    """One JupyterLab for all tests: a ``browsing.Lab``."""
+    server = browsing.Lab(tmp_path_factory.mktemp("lab"))
+    yield server
+    server.stop()
+
+
+@pytest.fixture
+def lab_page(new_page, lab):
+    """Run a notebook in JupyterLab, and return its page: ``lab_page(["1 + 1", "2 + 2"])``.
+
+    Cells are sources, or a path to a notebook, which is copied. It returns when all cells have run and the kernel is
+    idle. With dark=True in the dark theme, with run=False nothing is run; width, height and further options go to
+    the page, where ``jupyterapp`` is JupyterLab itself.
+    """
+    pages = []
+
+    def open_page(cells, *, dark=False, run=True, **options):
+        page = new_page(**options)
+        pages.append(page)
+        lab.open(page, cells, dark=dark, run=run)
+        return page
+
+    yield open_page
+    for page in pages:
+        lab.leave(page)

@@ -3,7 +3,7 @@
 import json
 import math
 import re
-import shutil
+from functools import partial
 from html.parser import HTMLParser
 
 import pytest
@@ -19,7 +19,6 @@ from mha_course.widgets import layout_cells
 from mha_course.widgets.layout import LayoutPlayer
 
 EVIL = '"><img src=x onerror="window.hacked=1"><script>window.hacked=1</script>'
-CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
 KNOWN = {"axes": "B S C", "sizes": {"H": 2}}
 
 CHAINS = {
@@ -389,25 +388,6 @@ def test_words_of_others_are_escaped():
     assert "<script" not in hostile().twin
 
 
-PAGE = """<!doctype html><meta charset="utf-8"><style>body { margin: 8px; font-family: sans-serif } %(css)s</style>
-<div id="one"></div><div id="two"></div>
-<script type="module">
-class Model {
-  constructor(state) { this.state = state; this.calls = []; this.saved = 0; }
-  get(key) { return this.state[key]; }
-  set(key, value) { this.state[key] = value; for (const call of [...this.calls]) call(); }
-  save_changes() { this.saved += 1; }
-  on(event, call) { this.calls.push(call); }
-  off(event, call) { this.calls = this.calls.filter((other) => other !== call); }
-}
-window.leaked = [];
-document.addEventListener("keydown", (event) => leaked.push(event.key), true);
-window.model = new Model({ data: %(data)s, position: %(position)s });
-const module = await import(URL.createObjectURL(new Blob([%(esm)s], { type: "text/javascript" })));
-window.draw = (id) => module.default.render({ model, el: document.getElementById(id) });
-window.tidy = await draw("one");
-document.body.dataset.ready = "yes";
-</script>"""
 GRID = """(lane) => [...document.querySelectorAll('#one .lane')[lane].querySelectorAll('.board:last-child .cell')]
   .filter((cell) => !cell.hidden).map((cell) => {
     const box = cell.getBoundingClientRect();
@@ -418,41 +398,10 @@ STRIP = """(lane) => [...document.querySelectorAll('#one .lane')[lane].querySele
   .filter((cell) => !cell.hidden).map((cell) => cell.outerHTML)"""
 
 
-@pytest.fixture(scope="module")
-def browser():
-    playwright = pytest.importorskip("playwright.sync_api")
-    if CHROMIUM is None:
-        pytest.skip("no Chromium")
-    with playwright.sync_playwright() as player:
-        chromium = player.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox", "--disable-dev-shm-usage"])
-        yield chromium
-        chromium.close()
-
-
 @pytest.fixture
-def show(browser, tmp_path):
-    """Show a player in a page of its own: ``show(player, width=1280)``; a script that fails fails the test."""
-    pages, errors = [], []
-
-    def open_page(player, width=1280, motion="reduce", position=0, **options):
-        esm, css = str(player._esm), str(player._css)
-        words = {
-            key: json.dumps(value).replace("<", "\\u003c") for key, value in {"data": player.data, "esm": esm}.items()
-        }
-        file = tmp_path / "page.html"
-        file.write_text(PAGE % {"css": css, "position": position, **words}, encoding="utf-8")
-        page = browser.new_page(viewport={"width": width, "height": 800}, reduced_motion=motion, **options)
-        page.on("pageerror", lambda error: errors.append(str(error)))
-        page.goto(file.as_uri())
-        page.wait_for_selector("[data-ready]")
-        page.wait_for_timeout(50)  # until it has taken its size
-        pages.append(page)
-        return page
-
-    yield open_page
-    for page in pages:
-        page.close()
-    assert not errors
+def show(widget_page):
+    """Show a player in a page of its own, without motion: ``show(player, width=1280)``."""
+    return partial(widget_page, capture=True, reduced_motion="reduce")
 
 
 def go(page, position):
@@ -504,7 +453,7 @@ def test_a_view_leaves_the_strip_as_it_is_and_a_copy_writes_another(show):
 
 
 def test_cells_fly_and_a_copy_is_written_first(show):
-    page = show(LayoutPlayer(trace(merge, counted(1, 2, 3, 4), axes="B H S D")), motion="no-preference")
+    page = show(LayoutPlayer(trace(merge, counted(1, 2, 3, 4), axes="B H S D")), reduced_motion="no-preference")
     page.clock.install()
     start, strip = page.evaluate(GRID, 0), page.evaluate(STRIP, 0)
     page.locator(".mha-layout").focus()
@@ -530,7 +479,7 @@ def test_cells_fly_and_a_copy_is_written_first(show):
 
 def test_motion_only_for_those_who_want_it(show, both):
     for motion, moving in (("no-preference", True), ("reduce", False)):
-        page = show(both, motion=motion)
+        page = show(both, reduced_motion=motion)
         page.locator(".mha-layout").focus()
         page.keyboard.press("ArrowRight")
         assert page.evaluate("document.getAnimations().length > 0") is moving
@@ -635,7 +584,7 @@ def test_harmful_words_are_shown_as_words(show):
 def test_nothing_sticks_out_at_any_width(show, width, name):
     shape, moves = CHAINS[name]
     made = trace(follow(moves), counted(*shape))
-    page = show(LayoutPlayer(made, made), width)
+    page = show(LayoutPlayer(made, made), width=width)
     for at in range(len(moves) + 1):
         go(page, at)
         assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")

@@ -2,7 +2,6 @@
 
 import json
 import re
-import shutil
 
 import pytest
 import torch
@@ -17,7 +16,6 @@ from mha_course.variants import FusedQKV
 from mha_course.widgets.tracer import ShapeTracer, payload, sentence
 
 EVIL = '"><img src=x onerror="window.hacked=1"><script>window.hacked=1</script>'
-CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
 
 
 def straight_to_heads(x, num_heads):
@@ -157,64 +155,11 @@ def test_words_from_people_stay_words():
 
 # ---- in a browser ----
 
-PAGE = """<!doctype html><meta charset="utf-8"><style>body { margin: 8px; font-family: sans-serif } %(css)s</style>
-<div id="one"></div><div id="two"></div>
-<script type="module">
-class Model {
-  constructor(state) { this.state = state; this.calls = []; this.saved = 0; }
-  get(key) { return this.state[key]; }
-  set(key, value) { this.state[key] = value; for (const call of [...this.calls]) call(); }
-  save_changes() { this.saved += 1; }
-  on(event, call) { if (event === "change:position") this.calls.push(call); }
-  off(event, call) { this.calls = this.calls.filter((other) => other !== call); }
-}
-window.leaked = [];
-document.addEventListener("keydown", (event) => leaked.push(event.key));
-window.model = new Model({ data: %(data)s, position: 0 });
-const module = await import(URL.createObjectURL(new Blob([%(esm)s], { type: "text/javascript" })));
-window.draw = (id) => module.default.render({ model, el: document.getElementById(id) });
-window.tidy = await draw("one");
-document.body.dataset.ready = "yes";
-</script>"""
-
-
-def script(value):
-    return json.dumps(value).replace("<", "\\u003c")
-
-
-@pytest.fixture(scope="module")
-def browser():
-    playwright = pytest.importorskip("playwright.sync_api")
-    if CHROMIUM is None:
-        pytest.skip("no Chromium")
-    with playwright.sync_playwright() as player:
-        chromium = player.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox", "--disable-dev-shm-usage"])
-        yield chromium
-        chromium.close()
-
 
 @pytest.fixture
-def show(browser, tmp_path):
-    """Show a trace in a page of its own: ``show(trace, width=1280)``; a script that fails fails the test."""
-    pages, errors = [], []
-
-    def open_page(made, width=1280, **options):
-        widget = ShapeTracer(made)
-        words = {"css": widget._css, "data": script(widget.data), "esm": script(widget._esm)}
-        file = tmp_path / "page.html"
-        file.write_text(PAGE % words, encoding="utf-8")
-        page = browser.new_page(viewport={"width": width, "height": 800}, **options)
-        page.on("pageerror", lambda error: errors.append(str(error)))
-        page.goto(file.as_uri())
-        page.wait_for_selector("[data-ready]")
-        page.wait_for_timeout(50)  # until it has taken its size
-        pages.append(page)
-        return page
-
-    yield open_page
-    for page in pages:
-        page.close()
-    assert not errors
+def show(widget_page):
+    """Show a trace in a page of its own: ``show(trace, width=1280)``."""
+    return lambda made, **options: widget_page(ShapeTracer(made), **options)
 
 
 def position(page):
@@ -363,7 +308,7 @@ def test_no_steps_are_said(show):
 @pytest.mark.parametrize(("number", "size", "heads"), [(2, 24, 4), (32, 768, 12)])
 def test_nothing_sticks_out_at_any_width(show, width, number, size, heads):
     made = trace(FusedQKV(size, heads), torch.zeros(number, 33, size), axes="B S C")
-    page = show(made, width)
+    page = show(made, width=width)
     for at in range(len(made.steps)):
         page.evaluate("at => model.set('position', at)", at)
         assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")

@@ -1,4 +1,4 @@
-"""The predictions of lessons 9 and 10, cross-attention and positions, as data. Right answers are computed, not typed."""
+"""The predictions of lessons 9 and 10, on cross-attention and positions, as data. Right answers are computed."""
 
 from __future__ import annotations
 

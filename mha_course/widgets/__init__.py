@@ -1,7 +1,8 @@
 """Pictures that answer to controls, each with a static twin that needs no kernel."""
 
+from mha_course.widgets.labs import MaskLab, ScalingLab, SoftmaxLab, SplitLab, WeightedSumLab
 from mha_course.widgets.layout import LayoutPlayer
 from mha_course.widgets.panel import Panel
 from mha_course.widgets.tracer import ShapeTracer
 
-__all__ = ["LayoutPlayer", "Panel", "ShapeTracer"]
+__all__ = ["LayoutPlayer", "MaskLab", "Panel", "ScalingLab", "ShapeTracer", "SoftmaxLab", "SplitLab", "WeightedSumLab"]

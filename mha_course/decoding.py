@@ -1,0 +1,121 @@
+"""Decoding token by token, with a cache and without, and what it takes: counted and timed by running it.
+
+Axes: B batch, S tokens, C = d_model width, H heads, G key-value heads, D = C / H.
+"""
+
+from __future__ import annotations
+
+import itertools
+import statistics
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.utils.flop_counter import FlopCounterMode
+
+from mha_course.attention import MultiHeadAttention, attention
+from mha_course.caching import GroupedQueryAttention, KVCache, decode_chunk, decode_step
+from mha_course.errors import ShapeError
+from mha_course.masks import causal_mask
+
+_Attention = MultiHeadAttention | GroupedQueryAttention
+
+
+@dataclass(frozen=True)
+class Work:
+    """Floating-point operations of the matrix products: the four projections, and q kᵀ with weights · v."""
+
+    projections: int
+    attention: int
+
+    @property
+    def total(self) -> int:
+        """Both together."""
+        return self.projections + self.attention
+
+
+def splits(tokens: int) -> list[tuple[int, ...]]:
+    """List every way to cut so many tokens into chunks, in order.
+
+    >>> splits(3)
+    [(3,), (2, 1), (1, 2), (1, 1, 1)]
+    """
+    found = []
+    for cuts in itertools.product((False, True), repeat=tokens - 1):
+        places = [0, *(place for place, cut in enumerate(cuts, start=1) if cut), tokens]
+        found.append(tuple(end - start for start, end in itertools.pairwise(places)))
+    return found
+
+
+def with_cache(module: _Attention, x: Tensor, chunks: Sequence[int] | None = None) -> Tensor:
+    """Decode with a cache: the new tokens of each chunk come in, those before it are not computed again.
+
+    Args: x (B, S, C); chunks are lengths that add up to S, by default each token alone.
+    Returns: out (B, S, C). Raises: ShapeError.
+    """
+    tokens = x.size(1)
+    lengths = [1] * tokens if chunks is None else list(chunks)
+    if sum(lengths) != tokens or min(lengths, default=0) < 1:
+        rule, got = "the chunks must make up the sequence", f"chunks={lengths}"
+        raise ShapeError("with_cache", rule, expected=f"positive lengths with a sum of S={tokens}", got=got)
+    cache = KVCache()
+    return torch.cat([decode_chunk(module, chunk, cache) for chunk in x.split(lengths, dim=1)], dim=1)  # (B, S, C)
+
+
+def without_cache(module: _Attention, x: Tensor) -> Tensor:
+    """Decode without a cache: for each new token everything is done again, and all but its own row thrown away.
+
+    Shape: x (B, S, C) -> (B, S, C).
+    """
+    rows = []
+    for length in range(1, x.size(1) + 1):
+        out, _ = module(x[:, :length], mask=causal_mask(length, device=x.device))
+        rows.append(out[:, -1:])
+    return torch.cat(rows, dim=1)  # (B, S, C)
+
+
+def reads(q: Tensor, k: Tensor, v: Tensor, mask: Tensor) -> dict[str, Tensor]:
+    """Say how much row t of the context depends on q, k and v of each token s, by gradients.
+
+    Args: q, k, v (1, 1, S, D), one sentence and one head; mask (S, S), True = may attend.
+    Returns: for "q", "k" and "v" a table (S, S) of lengths of d(sum of context t) / d(token s).
+    """
+    q, k, v = (part.detach().clone().requires_grad_() for part in (q, k, v))
+    context, _ = attention(q, k, v, mask)  # (1, 1, S, D)
+    rows = [torch.autograd.grad(context[0, 0, t].sum(), (q, k, v), retain_graph=True) for t in range(q.size(2))]
+    return {name: torch.stack([row[i][0, 0].norm(dim=-1) for row in rows]) for i, name in enumerate("qkv")}
+
+
+def step_work(d_model: int, num_heads: int, tokens: int) -> tuple[Work, Work]:
+    """Count the work for the last of so many tokens, of one sentence: with a cache, and without one.
+
+    A multiply-add counts as 2. Raises: ShapeError when num_heads does not divide d_model.
+    """
+    mha = MultiHeadAttention(d_model, num_heads, bias=False)
+    x, past = torch.zeros(1, tokens, d_model), torch.zeros(1, num_heads, tokens - 1, d_model // num_heads)
+    w_q, w_k, w_v, w_o = (proj.weight for proj in (mha.q_proj, mha.k_proj, mha.v_proj, mha.out_proj))
+    cached = count(lambda: decode_step(x[:, -1:], past, past, w_q, w_k, w_v, w_o, num_heads))
+    return cached, count(lambda: mha(x, mask=causal_mask(tokens)))
+
+
+def count(run: Callable[[], Any]) -> Work:
+    """Run something and count: products of two axes are projections, products in heads are attention."""
+    counter = FlopCounterMode(display=False)
+    with torch.no_grad(), counter:
+        run()
+    found = {str(op).removeprefix("aten."): flops for op, flops in counter.get_flop_counts()["Global"].items()}
+    return Work(projections=found.get("mm", 0) + found.get("addmm", 0), attention=found.get("bmm", 0))
+
+
+def milliseconds(run: Callable[[], Any], repeats: int = 7) -> float:
+    """Measure how long something takes: the median of some runs, after one to warm up."""
+    times = []
+    with torch.no_grad():
+        for _ in range(repeats + 1):
+            start = time.perf_counter()
+            run()
+            times.append(1000 * (time.perf_counter() - start))
+    return statistics.median(times[1:])

@@ -1,0 +1,86 @@
+"""English and Endish, a made-up language in which words change places.
+
+Endish has no articles, puts the adjective after its noun, the verb at the end and the word of time in front. Each
+Endish word stands for one English word, so that it is known where a translator must look.
+"""
+
+from __future__ import annotations
+
+import random
+from dataclasses import dataclass
+
+
+def _dictionary(text: str) -> dict[str, str]:
+    """Read English and Endish words in turn."""
+    words = text.split()
+    return dict(zip(words[::2], words[1::2], strict=True))
+
+
+NOUNS = _dictionary(
+    "cat kato  dog dogra  fox foxu  horse horsu  bird birdi  monk monka  queen kwina  king kingo  robot roboto  "
+    "goat gotu  nun nuni  bee biza"
+)
+ADJECTIVES = _dictionary(
+    "grey greyem  old oldem  shy shayem  red redem  rusty rustem  proud praudem  tiny tinem  loud laudem"
+)
+VERBS = _dictionary("saw sawak  chased chesak  helped helpak  followed folak  praised prezak  found fondak")
+TIMES = _dictionary("yesterday yestri  today todri  often oftri")
+SOURCE = ("<pad>", "the", *NOUNS, *ADJECTIVES, *VERBS, *TIMES)
+TARGET = ("<pad>", "<start>", "<end>", *(w for group in (NOUNS, ADJECTIVES, VERBS, TIMES) for w in group.values()))
+MAX_SOURCE, MAX_TARGET = 8, 7  # <end> included
+
+
+@dataclass(frozen=True)
+class Pair:
+    """One sentence in both languages; ``alignment[t]`` is the place of the source word of target word t."""
+
+    source: tuple[str, ...]
+    target: tuple[str, ...]
+    alignment: tuple[int, ...]
+
+
+def pair(rng: random.Random, subject: str, other: str) -> Pair:
+    """Make one sentence about two nouns, and its translation.
+
+    Raises: KeyError for a noun that the languages do not have.
+
+    >>> made = pair(random.Random(57), "cat", "dog")
+    >>> " ".join(made.source), " ".join(made.target), made.alignment
+    ('the grey cat chased the loud dog today', 'todri kato greyem dogra laudem chesak', (7, 2, 1, 6, 5, 3))
+    """
+    source: list[str] = []
+
+    def said(word: str, endish: dict[str, str]) -> tuple[str, int]:
+        """Say a word in English; return it in Endish, and where it was said."""
+        source.append(word)
+        return endish[word], len(source) - 1
+
+    def phrase(noun: str) -> list[tuple[str, int]]:
+        source.append("the")
+        adjective = [said(rng.choice(list(ADJECTIVES)), ADJECTIVES)] if rng.random() < 0.6 else []
+        return [said(noun, NOUNS), *adjective]
+
+    first = phrase(subject)
+    verb = said(rng.choice(list(VERBS)), VERBS)
+    second = phrase(other)
+    time = [said(rng.choice(list(TIMES)), TIMES)] if rng.random() < 0.5 else []
+    target, alignment = zip(*time, *first, *second, verb, strict=True)
+    return Pair(tuple(source), target, alignment)
+
+
+def noun_pairs(split: str) -> list[tuple[str, str]]:
+    """Return the (subject, other) pairs of ``"train"`` or ``"test"``, which share none."""
+    both = [(one, two) for one in NOUNS for two in NOUNS if one != two]
+    random.Random(0).shuffle(both)
+    fifth = len(both) // 5
+    return {"test": both[:fifth], "train": both[fifth:]}[split]
+
+
+def pairs(count: int, split: str, seed: int) -> list[Pair]:
+    """Draw sentences about the noun pairs of one split.
+
+    >>> pairs(3, "test", seed=1) == pairs(3, "test", seed=1)
+    True
+    """
+    rng, nouns = random.Random(seed), noun_pairs(split)
+    return [pair(rng, *rng.choice(nouns)) for _ in range(count)]

@@ -1,0 +1,98 @@
+"""Pictures of masks: who may attend to whom, and who does."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.patches import Rectangle
+from torch import Tensor
+
+from mha_course.errors import ShapeError, require_shape
+from mha_course.plots import ACCENT, BAR, HATCH, INK, new_figure
+
+_CELL = 0.3  # inches
+
+
+class Grid(NamedTuple):
+    """One mask in a picture: (T, S), bool, with axes of size 1 in front if any, and names of rows and columns."""
+
+    title: str
+    mask: Tensor
+    queries: Sequence[str] = ()
+    keys: Sequence[str] = ()
+
+
+def draw(*grids: Grid, signs: Sequence[str] = (), meant: Tensor | None = None) -> Figure:
+    """Draw masks side by side: full where a query may attend to a key, hatched where not.
+
+    Args: signs stand between them, such as "and", "="; meant (T, S) is what all should be: a cell that is
+        open and should not be has another colour and an exclamation mark.
+    Raises: ShapeError for a mask that is not one matrix, or where names, signs or what is meant do not fit.
+
+    >>> import torch
+    >>> len(draw(Grid("all", torch.ones(2, 3, dtype=torch.bool)), Grid("none", torch.zeros(1, 1, 2, 3) > 0)).axes)
+    2
+    """
+    matrices = [_matrix(grid, meant) for grid in grids]
+    if len(signs) not in (0, len(grids) - 1):
+        expected, got = f"{len(grids) - 1} signs or none", f"{len(signs)}"
+        raise ShapeError("draw", "signs stand between the masks", expected=expected, got=got)
+    figure, axes = _empty(grids, matrices)
+    for ax, grid, matrix in zip(axes, grids, matrices, strict=True):
+        _fill(ax, matrix, meant)
+        _name(ax, grid)
+    for n, sign in enumerate(signs):
+        left = -0.6 - 0.27 * max([*map(len, grids[n + 1].queries), 0])  # in cells, free of the names of the rows
+        middle = min(matrices[n].size(0), matrices[n + 1].size(0)) / 2
+        look: dict[str, Any] = {"fontsize": 13, "fontweight": "bold", "color": INK}
+        axes[n + 1].text(left, middle, sign, ha="right", va="center", **look)
+    return figure
+
+
+def _matrix(grid: Grid, meant: Tensor | None) -> Tensor:
+    """Return the mask as (T, S), like what is meant."""
+    matrix = grid.mask.detach().cpu()
+    while matrix.dim() > 2 and matrix.size(0) == 1:
+        matrix = matrix[0]
+    named = [len(names) or None for names in (grid.queries, grid.keys)]
+    for rows, columns in (named, *([] if meant is None else [meant.shape])):
+        require_shape("draw", f"the mask “{grid.title}”", matrix, {"T": rows, "S": columns})
+    return matrix.bool()
+
+
+def _empty(grids: Sequence[Grid], matrices: Sequence[Tensor]) -> tuple[Figure, Sequence[Axes]]:
+    """Make a figure with room for all masks at one size of cell, names included."""
+    margins = [max([*map(len, grid.queries), 2]) * 0.09 + 0.45 for grid in grids]
+    widths = [matrix.size(1) * _CELL + margin for matrix, margin in zip(matrices, margins, strict=True)]
+    names = max(len(name) for grid in grids for name in (*grid.keys, ""))
+    figure = new_figure(sum(widths), max(map(len, matrices)) * _CELL + names * 0.07 + 0.7)
+    columns = [matrix.size(1) for matrix in matrices]
+    return figure, figure.subplots(1, len(grids), width_ratios=columns, squeeze=False)[0]
+
+
+def _fill(ax: Axes, matrix: Tensor, meant: Tensor | None) -> None:
+    """Draw a cell for every pair."""
+    rows, columns = matrix.shape
+    for t in range(rows):
+        for s in range(columns):
+            leaks = bool(matrix[t, s]) and meant is not None and not bool(meant[t, s])
+            look: dict[str, Any] = {"facecolor": ACCENT if leaks else BAR, "edgecolor": "white"}
+            ax.add_patch(Rectangle((s, t), 1, 1, **(look if matrix[t, s] else {**HATCH, "linewidth": 0.6})))
+            if leaks:
+                ax.text(s + 0.5, t + 0.5, "!", ha="center", va="center", fontweight="bold", color=INK)
+    ax.set(xlim=(0, columns), ylim=(rows, 0), aspect="equal", anchor="NW")
+    ax.spines[:].set_visible(False)
+
+
+def _name(ax: Axes, grid: Grid) -> None:
+    """Write the title, and the names along rows and columns."""
+    ax.xaxis.tick_top()
+    look: dict[str, Any] = {"fontsize": 8.5, "parse_math": False}
+    across = [n + 0.5 for n in range(len(grid.keys))]
+    ax.set_xticks(across, grid.keys, rotation=50, ha="left", rotation_mode="anchor", **look)
+    ax.set_yticks([n + 0.5 for n in range(len(grid.queries))], grid.queries, **look)
+    ax.tick_params(length=0, pad=2)
+    ax.set_title(grid.title, loc="left", fontsize=10, color=INK)

@@ -1,0 +1,121 @@
+"""Sizes of real models, as published, and what their caches take. Each row says where its sizes stand."""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from mha_course.caching import kv_cache_bytes
+
+FLOAT16 = 2  # bytes of a number in float16 and bfloat16
+
+
+@dataclass(frozen=True)
+class Published:
+    """A decoder: its layers L, heads H, key-value heads G, head width D, parameters, longest text, and source."""
+
+    name: str
+    layers: int
+    num_heads: int
+    num_kv_heads: int
+    head_dim: int
+    parameters: float
+    context: int
+    source: str
+
+    @property
+    def kind(self) -> str:
+        """Which of the three it is: multi-head, grouped-query or multi-query attention."""
+        return {self.num_heads: "MHA", 1: "MQA"}.get(self.num_kv_heads, "GQA")
+
+    @property
+    def weight_bytes(self) -> int:
+        """Bytes of its parameters in float16."""
+        return round(self.parameters * FLOAT16)
+
+    def cache_bytes(
+        self, tokens: int, *, batch: int = 1, num_kv_heads: int | None = None, bytes_per_value: int = FLOAT16
+    ) -> int:
+        """Bytes of its cache for so many tokens, perhaps with another number of key-value heads."""
+        groups = self.num_kv_heads if num_kv_heads is None else num_kv_heads
+        return kv_cache_bytes(self.layers, batch, tokens, groups, self.head_dim, bytes_per_value)
+
+
+MODELS = (
+    Published(
+        "GPT-2 XL", 48, 25, 25, 64, 1.542e9, 1024,
+        "Radford et al. 2019, Language Models are Unsupervised Multitask Learners, table 2 (48 layers, width 1600) "
+        "and section 2.3; 25 heads: hparams.json of the released model",
+    ),
+    Published(
+        "GPT-3", 96, 96, 96, 128, 175e9, 2048,
+        "Brown et al. 2020, Language Models are Few-Shot Learners, arXiv 2005.14165, table 2.1",
+    ),
+    Published(
+        "Llama 2 7B", 32, 32, 32, 128, 6.7e9, 4096,
+        "Touvron et al. 2023, Llama 2, arXiv 2307.09288, table 1; layers, heads and width as in LLaMA, "
+        "arXiv 2302.13971, table 2",
+    ),
+    Published(
+        "Llama 3 8B", 32, 32, 8, 128, 8e9, 131072,
+        "Grattafiori et al. 2024, The Llama 3 Herd of Models, arXiv 2407.21783, table 3; 128K tokens: section 3.4.2",
+    ),
+    Published("Llama 3 70B", 80, 64, 8, 128, 70e9, 131072, "the same tables as Llama 3 8B"),
+    Published(
+        "Falcon 7B", 32, 71, 1, 64, 7e9, 2048,
+        "model card and config.json of tiiuae/falcon-7b; Almazrouei et al. 2023, arXiv 2311.16867",
+    ),
+    Published(
+        "PaLM 540B", 118, 48, 1, 256, 540.35e9, 2048,
+        "Chowdhery et al. 2022, PaLM, arXiv 2204.02311, table 1 and sections 2 and 5",
+    ),
+)  # fmt: skip
+
+
+def amount(size: float) -> str:
+    """Write bytes with three digits and a unit: 1 KiB is 1,024 bytes.
+
+    >>> amount(300 * 1024), amount(1.5 * 2**30), amount(1180 * 2**30)
+    ('300 KiB', '1.50 GiB', '1.15 TiB')
+    """
+    for unit in ("B", "KiB", "MiB", "GiB", "TiB"):
+        if size < 1024 or unit == "TiB":
+            break
+        size /= 1024
+    digits = 0 if size >= 100 or unit == "B" else 1 if size >= 10 else 2
+    return f"{size:,.{digits}f} {unit}"
+
+
+def length(tokens: int) -> str:
+    """Write a number of tokens: 4096 as 4k, where k is 1,024.
+
+    >>> length(1), length(131072)
+    ('1', '128k')
+    """
+    return f"{tokens // 1024}k" if tokens >= 1024 and tokens % 1024 == 0 else str(tokens)
+
+
+def table(lengths: Sequence[int], models: Sequence[Published] = MODELS) -> str:
+    """Write a row a model: its sizes, its cache at these lengths, and its weights, all in float16.
+
+    A length beyond the model's own is in brackets.
+    """
+    titles = "".join(f"{length(tokens):>12}" for tokens in lengths)
+    lines = [f"{'model':12}{'L':>4}{'H':>4}{'G':>4}{'D':>5}{titles}{'weights':>10}"]
+    for model in models:
+        line = f"{model.name:12}{model.layers:4}{model.num_heads:4}{model.num_kv_heads:4}{model.head_dim:5}"
+        for tokens in lengths:
+            written = amount(model.cache_bytes(tokens))
+            line += f"{f'({written})' if tokens > model.context else f'{written} ':>12}"
+        lines.append(f"{line}{amount(model.weight_bytes):>10}")
+    return "\n".join(lines)
+
+
+def sources(models: Sequence[Published] = MODELS, *, width: int = 88) -> str:
+    """Write where the sizes of each model stand, one paragraph a model."""
+    lines = [
+        textwrap.fill(f"{model.name}: {model.source}.", width, subsequent_indent="    ", break_on_hyphens=False)
+        for model in models
+    ]
+    return "\n".join(lines)

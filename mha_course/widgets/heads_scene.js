@@ -1,0 +1,77 @@
+// Gathers what the large picture shows, and draws it as a whole: on the screen, and once more for a file.
+
+/** Read colours and fonts from where the widget stands, so that it follows the theme. */
+function lookOf(root) {
+  const style = getComputedStyle(root), value = (name) => style.getPropertyValue(name).trim();
+  return {
+    ink: style.color, paper: value("--paper"), hatch: value("--hatch"), accent: value("--accent"), veil: value("--veil"),
+    font: `12px ${style.fontFamily}`, small: `11px ${style.fontFamily}`, dots: Math.min(3, window.devicePixelRatio || 1),
+  };
+}
+
+/** Return which numbers have the first and the last colour. */
+function limits(packet, at, scale) {
+  const { low, high } = scale === "head" ? packet.facts(at) : packet;
+  const most = Math.max(Math.abs(low), Math.abs(high)) || 1;
+  if (packet.kind === "signed") return { low: -most, high: most };
+  return { low: 0, high: scale === "head" || packet.kind === "numbers" ? most : 1 };
+}
+
+const gauge = document.createElement("canvas").getContext("2d"); // measures words
+
+/** Gather cells, colours and sizes of a head, or of the difference of two. */
+function compose(packet, palettes, { at, beside, scale }, look, width) {
+  const one = packet.matrix(at), two = beside && packet.matrix(beside);
+  const other = two && two.values.length === one.values.length ? two : null; // else it is not here yet
+  const cells = other ? difference(one, other) : one;
+  const plan = arrange(gauge, packet, at.item, { width, height: Math.max(240, Math.min(620, width)), font: look.font }, look.dots);
+  const drawn = shrink(cells, Math.max(1, Math.round(plan.by / cells.down)), Math.max(1, Math.round(plan.on / cells.across)));
+  let range = limits(packet, at, scale);
+  if (other) {
+    const largest = cells.values.reduce((most, value) => Math.max(most, Math.abs(value) || 0), 0) || 1;
+    const most = scale === "fixed" && packet.kind === "weights" ? 1 : largest;
+    range = { low: -most, high: most };
+  }
+  const palette = range.low < 0 ? palettes.signed : palettes.plain;
+  const marks = [];
+  if (darkOf(cells)?.includes(1)) marks.push(["hidden", "hidden"]);
+  if (cells.values.some(Number.isNaN)) marks.push(["nan", "NaN"]);
+  const image = colour(drawn, palette, range.low, range.high);
+  return { at, beside, one, other, cells, drawn, image, plan, palette, range, marks, look };
+}
+
+/** Draw the whole picture. */
+function paintAll(context, packet, { at, cells, drawn, image, plan, palette, range, marks, look }) {
+  paintCells(context, drawn, image, plan.box, look);
+  paintGaps(context, plan, look);
+  paintNumbers(context, cells, plan, palette, range, look);
+  paintWords(context, packet, at.item, plan, look);
+  paintLegend(context, plan, palette, range, marks, look);
+}
+
+/** Light a row, a column, or both: all else lies under a veil. */
+function paintLit(context, packet, { at, cells, plan, range, look }, lit) {
+  const { box, cell } = plan, [w, h] = [Math.max(cell.w, 3), Math.max(cell.h, 3)];
+  const x = lit.column == null ? null : box.x + (lit.column + 0.5) * cell.w - w / 2;
+  const y = lit.row == null ? null : box.y + (lit.row + 0.5) * cell.h - h / 2;
+  context.save();
+  context.beginPath();
+  context.rect(box.x, box.y, box.w, box.h);
+  if (y !== null) context.rect(box.x, y, box.w, h);
+  if (x !== null) context.rect(x, box.y, w, box.h);
+  if (x !== null && y !== null) context.rect(x, y, w, h);
+  context.fillStyle = look.veil;
+  context.fill("evenodd");
+  context.restore();
+  const frames = x !== null && y !== null ? [[x, y, w, h]] : y !== null ? [[box.x, y, box.w, h]] : [[x, box.y, w, box.h]];
+  for (const [left, top, wide, high] of frames) {
+    context.lineWidth = 4;
+    context.strokeStyle = look.paper;
+    context.strokeRect(left, top, wide, high);
+    context.lineWidth = 2;
+    context.strokeStyle = look.accent;
+    context.strokeRect(left, top, wide, high);
+  }
+  paintWords(context, packet, at.item, plan, look, lit);
+  if (lit.row != null) paintBars(context, cells, plan, lit.row, range, packet.queries(at.item)[lit.row], look);
+}

@@ -1,0 +1,99 @@
+"""The panels of a lab as data: what the browser draws, and the static twin too.
+
+A panel is a dict that JSON can carry. Numbers are rounded to four digits; None stands for NaN.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import seaborn as sns
+from torch import Tensor
+
+Panels = tuple[dict[str, Any], ...]
+HEADS = ["#4c78b8", "#e69f00", "#3a9d78", "#d56b4b", "#b58ac9", "#9a7b5f", "#e8a0c4", "#8c9199"]  # told apart by all
+SHADES = 33
+PALETTES = {name: list(sns.color_palette(name, SHADES).as_hex()) for name in ("cividis", "vlag")} | {"heads": HEADS}
+
+
+def plain(numbers: Any) -> Any:
+    """Return numbers of a tensor, or of lists, as JSON can carry them.
+
+    >>> plain([1 / 3, float("nan")])
+    [0.3333, None]
+    """
+    if isinstance(numbers, Tensor):
+        numbers = numbers.detach().cpu().tolist()
+    if isinstance(numbers, list | tuple):
+        return [plain(number) for number in numbers]
+    return None if not math.isfinite(numbers) else float(f"{numbers:.4g}")
+
+
+def bars(
+    title: str,
+    names: Sequence[str],
+    values: Any,
+    *,
+    low: float = 0.0,
+    high: float = 1.0,
+    lit: Sequence[int] = (),
+    drag: str = "",
+    note: str = "",
+) -> dict[str, Any]:
+    """Describe a bar for each name, from low to high. With ``drag``, the control that they are, they can be dragged."""
+    words = {"kind": "bars", "title": title, "names": list(names), "values": plain(values), "note": note}
+    return {**words, "low": low, "high": high, "lit": list(lit), "drag": drag}
+
+
+def matrix(
+    title: str,
+    rows: Sequence[str],
+    columns: Sequence[str],
+    values: Any,
+    *,
+    hidden: Any = None,
+    low: float = 0.0,
+    high: float = 1.0,
+    palette: str = "cividis",
+    size: str = "big",
+    note: str = "",
+    **more: Any,
+) -> dict[str, Any]:
+    """Describe a matrix; cells with a true number in ``hidden`` are hatched.
+
+    Args:
+        size: big, small or tiny. Names stand beside a big one only.
+        more: ``paint``, the control that its cells are; ``pick``, the control that its rows are; ``lit``, a row;
+            ``rows_sum`` and ``columns_sum``, numbers to write at the edges; ``on`` and ``off``, the words for 1 and 0;
+            ``head``, whose colour marks it; ``group``, the title above all of its size.
+    """
+    words = {"kind": "matrix", "title": title, "rows": list(rows), "columns": list(columns), "note": note}
+    cells = {"values": plain(values), "hidden": None if hidden is None else [list(map(int, row)) for row in hidden]}
+    return {**words, **cells, "low": low, "high": high, "palette": palette, "size": size, **more}
+
+
+def lines(
+    title: str, x: Sequence[float], drawn: Sequence[dict[str, Any]], *, at: int, xlabel: str, logarithmic: bool = False
+) -> dict[str, Any]:
+    """Describe lines over the same x, spaced evenly; ``at`` is marked. A line is a dict of name, values and style."""
+    ready = [{**line, "values": plain(line["values"])} for line in drawn]
+    words = {"kind": "lines", "title": title, "x": list(x), "xlabel": xlabel}
+    return {**words, "lines": ready, "at": at, "logarithmic": logarithmic, "note": ""}
+
+
+def plane(title: str, names: Sequence[str], points: Any, context: Any, hull: Any, **more: Any) -> dict[str, Any]:
+    """Describe points of a plane as arrows from 0, the shaded hull around them, and the context among them."""
+    words = {"kind": "plane", "title": title, "names": list(names), "note": "", **more}
+    return {**words, "points": plain(points), "context": plain(context), "hull": plain(hull)}
+
+
+def blocks(title: str, width: int, num_heads: int, note: str = "") -> dict[str, Any]:
+    """Describe a projection whose rows, and the vector that comes out, are cut into heads."""
+    return {"kind": "blocks", "title": title, "width": width, "heads": num_heads, "note": note}
+
+
+def table(title: str, head: Sequence[str], rows: Sequence[Sequence[str]], note: str = "") -> dict[str, Any]:
+    """Describe a table of words; the first of each row names it."""
+    return {"kind": "table", "title": title, "head": list(head), "rows": [list(row) for row in rows], "note": note}
