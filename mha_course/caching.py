@@ -94,7 +94,7 @@ class KVCache:
     """
 
     def __init__(self) -> None:
-        self.k: Tensor | None = None  # (B, G, P, D)
+        self.k: Tensor | None = None  # keys so far, (B, G, P, D)
         self.v: Tensor | None = None
 
     def append(self, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:

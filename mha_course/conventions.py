@@ -23,8 +23,8 @@ from mha_course.leaks import reach
 from mha_course.masks import from_attend
 from mha_course.tracing.reports import row, table
 
-_SEEN = "background:#cfe0f5;color:#1f2430;border-radius:3px;padding:0 4px"
-_HIDDEN = "color:#6b7280;padding:0 4px"
+_SEEN = "background:#cfe0f5;color:#1f2430;border-radius:3px;padding:0 2px"
+_HIDDEN = "color:#7a808a"
 Tokens = tuple[bool, ...]
 
 
@@ -57,14 +57,14 @@ class Polarities:
                 (
                     f"<code>{html.escape(r.reader)}</code>",
                     self._chips(r.given),
-                    f'<code>from_attend(mask, "{r.convention}")</code>',
+                    f"<code>{r.convention}</code>",
                     self._chips(r.converted),
                 )
             )
             for r in self.readings
         ]
         said = f"One mask, True at {', '.join(_picked(self.tokens, self.meant))}, and the keys that were really seen"
-        return table(said, ("handed to", "as it is, it sees", "converted by", "then it sees"), rows)
+        return table(said, ("handed to", "as it is, it sees", "convention", "converted, it sees"), rows)
 
     def _words(self, seen: Tokens) -> str:
         """Write the tokens that were seen, a dot for each other, and whether that is what was meant."""
@@ -79,7 +79,7 @@ class Polarities:
             else f'<s style="{_HIDDEN}">{html.escape(word)}</s>'
             for word, shown in zip(self.tokens, seen, strict=True)
         )
-        return f"{self._sign(seen)}&nbsp; {' '.join(words)}"
+        return f"{self._sign(seen)} {' '.join(words)}"
 
     def _sign(self, seen: Tokens) -> str:
         return "✔" if seen == self.meant else "✘"
@@ -125,7 +125,7 @@ def _readers(keys: int) -> Iterator[tuple[str, str, Callable[[Tensor], Tokens]]]
         return F.scaled_dot_product_attention(query, x, x, mask)
 
     yield "attention(q, k, v, mask)", "bool", tried(lambda x, m: attention(query[None], x[None], x[None], m)[0][0])
-    yield "F.scaled_dot_product_attention, bool", "sdpa", tried(fused)
+    yield "scaled_dot_product_attention", "sdpa", tried(fused)
     yield "nn.MultiheadAttention, attn_mask", "multihead", tried(lambda x, m: module(query, x, x, attn_mask=m)[0])
     yield (
         "nn.MultiheadAttention, key_padding_mask",

@@ -9,11 +9,11 @@ Rabe and Staats 2021, Self-attention Does Not Need O(n²) Memory, section 2.
 from __future__ import annotations
 
 import math
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 import torch
 from torch import Tensor
-from torch.autograd.function import once_differentiable
 
 from mha_course import errors
 from mha_course.errors import ShapeError
@@ -60,7 +60,7 @@ def tiled_attention(
     running_max = torch.full_like(_wide(q[..., :1]), -math.inf)  # (B, H, T, 1)
     running_sum = torch.zeros_like(running_max)  # (B, H, T, 1)
     context = running_sum.repeat(1, 1, 1, v.size(3))  # (B, H, T, D)
-    with torch.no_grad(), torch.autocast(q.device.type, enabled=False):
+    with torch.no_grad(), _exact(q.device.type):
         for rows, columns in _grid("tiled_attention", q.size(2), k.size(2), block_size, causal):
             scaled_scores = _scaled_scores(q, k, mask, causal, rows, columns)  # (B, H, R, K)
             new_max = torch.maximum(running_max[:, :, rows], scaled_scores.amax(-1, keepdim=True))  # (B, H, R, 1)
@@ -101,9 +101,12 @@ class _MadeAgain(torch.autograd.Function):
         return context
 
     @staticmethod
-    @once_differentiable
     def backward(ctx: Any, d_context: Tensor) -> tuple[Tensor | None, ...]:
         """Return the gradients of q, k and v; d_x is the gradient of x."""
+        if torch.is_grad_enabled():
+            raise RuntimeError(
+                "tiled_attention has no second derivative: leave create_graph=True away, or use attention"
+            )
         q, k, v, context, log_sum, mask = ctx.saved_tensors
         log_sum = log_sum.masked_fill(log_sum.isneginf(), math.inf)  # (B, H, T, 1), a row without a key: weights 0
         d_context = _wide(d_context)  # (B, H, T, D)
@@ -143,6 +146,12 @@ def _grid(
     rows = [slice(start, min(start + height, queries)) for start in range(0, queries, height)]
     columns = [slice(start, min(start + width, keys)) for start in range(0, keys, width)]
     return [(r, c) for r in rows for c in columns if not causal or c.start < r.stop + keys - queries]
+
+
+def _exact(device_type: str) -> AbstractContextManager[Any]:
+    """Switch autocast off where the device has it: backward must make the same scores again."""
+    available = torch.amp.is_autocast_available(device_type)
+    return torch.autocast(device_type, enabled=False) if available else nullcontext()
 
 
 def _wide(x: Tensor) -> Tensor:

@@ -38,7 +38,7 @@ def draw(*grids: Grid, signs: Sequence[str] = (), meant: Tensor | None = None) -
     """
     matrices = [_matrix(grid, meant) for grid in grids]
     if len(signs) not in (0, len(grids) - 1):
-        expected, got = f"{len(grids) - 1} signs or none", f"{len(signs)}"
+        expected, got = f"{len(grids) - 1} or none", f"{len(signs)}"
         raise ShapeError("draw", "signs stand between the masks", expected=expected, got=got)
     figure, axes = _empty(grids, matrices)
     for ax, grid, matrix in zip(axes, grids, matrices, strict=True):

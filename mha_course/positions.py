@@ -86,7 +86,7 @@ def to_interleaved(x: Tensor) -> Tensor:
     >>> to_interleaved(torch.arange(6.0)).int().tolist()
     [0, 3, 1, 4, 2, 5]
     """
-    _require_even("to_interleaved", "D", x.size(-1))
+    _require_even("to_interleaved", "D", x.size(-1) if x.dim() else 0)
     return x.unflatten(-1, (2, -1)).transpose(-2, -1).flatten(-2)
 
 
@@ -98,7 +98,7 @@ def to_half_split(x: Tensor) -> Tensor:
     >>> to_half_split(torch.arange(6.0)).int().tolist()
     [0, 2, 4, 1, 3, 5]
     """
-    _require_even("to_half_split", "D", x.size(-1))
+    _require_even("to_half_split", "D", x.size(-1) if x.dim() else 0)
     return x.unflatten(-1, (-1, 2)).transpose(-2, -1).flatten(-2)
 
 

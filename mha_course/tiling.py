@@ -81,7 +81,11 @@ def one_pass(scores: Tensor, block_size: int) -> Figure:
         "the running sum after each block:  old sum × shrinking factor (blue) + the block's own exponentials (yellow)"
     )
     bottom.set_title(title, loc="left", fontsize=10.5, color=INK)
-    top.set(xticks=[], xlim=(-0.6, len(scores) - 0.4), ylim=(min(0.0, float(scores.min())) - 0.2, max(scores) * 1.3))
+    top.set(
+        xticks=[],
+        xlim=(-0.6, len(scores) - 0.4),
+        ylim=(min(0.0, float(scores.min())) - 0.2, max(0.0, float(scores.max())) * 1.3 + 0.1),
+    )
     bottom.set(ylim=(0, tallest * 1.15))
     for ax in (top, bottom):
         sns.despine(ax=ax, bottom=True)

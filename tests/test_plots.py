@@ -1,12 +1,17 @@
 """Pictures say what they were given, escape nothing wrongly, and refuse what does not fit."""
 
 import base64
+import io
+import time
 
 import matplotlib.pyplot as plt
 import numpy as np
 import pytest
 import torch
 from matplotlib.axes import Axes
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.text import Text
+from PIL import Image
 
 from mha_course import charts, diagrams, plots
 from mha_course.errors import ShapeError
@@ -94,6 +99,133 @@ def test_head_grid_shows_every_head_on_one_scale(heads):
         assert np.allclose(cells(ax).reshape(5, 7), head)
         assert ax.collections[0].get_clim() == (0, 1)
     assert bar.get_ylabel() == "weight"
+
+
+@pytest.mark.parametrize(
+    ("numbers", "limits", "label"),
+    [
+        ([0.0, 0.25, 1.004], (0, 1), "weight"),  # weights in half precision
+        ([0.0, 0.5, 3.0], (0, 3), "value"),
+        ([-0.5, 0.25, 0.1], (-0.5, 0.5), "value"),
+        ([float("-inf"), 0.25, 0.1], (0, 1), "weight"),
+        ([float("nan"), -0.5, 0.1], (-0.5, 0.5), "value (× is no finite number)"),
+    ],
+)
+def test_the_scale_of_a_grid_holds_all_numbers(numbers, limits, label):
+    *panels, bar = plots.head_grid([[[0.0] * 3], [numbers]]).axes
+    assert {ax.collections[0].get_clim() for ax in panels} == {limits}
+    assert {ax.collections[0].get_cmap().name for ax in panels} == {"cividis" if limits[0] == 0 else "vlag"}
+    assert bar.get_ylabel() == label
+
+
+def test_what_a_mask_hides_has_no_say_in_the_scale():
+    weights, mask = [[[0.5, -9.0]]], [[True, False]]
+    assert plots.head_grid(weights, mask=np.array(mask)).axes[0].collections[0].get_clim() == (0, 1)
+
+
+def texts(figure):
+    """Return each visible text of a figure that was laid out, with where it stands."""
+    FigureCanvasAgg(figure).draw()
+    found = [text for text in figure.findobj(Text) if text.get_text() and text.get_visible()]
+    axes = [axis for ax in figure.axes for axis in (ax.xaxis, ax.yaxis) if not axis.get_visible()]
+    gone = {text for axis in axes for text in axis.findobj(Text)}
+    return [(text, text.get_window_extent()) for text in found if text not in gone]
+
+
+def long_names(number):
+    return [("it", "antidisestablishmentarianism", "MMMMMMMMMMMM", "grey")[i % 4] for i in range(number)]
+
+
+PICTURES = {
+    "heatmap": lambda number: plots.heatmap(np.eye(number), queries=long_names(number)).figure,
+    "one head": lambda number: plots.head_grid(np.eye(number)[None], queries=long_names(number)),
+    "twelve heads": lambda number: plots.head_grid(np.stack([np.eye(number)] * 12), queries=long_names(number)),
+    "a row": lambda number: plots.head_grid(np.ones((3, 1, number)), queries=["it"], keys=long_names(number)),
+    "a column": lambda number: plots.head_grid(np.ones((3, number, 1)), queries=long_names(number), keys=["it"]),
+}
+
+
+def lines_apart(ax, axis):
+    """Return how far the names along an axis are from each other, in heights of their letters, from line to line."""
+    places = [(place, 0) if axis is ax.xaxis else (0, place) for place in axis.get_ticklocs()]
+    across = 0 if axis is ax.xaxis else 1
+    turned = np.sin(np.radians(plots.SLANT)) if axis is ax.xaxis else 1
+    steps = np.abs(np.diff(ax.transData.transform(places)[:, across])) * turned
+    return steps / ax.figure.dpi * 72 / axis.get_ticklabels()[0].get_size()
+
+
+@pytest.mark.parametrize("number", [1, 5, 15, 64, 256])
+@pytest.mark.parametrize("picture", PICTURES)
+def test_names_are_legible_at_any_length(picture, number):
+    figure = PICTURES[picture](number)
+    found = texts(figure)
+    named = [(ax, axis) for ax in figure.axes[:-1] for axis in (ax.xaxis, ax.yaxis) if axis.get_visible()]
+    for ax, axis in named:
+        assert all(7.5 <= name.get_size() <= 9 and len(name.get_text()) <= 14 for name in axis.get_ticklabels())
+        assert min(lines_apart(ax, axis), default=2) >= 1.15
+    most = max(len(axis.get_ticklabels()) for _, axis in named)
+    assert most == number if number <= 5 else most > 5
+    for _, box in found:
+        assert figure.bbox.x0 <= box.x0 <= box.x1 <= figure.bbox.x1
+        assert figure.bbox.y0 <= box.y0 <= box.y1 <= figure.bbox.y1
+    titles = [box for text, box in found if text.get_text().startswith("head ")]
+    names = [box for text, box in found if text.get_text() in {"it", "grey"}]
+    assert not any(title.overlaps(name) for title in titles for name in names)
+
+
+def test_long_and_odd_names_are_shortened_and_shown_as_they_are():
+    names = ["<script>", "antidisestablishmentarianism", "a\nb", "😀", "漢字", "\x07", "", "ok"]
+    ax = plots.heatmap(np.eye(8), queries=names)
+    shown = [label.get_text() for label in ax.get_yticklabels()]
+    assert shown == ["<script>", "antidisestabl…", "a↵b", "😀", "漢字", "\x07", "ok"]
+    assert plots.png(ax)  # letters that the font lacks are no warning
+    assert plots.png(plots.head_grid(np.eye(8)[None], queries=names))
+
+
+def pixels(picture):
+    return np.asarray(Image.open(io.BytesIO(plots.png(picture))).convert("RGB")).astype(int)
+
+
+def shades(image, row, column, number):
+    """Return the colours within one cell of a picture without names, away from its edge."""
+    height, width = (size / number for size in image.shape[:2])
+    part = image[int((row + 0.2) * height) : int((row + 0.8) * height), int((column + 0.2) * width) :]
+    return {tuple(color) for color in part[:, : int(0.6 * width)].reshape(-1, 3)}
+
+
+def test_hidden_zero_and_no_number_look_different():
+    weights = np.array([[0.0, 0.0, np.nan], [1.0, -np.inf, np.inf], [0.5, 0.5, 0.5]])
+    mask = np.array([[True, False, True]] + [[True] * 3] * 2)
+    ax = plt.figure(figsize=(3, 3)).add_axes((0, 0, 1, 1))
+    plots.heatmap(weights, mask=mask, ax=ax, annotate=False)
+    ax.figure.axes[1].remove()
+    ax.set_axis_on()
+    ax.set(xlabel="", ylabel="", xticks=[], yticks=[], position=(0, 0, 1, 1))
+    ax.set_anchor("C")
+    image = pixels(ax)
+    zero, hidden, nan, one, low, high, *_ = (shades(image, *divmod(cell, 3), 3) for cell in range(9))
+    dark, hatch = (0, 34, 78), (154, 161, 173)
+    assert zero == {dark}
+    assert hatch in hidden
+    assert hatch in low
+    assert (31, 36, 48) in nan
+    assert (31, 36, 48) in high
+    assert hatch not in nan | high | zero | one
+    assert (255, 255, 255) in nan
+
+
+@pytest.mark.parametrize(("heads", "tokens", "seconds"), [(12, 64, 0.5), (8, 256, 2.0)])
+def test_a_grid_is_quick(heads, tokens, seconds):
+    """Twice the time that it may take, on a machine that has other work, too; the best of a few counts."""
+    weights = torch.rand(heads, tokens, tokens, generator=torch.Generator().manual_seed(0)).softmax(-1)
+    names = ["word"] * tokens
+    plots.png(plots.head_grid(weights[:1, :5, :5]))  # fonts are read once
+    best = seconds * 9
+    for _ in range(3):
+        start = time.thread_time()
+        plots.png(plots.head_grid(weights, queries=names, mask=causal_mask(tokens)))
+        best = min(best, time.thread_time() - start)
+    assert best < 2 * seconds
 
 
 @pytest.mark.parametrize(

@@ -103,22 +103,30 @@ def use_attention():
 def use_masks():
     masks.combine_masks(masks.causal_mask(7), masks.padding_mask([7, 3], 7))
     masks.causal_mask_for_cache(5, 7)
+    masks.top_left_causal_mask(5, 7)
 
 
 def use_positions():
     positions.sinusoidal_encoding(7, 24)
-    positions.rope(torch.randn(2, 4, 7, 6), torch.arange(7))
+    positions.rope_interleaved(torch.randn(2, 4, 7, 6), torch.arange(7))
+    positions.projection_to_half_split(torch.randn(24, 24), 4)
 
 
 def use_caching():
     cache = torch.randn(2, 4, 6, 6)
     caching.decode_step(torch.randn(2, 1, 24), cache, cache, *torch.randn(4, 24, 24), 4)
-    caching.repeat_kv(torch.randn(2, 2, 7, 6), 4)
+    grouped, kept, x = caching.GroupedQueryAttention(24, 4, 2), caching.KVCache(), torch.randn(2, 7, 24)
+    grouped(x[:, :5], x)
+    grouped(x[:, :5], x, need_weights=False)
+    kept.append(*torch.randn(2, 2, 2, 2, 6))
+    caching.decode_chunk(grouped, x[:, 2:], kept)
 
 
 def use_flash():
-    flash.online_softmax(torch.randn(2, 4, 5, 9), 3)
-    flash.tiled_attention(torch.randn(2, 4, 5, 6), *torch.randn(2, 2, 4, 9, 6), 3)
+    flash.online_softmax(torch.randn(2, 4, 10, 9), 3)
+    q, k, v = (torch.randn(2, 4, tokens, 6, requires_grad=True) for tokens in (10, 9, 9))
+    mask = torch.rand(2, 1, 10, 9) > 0.2
+    flash.tiled_attention(q, k, v, (5, 3), mask=mask, causal=True).sum().backward()
 
 
 def use_beyond():
@@ -162,8 +170,8 @@ CASES = {
     "attention": (attention, use_attention, SIZES),
     "masks": (masks, use_masks, SIZES),
     "positions": (positions, use_positions, SIZES),
-    "caching": (caching, use_caching, SIZES | {"P": 6}),
-    "flash": (flash, use_flash, SIZES | {"S": 9, "K": 3}),
+    "caching": (caching, use_caching, SIZES | {"P": 6, "G": 2}),
+    "flash": (flash, use_flash, SIZES | {"T": 10, "S": 9, "R": 5, "K": 3}),
     "beyond": (beyond, use_beyond, SIZES | {"S": 9, "V": 11, "P": 2, "N": 80, "rows": 10, "columns": 8}),
     "variants": (variants, use_variants, SIZES),
     "models": (models, use_models, SIZES | {"V": 11}),

@@ -63,7 +63,7 @@ class BlocksLab(Lab):
             self._held(rows, columns, hidden, f"scores: {held} of {every} are held"),
             bars("running sum of each row", self._tokens, sums, high=top, lit=range(rows.start, rows.stop)),
             self._changes(rows, now, first=columns.start == 0),
-            self._order(tiles, tile, size),
+            self._order(tiles, tile),
         )
         place = f"queries {rows.start + 1} to {rows.stop}, keys {columns.start + 1} to {columns.stop}"
         return panels, (
@@ -98,23 +98,15 @@ class BlocksLab(Lab):
         note = "new sum = old sum × factor + the exponentials of this tile, relative to the maximum"
         return table("what this tile does to its rows", ("query", "max", "factor", "added"), lines, note)
 
-    def _order(self, tiles: Sequence[tuple[slice, slice]], tile: int, size: int) -> dict[str, Any]:
-        """Draw all tiles as one cell each: gone, held, to come, or never made."""
-        side = -(-len(self._tokens) // size)
-        values, skipped = torch.zeros(side, side), torch.ones(side, side)
+    def _order(self, tiles: Sequence[tuple[slice, slice]], tile: int) -> dict[str, Any]:
+        """Draw where each tile lies: gone, held, to come, or never made."""
+        values, skipped = torch.zeros_like(self._scores), torch.ones_like(self._scores)  # (T, S)
         for number, (rows, columns) in enumerate(tiles, start=1):
-            place = rows.start // size, columns.start // size
-            values[place] = NOW if number == tile else DONE if number < tile else 0.0
-            skipped[place] = 0.0
-        names = [str(n + 1) for n in range(side)]
-        look: dict[str, Any] = {
-            "hidden": skipped.tolist(),
-            "low": -1.0,
-            "high": 1.0,
-            "palette": "vlag",
-            "size": "small",
-        }
-        return matrix("the tiles: held (red), gone (blue), to come (white)", names, names, values, **look)
+            values[rows, columns] = NOW if number == tile else DONE if number < tile else 0.0
+            skipped[rows, columns] = 0.0
+        look: dict[str, Any] = {"low": -1.0, "high": 1.0, "palette": "vlag", "size": "small"}
+        title = "the tiles: held (red), gone (blue), to come (white)"
+        return matrix(title, self._tokens, self._tokens, values, hidden=skipped.tolist(), **look)
 
     def _reading(self, rows: slice, now: Sequence[Running], *, first: bool) -> str:
         """Read the row whose sum shrinks most."""
@@ -123,7 +115,8 @@ class BlocksLab(Lab):
         t, step = min(zip(range(rows.start, rows.stop), now, strict=True), key=lambda pair: pair[1].shrink)
         if step.shrink == 1:
             return "No row meets a larger score than before: nothing shrinks."
+        word = self._tokens[t]
         return (
-            f"“{self._tokens[t]}” meets a larger score, {step.maximum:.1f}: its sum shrinks by the factor {step.shrink:.3f}: "
+            f"“{word}” meets a larger score, {step.maximum:.1f}: its sum shrinks by the factor {step.shrink:.3f}: "
             f"{step.before:.2f} × {step.shrink:.3f} + {step.added:.2f} = {step.total:.2f}."
         )

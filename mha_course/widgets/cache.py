@@ -22,15 +22,17 @@ class CacheLab(Lab):
     """Choose a published model, and see what its cache takes for texts of any length and number.
 
     The number of KV heads starts as published, and moves over those that divide the model's heads. Weights are
-    counted in float16.
+    counted in float16. Raises: ShapeError for a model that is not among published.MODELS.
     """
 
     question = "When does the cache outgrow the model?"
 
     def __init__(self, model: str = "Llama 3 8B") -> None:
+        menu = Pick("model", "model", "menu", tuple(_BY_NAME), model)
+        menu.accept("CacheLab", model)
         super().__init__(
             [
-                Pick("model", "model", "menu", tuple(_BY_NAME), model),
+                menu,
                 Pick("tokens", "tokens", "slider", TOKENS, 4096, tuple(map(length, TOKENS))),
                 Pick("batch", "texts at once", "slider", BATCHES, 1),
                 Pick("num_kv_heads", "KV heads", "slider", _GROUPS, _BY_NAME[model].num_kv_heads),

@@ -25,7 +25,15 @@ from mha_course.widgets.heads_page import write_page
 from mha_course.widgets.live import Live
 
 HERE = Path(__file__).parent
-PARTS = ("_data", "_draw", "_scene", "_words", "_thumbs", "_asking")  # of heads_*.js, in the order in which they build
+PARTS = (
+    "_data",
+    "_draw",
+    "_scene",
+    "_words",
+    "_thumbs",
+    "_asking",
+    "_reach",
+)  # of heads_*.js, in the order in which they build
 PAGE_BYTES = 32_000_000  # beyond which a page holds small pictures
 PAGE_SIDE = 256
 
@@ -74,6 +82,7 @@ class HeadExplorer(Live):
         if strange:
             raise TypeError(f"HeadExplorer: unexpected {', '.join(sorted(strange))}")
         self._maps, self._mask, self._lock = read(weights, queries, keys, mask), mask, threading.Lock()
+        self._serial = 0
         self._sentence = " ".join(self._maps.names(0)[0])
         self._device = getattr(weights, "device", "cpu")
         chosen, painted = self._chosen()
@@ -111,13 +120,14 @@ class HeadExplorer(Live):
     def _answer(self, change: dict[str, Any]) -> None:
         """Recompute for the controls' values. What goes wrong is told in place, and the last picture stays."""
         values = change["new"]
-        if self._asking is None or "serial" not in values:
-            return
+        if self._asking is None or not values.get("serial"):
+            return  # nothing was asked yet
         with self._lock:
             try:
                 self._maps = self._computed(self._asking, values)
                 self._say()
-                self.packet = pack(self._maps, values["serial"])
+                self._serial = values["serial"]
+                self.packet = pack(self._maps, self._serial)
             except _TroubleError as trouble:
                 self.trouble = {"serial": values["serial"], "text": str(trouble)}
 
@@ -161,8 +171,10 @@ class HeadExplorer(Live):
     @traitlets.observe("wanted")
     def _send_map(self, change: dict[str, Any]) -> None:
         """Send every cell of a map that was sent small."""
+        wanted = change["new"]
         with self._lock:
-            self.full = pack_one(self._maps, change["new"]["serial"], *change["new"]["map"])
+            if wanted.get("serial") == self._serial:  # else a newer picture is on its way
+                self.full = pack_one(self._maps, self._serial, *wanted["map"])
 
     @traitlets.observe("asked")
     def _send_page(self, _: Any) -> None:

@@ -92,24 +92,33 @@ function unpack(value) {
   };
 }
 
+const shrunk = new WeakMap(); // by mask: what is left of it at each size, one and the same array for all heads
+
 /** Average blocks of cells that can be seen. */
-function shrink({ values, hidden, rows, columns, down, across }, by, on) {
-  if (by === 1 && on === 1) return matrix(values, hidden, rows, columns, down, across);
-  const [R, C] = [Math.ceil(rows / by), Math.ceil(columns / on)];
-  const total = new Float32Array(R * C), count = new Uint16Array(R * C), cells = new Uint16Array(R * C);
+function shrink(cells, by, on) {
+  if (by === 1 && on === 1) return cells;
+  const key = `${by} ${on}`, known = (cells.shrunk ??= new Map());
+  if (known.has(key)) return known.get(key);
+  const { values, rows, columns } = cells, dark = darkOf(cells), [R, C] = [Math.ceil(rows / by), Math.ceil(columns / on)];
+  const total = new Float32Array(R * C), count = new Uint32Array(R * C);
   for (let i = 0, at = 0; i < rows; i++) {
-    const start = Math.floor(i / by) * C;
-    for (let j = 0; j < columns; j++, at++) {
-      const to = start + Math.floor(j / on), dark = hidden?.[at] || values[at] === -Infinity;
-      cells[to] += 1;
-      if (!dark || Number.isNaN(values[at])) {
-        total[to] += values[at];
+    for (let to = Math.floor(i / by) * C, j = 0; j < columns; to++) {
+      for (const end = Math.min(j + on, columns); j < end; j++, at++) {
+        const value = values[at];
+        if (dark && dark[at] && value === value) continue;
+        total[to] += value;
         count[to] += 1;
       }
     }
   }
-  for (let i = 0; i < total.length; i++) total[i] = count[i] ? total[i] / count[i] : 0;
-  return matrix(total, count.some((n) => !n) ? count.map((n) => Number(!n)) : null, R, C, down * by, across * on);
+  for (let i = 0; i < total.length; i++) total[i] /= count[i] || 1;
+  let hidden = null;
+  if (dark) {
+    if (!shrunk.has(dark)) shrunk.set(dark, new Map());
+    const sizes = shrunk.get(dark);
+    hidden = sizes.get(key) ?? sizes.set(key, Uint8Array.from(count, (n) => Number(!n))).get(key);
+  }
+  return known.set(key, matrix(total, hidden, R, C, cells.down * by, cells.across * on)).get(key);
 }
 
 /** Subtract one head from another; what one of them hides is hidden. */
@@ -125,8 +134,18 @@ function difference(a, b) {
 function darkOf(cells) {
   if (cells.dark !== undefined) return cells.dark;
   const { values, hidden } = cells;
-  if (!values.some((value) => value === -Infinity)) return (cells.dark = hidden);
-  return (cells.dark = new Uint8Array(values.length).map((_, i) => Number(hidden?.[i] || values[i] === -Infinity)));
+  let any = false;
+  for (let i = 0; i < values.length && !any; i++) any = values[i] === -Infinity;
+  cells.dark = any ? new Uint8Array(values.length).map((_, i) => Number(hidden?.[i] || values[i] === -Infinity)) : hidden;
+  return cells.dark;
+}
+
+/** Say whether a cell is no number. */
+function anyNaN(cells) {
+  if (cells.nan !== undefined) return cells.nan;
+  cells.nan = false;
+  for (const value of cells.values) if (value !== value) return (cells.nan = true);
+  return false;
 }
 
 /** Return both palettes as 32-bit colours. */
@@ -142,7 +161,8 @@ function number(value, sign = false) {
   if (Number.isNaN(value)) return "NaN";
   if (!Number.isFinite(value)) return value < 0 ? "−∞" : "∞";
   const size = Math.abs(value), digits = size >= 10000 ? size.toExponential(2) : size.toFixed(2);
-  return `${value < 0 ? "−" : sign && value > 0 ? "+" : ""}${value === 0 ? "0" : digits}`;
+  const before = value < 0 ? "−" : sign ? "+" : "";
+  return value === 0 ? "0" : digits === "0.00" ? digits : before + digits;
 }
 
 const pieces = globalThis.Intl?.Segmenter ? new Intl.Segmenter() : null;

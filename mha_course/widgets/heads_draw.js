@@ -12,22 +12,25 @@ function canvasOf(width, height) {
 
 /** Return one pixel a cell. What is hidden and holds nothing stays clear, so that the paper shows. */
 function colour(cells, palette, low, high) {
+  const key = `${low} ${high}`, known = (cells.images ??= new Map());
+  if (known.has(key)) return known.get(key);
   const { values, rows, columns } = cells, dark = darkOf(cells), canvas = canvasOf(columns, rows);
   const image = new ImageData(columns, rows), pixels = new Uint32Array(image.data.buffer), step = 255 / (high - low);
   for (let i = 0; i < values.length; i++) {
-    const value = values[i];
+    const value = values[i], at = ((value - low) * step + 0.5) | 0;
     if (value !== value || value === Infinity) pixels[i] = NAN_COLOUR;
-    else if (dark?.[i] && !(Math.abs(value) > 1e-4 && value !== -Infinity)) pixels[i] = 0;
-    else pixels[i] = palette[Math.max(0, Math.min(255, Math.round((value - low) * step)))];
+    else if (!dark || !dark[i] || (Math.abs(value) > 1e-4 && value !== -Infinity)) pixels[i] = palette[at < 0 ? 0 : at > 255 ? 255 : at];
   }
   canvas.getContext("2d").putImageData(image, 0, 0);
+  if (known.size > 3) known.clear();
+  known.set(key, canvas);
   return canvas;
 }
 
 const hatches = new WeakMap(); // by cells, then by size and ink
 
 /** Return slanted lines over the dark cells, or null. */
-function hatch(cells, width, height, ink, dots) {
+function hatch(cells, width, height, { hatch: ink, paper, dots }) {
   const dark = darkOf(cells), key = `${width} ${height} ${ink} ${dots}`;
   if (!dark) return null;
   if (!hatches.has(dark)) hatches.set(dark, new Map());
@@ -41,13 +44,16 @@ function hatch(cells, width, height, ink, dots) {
   context.drawImage(small, 0, 0, layer.width, layer.height);
   context.globalCompositeOperation = "source-in";
   const step = Math.round(6 * dots), tile = canvasOf(step, step), line = tile.getContext("2d");
-  line.strokeStyle = ink;
-  line.lineWidth = dots;
-  for (const shift of [-step, 0, step]) {
-    line.moveTo(shift - 1, step + 1);
-    line.lineTo(shift + step + 1, -1);
+  for (const [colour, by] of [[paper, dots], [ink, 0]]) { // the pale line shows on cells that hold what they should not
+    line.beginPath();
+    line.strokeStyle = colour;
+    line.lineWidth = dots;
+    for (const shift of [-step, 0, step]) {
+      line.moveTo(shift - 1 + by, step + 1);
+      line.lineTo(shift + step + 1 + by, -1);
+    }
+    line.stroke();
   }
-  line.stroke();
   context.fillStyle = context.createPattern(tile, "repeat");
   context.fillRect(0, 0, layer.width, layer.height);
   if (known.size > 6) known.clear();
@@ -61,15 +67,24 @@ function paintCells(context, cells, image, box, look) {
   context.fillStyle = look.paper;
   context.fillRect(box.x, box.y, box.w, box.h);
   context.drawImage(image, box.x, box.y, box.w, box.h);
-  const lines = hatch(cells, box.w * look.dots, box.h * look.dots, look.hatch, look.dots);
+  const lines = hatch(cells, box.w * look.dots, box.h * look.dots, look);
   if (lines) context.drawImage(lines, box.x, box.y, box.w, box.h);
+}
+
+const lengths = new WeakMap();
+
+/** Measure the longest of many words, once. */
+function longest(context, names, font) {
+  if (lengths.has(names)) return lengths.get(names);
+  context.font = font;
+  const length = Math.min(110, Math.max(...names.slice(0, 400).map((name) => context.measureText(short(name)).width)));
+  lengths.set(names, length);
+  return length;
 }
 
 /** Find sizes: how large a cell is, how much room the words need, and how many cells a pixel stands for. */
 function arrange(context, packet, item, room, dots) {
-  context.font = room.font;
-  const longest = (names) => Math.min(110, Math.max(...names.slice(0, 400).map((name) => context.measureText(short(name)).width)));
-  const [rows, columns] = [packet.queries(item), packet.keys(item)].map(longest);
+  const [rows, columns] = [packet.queries(item), packet.keys(item)].map((names) => longest(context, names, room.font));
   const left = Math.ceil(rows) + 14, top = Math.ceil(columns * Math.sin(SLANT)) + 16;
   const right = Math.ceil(columns * Math.cos(SLANT)) + 4;
   const [wide, high] = [Math.max(60, room.width - left - right) * dots, Math.max(60, room.height) * dots];
@@ -89,7 +104,7 @@ function arrange(context, packet, item, room, dots) {
 /** Write words along the sides, every nth where they would touch; the lit ones always, in bold. */
 function paintWords(context, packet, item, { box, cell }, look, lit = {}) {
   const queries = packet.queries(item), keys = packet.keys(item), only = Object.keys(lit).length > 0;
-  const spaced = (size) => Math.max(1, Math.ceil(14 / size));
+  const spaced = (size, least) => Math.max(1, Math.ceil(least / size));
   const shown = (names, every, one) => (only ? (one == null ? [] : [one]) : [...names.keys()].filter((i) => i % every === 0));
   context.font = only ? `bold ${look.font}` : look.font;
   context.textBaseline = "middle";
@@ -104,13 +119,13 @@ function paintWords(context, packet, item, { box, cell }, look, lit = {}) {
     context.textAlign = turn ? "left" : "right";
     context.fillText(text, 0, 0);
   };
-  for (const i of shown(queries, spaced(cell.h), lit.row)) {
+  for (const i of shown(queries, spaced(cell.h, 14), lit.row)) {
     context.save();
     context.translate(box.x - 6, box.y + (i + 0.5) * cell.h);
     write(short(queries[i]), false);
     context.restore();
   }
-  for (const j of shown(keys, spaced(cell.w), lit.column)) {
+  for (const j of shown(keys, spaced(cell.w, 18), lit.column)) {
     context.save();
     context.translate(box.x + (j + 0.5) * cell.w + 2, box.y - 8);
     context.rotate(-SLANT);
@@ -122,7 +137,7 @@ function paintWords(context, packet, item, { box, cell }, look, lit = {}) {
 /** Write the numbers into cells that are large enough, and mark those that are none. */
 function paintNumbers(context, cells, { box, cell, by, on }, palette, range, look) {
   if (cell.w < 13 || cell.h < 13 || by > 1 || on > 1 || cells.down > 1) return;
-  const dark = darkOf(cells), wide = cell.w >= 38 && cell.h >= 18;
+  const dark = darkOf(cells), wide = cell.w >= 34 && cell.h >= 18;
   context.textAlign = "center";
   context.textBaseline = "middle";
   context.font = look.small;
@@ -184,21 +199,24 @@ function paintLegend(context, { box, bars }, palette, range, marks, look) {
   }
 }
 
-/** Draw the lit row's numbers as bars under their columns. */
-function paintBars(context, cells, { box, cell, bars }, row, range, name, look) {
-  const line = Math.min(cells.rows - 1, Math.floor(row / cells.down)), wide = cell.w * cells.across;
-  const top = Math.max(Math.abs(range.high), Math.abs(range.low)), zero = range.low < 0 ? bars.y + bars.h / 2 : bars.y + bars.h;
-  const room = range.low < 0 ? bars.h / 2 : bars.h;
+/** Draw the lit row's numbers as bars under their columns, the largest as high as there is room. */
+function paintBars(context, cells, { box, cell, bars }, row, signed, name, look) {
+  const line = Math.min(cells.rows - 1, Math.floor(row / cells.down)) * cells.columns, wide = cell.w * cells.across;
+  const values = Array.from(cells.values.subarray(line, line + cells.columns), (value) => (Number.isFinite(value) ? value : 0));
+  const top = Math.max(...values.map(Math.abs)) || 1, high = signed ? bars.h / 2 : bars.h, zero = bars.y + high, gap = wide > 4 ? 1 : 0;
   context.fillStyle = look.hatch;
   context.fillRect(box.x, zero - 0.5, box.w, 1);
   context.fillStyle = look.accent;
-  for (let j = 0; j < cells.columns; j++) {
-    const value = cells.values[line * cells.columns + j], size = (Math.min(Math.abs(value), top) / top) * room;
-    if (size > 0) context.fillRect(box.x + j * wide + (wide > 4 ? 1 : 0), value < 0 ? zero : zero - size, Math.max(wide - (wide > 4 ? 2 : 0), 0.75), size);
-  }
+  values.forEach((value, j) => {
+    const size = (Math.abs(value) / top) * high;
+    if (size) context.fillRect(box.x + j * wide + gap, value < 0 ? zero : zero - size, Math.max(wide - 2 * gap, 0.75), size);
+  });
   context.font = look.font;
   context.textAlign = "right";
   context.textBaseline = "alphabetic";
   context.fillStyle = look.ink;
   context.fillText(short(name), box.x - 6, bars.y + bars.h);
+  context.textAlign = "left";
+  context.font = look.small;
+  context.fillText(number(Math.max(...values.map(Math.abs))), box.x + box.w + 4, bars.y + 9);
 }

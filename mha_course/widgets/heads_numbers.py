@@ -85,19 +85,18 @@ def _numbers(weights: Any) -> Any:
     expected = "(T, S), (H, T, S), (B, H, T, S) or (L, B, H, T, S)"
     if hasattr(weights, "detach"):
         numbers = weights.detach()
-        real = not numbers.is_complex()
+        kind = "c" if numbers.is_complex() else "f"
     else:
         try:
             numbers = np.asarray(weights)
-            real = numbers.dtype.kind in "biuf"
-            numbers = numbers if real or numbers.dtype.kind == "c" else numbers.astype(np.float64)
-        except (TypeError, ValueError, RuntimeError) as error:
-            got = f"{type(weights).__name__}: {error}".splitlines()[0]
-            raise ShapeError(
-                PLACE, "weights must be numbers", expected="a tensor, array or lists of one length", got=got
-            ) from None
-        real = numbers.dtype.kind in "biuf"
-    if not real:
+            kind = numbers.dtype.kind
+            got = f"{type(weights).__name__} of {numbers.dtype}"
+        except (TypeError, ValueError, RuntimeError) as error:  # lists of unequal lengths, tensors with a history
+            kind, got = "", f"{type(weights).__name__}: {error}".splitlines()[0]
+        if kind not in list("biufc"):
+            lists = "a tensor, array or lists of one length"
+            raise ShapeError(PLACE, "weights must be numbers", expected=lists, got=got)
+    if kind == "c":
         raise ShapeError(PLACE, "weights must be real numbers", expected="a float dtype", got=str(numbers.dtype))
     shape = tuple(numbers.shape)
     if not 2 <= len(shape) <= 5:

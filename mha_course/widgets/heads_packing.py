@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import math
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -16,6 +17,7 @@ from mha_course.widgets.heads_numbers import Array, Maps
 
 STEPS, PLUS, MINUS, NAN = 65532, 65533, 65534, 65535  # codes: 0 to STEPS from low to high, then what is no number
 WHOLE = 8_000_000  # bytes up to which every cell is sent at once
+CACHE = 2**18  # cells
 SIDE = 64  # rows and columns of a small picture
 HALF = {"torch.float16", "torch.bfloat16", "float16"}
 
@@ -26,11 +28,11 @@ def facts(heads: Array, hidden: NDArray[np.bool_] | None, tolerance: float) -> N
     Entropy is the mean over rows that see something, in nats; NaN unless all of these sum to 1.
     """
     finite, missing = np.isfinite(heads), np.isnan(heads)
-    numbers = heads if finite.all() else np.where(finite, heads, 0)
-    some = finite.any((1, 2))
-    low, high = (np.where(some, edge, 0) for edge in (
-        np.min(heads, (1, 2), initial=np.inf, where=finite), np.max(heads, (1, 2), initial=-np.inf, where=finite)
-    ))  # fmt: skip
+    numbers, low, high = heads, heads.min((1, 2)), heads.max((1, 2))
+    if not finite.all():
+        numbers, some = np.where(finite, heads, 0), finite.any((1, 2))
+        low = np.where(some, np.min(heads, (1, 2), initial=np.inf, where=finite), 0)
+        high = np.where(some, np.max(heads, (1, 2), initial=-np.inf, where=finite), 0)
     used = (numbers != 0).any(-1) & ~missing.any(-1)
     used &= True if hidden is None else ~hidden.all(-1)
     rows, columns = numbers.sum(-1, dtype=np.float64), numbers.sum(-2, dtype=np.float64)
@@ -59,10 +61,12 @@ def encode(maps: Array, low: NDArray[np.float64], high: NDArray[np.float64]) -> 
 
 def shrink(maps: Array, hidden: NDArray[np.bool_] | None, side: int = SIDE) -> Array:
     """Average blocks of cells that can be seen, so that at most side rows and columns are left."""
-    starts = [np.arange(0, size, math.ceil(size / side)) for size in maps.shape[1:]]
+    down, across = (math.ceil(size / side) for size in maps.shape[1:])
 
     def blocks(cells: Any) -> Any:
-        return np.add.reduceat(np.add.reduceat(cells, starts[0], axis=1), starts[1], axis=2)
+        whole = np.pad(cells, ((0, 0), (0, -cells.shape[1] % down), (0, -cells.shape[2] % across)))
+        rows = whole.reshape(len(whole), -1, down, whole.shape[2]).sum(2)
+        return rows.reshape(*rows.shape[:2], -1, across).sum(3)
 
     finite = np.isfinite(maps)
     seen = finite if hidden is None else finite & ~hidden
@@ -81,23 +85,35 @@ def pack(maps: Maps, serial: int, whole: int = WHOLE, side: int = SIDE) -> bytes
     cells = L * B * maps.slots * T * S * 2 + (0 if maps.mask is None else maps.mask.size // 8)
     every = cells <= whole
     tolerance = 2e-2 if str(maps.numbers.dtype) in HALF else 1e-3
-    told, codes, bits = [], [], []
+    told, codes, bits, masks = [], [], [], [1, 1, 1]
     for layer in range(L):
         for item in range(B):
             heads, hidden = maps.heads(layer, item), maps.hidden(layer, item)
-            about = facts(heads, hidden, tolerance)
-            told.append(about)
-            codes.append(encode(heads if every else shrink(heads, hidden, side), about[:, 0], about[:, 1]))
+            for some, own in _pieces(heads, hidden):
+                about = facts(some, own, tolerance)
+                told.append(about)
+                codes.append(encode(some if every else shrink(some, own, side), about[:, 0], about[:, 1]))
             if hidden is not None and layer < maps.mask.shape[0] and item < maps.mask.shape[1]:  # type: ignore[union-attr]
-                bits.append(_bits(hidden if every else shrink(hidden.astype(np.float32), None, side) == 1))
+                masks = [layer + 1, item + 1, len(hidden)]
+                bits += [
+                    _bits(own if every else shrink(own.astype(np.float32), None, side) == 1) for own in hidden[:, None]
+                ]
     table = np.concatenate(told)
     head = {
         "serial": serial, "shape": [L, B, H, T, S], "slots": maps.slots, "grid": codes[0].shape[1:],
         "every": every, "queries": maps.queries, "keys": maps.keys,
-        "mask": None if maps.mask is None else [*maps.mask.shape[:2], len(hidden) if hidden is not None else 1],
+        "mask": None if maps.mask is None else masks,
         "low": float(table[:, 0].min()), "high": float(table[:, 1].max()),
     }  # fmt: skip
     return _join(head, table, *codes, *bits)
+
+
+def _pieces(heads: Array, hidden: NDArray[np.bool_] | None) -> Iterator[tuple[Array, NDArray[np.bool_] | None]]:
+    """Cut many large maps into pieces that the processor's cache holds."""
+    most = max(1, CACHE // heads[0].size)
+    for start in range(0, len(heads), most):
+        piece = slice(start, start + most)
+        yield heads[piece], hidden if hidden is None or len(hidden) == 1 else hidden[piece]
 
 
 def pack_one(maps: Maps, serial: int, layer: int, item: int, slot: int) -> bytes:

@@ -2,10 +2,10 @@
 
 /** Read colours and fonts from where the widget stands, so that it follows the theme. */
 function lookOf(root) {
-  const style = getComputedStyle(root), value = (name) => style.getPropertyValue(name).trim();
+  const { color: ink, backgroundColor: paper, fontFamily } = getComputedStyle(root), pale = (of, share) => `color-mix(in srgb, ${of} ${share}%, transparent)`;
   return {
-    ink: style.color, paper: value("--paper"), hatch: value("--hatch"), accent: value("--accent"), veil: value("--veil"),
-    font: `12px ${style.fontFamily}`, small: `11px ${style.fontFamily}`, dots: Math.min(3, window.devicePixelRatio || 1),
+    ink, paper, hatch: pale(ink, 45), veil: pale(paper, 58), accent: "#d9480f",
+    font: `12px ${fontFamily}`, small: `11px ${fontFamily}`, dots: Math.min(3, window.devicePixelRatio || 1),
   };
 }
 
@@ -24,7 +24,7 @@ function compose(packet, palettes, { at, beside, scale }, look, width) {
   const one = packet.matrix(at), two = beside && packet.matrix(beside);
   const other = two && two.values.length === one.values.length ? two : null; // else it is not here yet
   const cells = other ? difference(one, other) : one;
-  const plan = arrange(gauge, packet, at.item, { width, height: Math.max(240, Math.min(620, width)), font: look.font }, look.dots);
+  const plan = arrange(gauge, packet, at.item, { width, height: Math.max(240, Math.min(512, width)), font: look.font }, look.dots);
   const drawn = shrink(cells, Math.max(1, Math.round(plan.by / cells.down)), Math.max(1, Math.round(plan.on / cells.across)));
   let range = limits(packet, at, scale);
   if (other) {
@@ -35,7 +35,7 @@ function compose(packet, palettes, { at, beside, scale }, look, width) {
   const palette = range.low < 0 ? palettes.signed : palettes.plain;
   const marks = [];
   if (darkOf(cells)?.includes(1)) marks.push(["hidden", "hidden"]);
-  if (cells.values.some(Number.isNaN)) marks.push(["nan", "NaN"]);
+  if (anyNaN(cells)) marks.push(["nan", "NaN"]);
   const image = colour(drawn, palette, range.low, range.high);
   return { at, beside, one, other, cells, drawn, image, plan, palette, range, marks, look };
 }
@@ -73,5 +73,22 @@ function paintLit(context, packet, { at, cells, plan, range, look }, lit) {
     context.strokeRect(left, top, wide, high);
   }
   paintWords(context, packet, at.item, plan, look, lit);
-  if (lit.row != null) paintBars(context, cells, plan, lit.row, range, packet.queries(at.item)[lit.row], look);
+  if (lit.row != null) paintBars(context, cells, plan, lit.row, range.low < 0, packet.queries(at.item)[lit.row], look);
+}
+
+/** Draw the picture at twice its size on a canvas of its own, with its title. */
+function pictureOf(packet, scene, title, lit) {
+  const { plan, look } = scene, canvas = canvasOf(plan.width * 2, (plan.height + 30) * 2), context = canvas.getContext("2d");
+  context.scale(2, 2);
+  context.fillStyle = look.paper;
+  context.fillRect(0, 0, plan.width, plan.height + 30);
+  context.fillStyle = look.ink;
+  context.font = `bold ${look.font}`;
+  context.textBaseline = "middle";
+  context.fillText(title, 10, 18);
+  context.translate(0, 30);
+  const fine = { ...scene, look: { ...look, dots: 2 } };
+  paintAll(context, packet, fine);
+  if (lit) paintLit(context, packet, fine, lit);
+  return canvas;
 }

@@ -21,18 +21,20 @@ function makeThumbs(packet, list, act) {
   return thumbs;
 }
 
-/** Choose sizes so that the grid fits. */
+/** Choose sizes so that the grid fits, and return them. */
 function layThumbs(root, list, packet, count, room) {
   const wide = room >= 700, many = packet.L > 1;
   const free = wide ? Math.min(many ? room * 0.5 : 340, room - 340) : room;
-  const columns = many ? packet.slots : Math.max(1, Math.min(count, wide ? (count > 4 ? 3 : 2) : Math.floor(free / 84)));
+  const columns = many ? packet.slots : Math.max(1, Math.min(count, wide ? (count > 4 ? 3 : 2) : Math.floor(free / 76)));
   const size = Math.max(THUMB.least, Math.min(THUMB.most, Math.floor((free - (many ? 46 : 0)) / columns) - 12));
   root.classList.toggle("wide", wide);
   root.classList.toggle("single", count === 1);
   list.classList.toggle("dense", many);
+  const tall = Math.round(size * Math.max(0.3, Math.min(1.5, packet.T / packet.S)));
   list.style.setProperty("--size", `${size}px`);
-  list.style.setProperty("--tall", `${Math.round(size * Math.max(0.3, Math.min(1.5, packet.T / packet.S)))}px`);
+  list.style.setProperty("--tall", `${tall}px`);
   list.style.gridTemplateColumns = `${many ? "auto " : ""}repeat(${columns}, max-content)`;
+  return { size, tall };
 }
 
 /** Mark which head is shown and which it is compared with; one of all is reached with Tab. */
@@ -50,8 +52,8 @@ function markThumbs(thumbs, packet, at, beside) {
 }
 
 /** Draw one small picture, with its entropy. */
-function paintThumb({ at, canvas, entropy }, packet, item, palette, range, look) {
-  const [wide, high] = [canvas.clientWidth * look.dots, canvas.clientHeight * look.dots].map((n) => Math.max(1, Math.round(n)));
+function paintThumb({ at, canvas, entropy }, { size, tall }, packet, item, palette, range, look) {
+  const [wide, high] = [size, tall].map((length) => Math.round(length * look.dots));
   const own = { ...at, item }, cells = packet.matrix(own), facts = packet.facts(own);
   const small = shrink(cells, Math.max(1, Math.floor(cells.rows / high)), Math.max(1, Math.floor(cells.columns / wide)));
   if (canvas.width !== wide || canvas.height !== high) Object.assign(canvas, { width: wide, height: high });
@@ -60,5 +62,6 @@ function paintThumb({ at, canvas, entropy }, packet, item, palette, range, look)
   paintCells(context, small, colour(small, palette, range.low, range.high), { x: 0, y: 0, w: wide / look.dots, h: high / look.dots }, look);
   const rows = facts.least <= facts.most;
   const word = Number.isNaN(facts.entropy) ? (rows && packet.kind === "weights" ? "Σ ≠ 1" : "") : number(facts.entropy);
-  entropy.textContent = word + (packet.L > 1 || Number.isNaN(facts.entropy) ? "" : " nats");
+  const text = word + (packet.L > 1 || Number.isNaN(facts.entropy) ? "" : " nats");
+  if (entropy.textContent !== text) entropy.textContent = text;
 }

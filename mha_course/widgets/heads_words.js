@@ -54,7 +54,7 @@ function notesOf(packet, at, scene) {
     const sums = number(least) === number(most) ? number(least) : `${number(least)} … ${number(most)}`;
     const not = number(least) === "1.00" && number(most) === "1.00" ? ", with numbers below 0" : ", not 1";
     const why = upright ? "; the columns sum to 1, as after a softmax over the queries" : "";
-    notes.push(["odd", `rows sum to ${sums}${not}${why}`]);
+    notes.push([packet.kind === "weights" ? "odd" : "", `rows sum to ${sums}${not}${why}`]);
   }
   if (missing) notes.push(["odd", `${missing} cell${missing > 1 ? "s are" : " is"} NaN, not a number`]);
   if (leak > 1e-4 && packet.kind === "weights") notes.push(["odd", `hidden cells hold weight, up to ${number(leak)}`]);

@@ -9,7 +9,7 @@ function render({ model, el }) {
   const asker = Math.random().toString(36).slice(2);
   const hatch = `hatch-${asker}`;
   let [local, waiting, flight, number, room, drawn] = [{ ...model.get("view").values }, null, null, 0, 0, []];
-  let [speaking, frame] = [null, null];
+  let [speaking, frame, tall] = [null, null, 0];
 
   const root = make("section", "mha-lab");
   root.setAttribute("aria-label", kind);
@@ -30,7 +30,7 @@ function render({ model, el }) {
     return svg("pattern", { id: `${hatch}-${name}`, width: 6, height: 6, patternUnits: "userSpaceOnUse" }, strokes);
   });
   const shared = svg("svg", { width: 0, height: 0, class: "shared", "aria-hidden": "true" }, svg("defs", {}, ...patterns));
-  root.append(make("p", "question", question), bar, boards, readout, said, trouble);
+  root.append(make("p", "question", question), bar, said, trouble, boards, readout);
   if (hint) root.append(make("p", "hint", hint));
   root.append(aloud, shared);
   el.append(root);
@@ -75,6 +75,8 @@ function render({ model, el }) {
   /** Return what a panel must be built anew for; all else is an update. */
   const form = (panel, width) => JSON.stringify([panel.kind, panel.names, panel.rows && panel.kind === "matrix" && panel.rows, panel.columns, panel.size, panel.drag, width]);
 
+  const headed = ({ title, drag, paint }) => `${title}${drag ? ": drag them" : paint ? ": paint it" : ""}`;
+
   function draw(view) {
     const sized = (size) => view.panels.filter((panel) => (panel.size ?? "big") === size);
     const [big, small, tiny] = ["big", "small", "tiny"].map(sized);
@@ -90,12 +92,12 @@ function render({ model, el }) {
       const key = form(panel, width);
       if (old?.key === key) {
         old.made.update(panel);
-        old.title.textContent = panel.title;
+        old.title.textContent = headed(panel);
         old.note.textContent = panel.note;
         return;
       }
       const made = KINDS[panel.kind](panel, { ...tools, width });
-      const [title, note] = [make("figcaption", "title", panel.title), make("p", "note", panel.note)];
+      const [title, note] = [make("figcaption", "title", headed(panel)), make("p", "note", panel.note)];
       if (panel.head !== undefined && panel.kind === "matrix") title.style.setProperty("--head", palettes.heads[panel.head % palettes.heads.length]);
       const legend = panel.on ? [make("p", "note", make("i", "yes"), ` ${panel.on} `, make("i", "no"), ` ${panel.off}`)] : [];
       const box = make("figure", `panel ${panel.kind} ${panel.size ?? "big"}`, title, made.node, ...legend, note);
@@ -119,6 +121,8 @@ function render({ model, el }) {
     if (room) draw(view);
     if (said.textContent !== view.text) speak(view.text);
     said.textContent = view.text;
+    const height = said.offsetHeight; // what has been as high stays so: nothing moves away under the pointer
+    if (height > tall) said.style.minHeight = `${(tall = height)}px`;
     tell(view.trouble);
     cancelAnimationFrame(frame);
     frame = requestAnimationFrame(() => (root.dataset.serial = view.serial)); // drawn, and on the screen with this frame
@@ -134,6 +138,8 @@ function render({ model, el }) {
     const width = Math.floor(contentRect.width);
     if (!width || width === room) return;
     room = width;
+    said.style.minHeight = "";
+    tall = said.offsetHeight;
     draw(model.get("view"));
   });
   model.on("change:view", follow);

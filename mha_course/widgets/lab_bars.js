@@ -1,7 +1,14 @@
 // Bars with a name and a number each. Those that are a control can be dragged, or moved with keys.
 
 const figure = (number) => (number === null ? "NaN" : number.toFixed(2).replace(/^-(0\.00)$/, "$1"));
-const wide = (words, most = 12) => Math.max(...words.map((word) => Math.min(word.length, most))) * 6.9 + 6;
+const pen = document.createElement("canvas").getContext("2d");
+
+/** Return how many pixels the longest of some words takes, and a gap. */
+function wide(words, most = 12) {
+  const family = getComputedStyle(document.body).getPropertyValue("--jp-ui-font-family");
+  pen.font = `12px ${family || "system-ui, sans-serif"}`;
+  return Math.max(...words.map((one) => pen.measureText(short(one, most)).width)) + 8;
+}
 
 /** Write a word into a picture: shortened, with the whole of it to be read on hovering. */
 function word(text, attributes, most = 12) {

@@ -41,7 +41,7 @@ function switched({ name, label }, move) {
   const box = Object.assign(make("input", ""), { type: "checkbox" });
   box.dataset.control = name;
   box.addEventListener("change", () => move(name, box.checked));
-  return { node: make("label", "control", box, make("span", "", label)), show: (value) => (box.checked = value) };
+  return { node: make("label", "control whole", box, make("span", "", label)), show: (value) => (box.checked = value) };
 }
 
 const CONTROLS = { slider, choice, menu, switch: switched };

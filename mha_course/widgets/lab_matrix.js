@@ -147,7 +147,7 @@ function matrix(panel, tools) {
       else tools.read(describeCell(...found), false);
     });
     for (const end of ["pointerup", "pointercancel", "lostpointercapture"]) root.addEventListener(end, () => (brush = null));
-    root.addEventListener("pointerleave", () => tools.read("", false));
+    root.addEventListener("pointerleave", () => (root.matches(":focus") ? go(...cursor, false) : tools.read("", false)));
     root.addEventListener("focus", () => go(...cursor));
     root.addEventListener("keydown", (event) => {
       if (event.ctrlKey || event.metaKey || event.altKey) return;

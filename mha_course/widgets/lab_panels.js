@@ -57,8 +57,9 @@ const plane = afresh((panel, { width }) => {
     const [end, strength] = [place(point), Math.abs(panel.weights[i])];
     root.append(arrow(zero, end, "value", 1 + 4 * Math.min(1, strength)));
     const [dx, dy] = [end[0] - zero[0], end[1] - zero[1]];
-    const side_ = dx < -8 ? "end" : dx > 8 ? "start" : "";
-    root.append(word(panel.names[i], { x: end[0] + Math.sign(dx) * 6, y: end[1] + (dy > 0 ? 14 : -5), class: `label ${side_}` }));
+    const half = wide([panel.names[i]]) / 2;
+    const x = Math.max(half, Math.min(size - half, end[0] + Math.sign(dx) * (Math.abs(dx) > 8 ? half + 2 : 0)));
+    root.append(word(panel.names[i], { x, y: end[1] + (dy > 0 ? 14 : -5), class: "label" }));
   });
   root.append(arrow(zero, context, `context ${panel.inside ? "" : "outside"}`, 3));
   root.append(svg("circle", { cx: context[0], cy: context[1], r: 7, class: `spot ${panel.inside ? "" : "outside"}` }));

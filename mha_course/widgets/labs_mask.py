@@ -27,7 +27,7 @@ class MaskLab(Lab):
 
     Args:
         scores: scaled scores (T, S) with T = S, of one head; axes of size 1 in front are dropped.
-        tokens: the S words. mask: (T, S) bool, True = may attend, to begin with.
+        tokens: the S words. mask: (T, S) bool, True = may attend, to begin with; causal if it is left out.
     ``mask`` is what is painted.
     """
 
@@ -36,11 +36,11 @@ class MaskLab(Lab):
 
     def __init__(self, scores: Any, tokens: Sequence[str], *, mask: Any = None) -> None:
         self._scores, self._tokens = scores_and_tokens("MaskLab", scores, tokens)
-        start = torch.ones(self._scores.shape, dtype=torch.bool) if mask is None else self._painted(mask)
         size = len(self._tokens)
+        start = causal_mask(size) if mask is None else self._painted(mask)
         super().__init__(
             [
-                Pick("preset", "mask", "menu", PRESETS, "none" if mask is None else PAINTED),
+                Pick("preset", "mask", "menu", PRESETS, "causal" if mask is None else PAINTED),
                 Pick("n", "n, of padding and window", "slider", tuple(range(size)), min(2, size - 1)),
                 Pick("fill", "a row that sees nothing", "choice", (COURSE, BY_HAND, FINITE), COURSE),
                 Drawn("mask", start.int().tolist(), lambda sent: self._painted(sent).int().tolist()),
@@ -80,7 +80,7 @@ class MaskLab(Lab):
         group = "the same mask, as others write it"
         small: dict[str, Any] = {"size": "small", "palette": "bool", "group": group}
         panels = (
-            matrix("the mask: paint it", tokens, tokens, allowed.int(), palette="bool", paint="mask", hidden=ignored,
+            matrix("the mask", tokens, tokens, allowed.int(), palette="bool", paint="mask", hidden=ignored,
                    on="may attend", off="hidden"),
             matrix("weights after softmax", tokens, tokens, weights, hidden=ignored,
                    note="Hatched: hidden. Red edge: a weight where there must be none."),

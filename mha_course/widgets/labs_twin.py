@@ -58,6 +58,12 @@ def _share(panel: Panel) -> float:
     return {"bars": 1.0, "table": 1.3, "lines": 1.3, "plane": 1.3, "matrix": 1.5, "blocks": 1.3}[panel["kind"]]
 
 
+def _short(word: str) -> str:
+    """Return a word as one line that leaves room for the picture."""
+    line = " ".join(word.split())
+    return line if len(line) <= 12 else f"{line[:11]}…"
+
+
 def _numbers(values: Any) -> Any:
     """Return numbers as an array, with None as NaN."""
     return np.array(values, dtype=float)
@@ -72,7 +78,7 @@ def _bars(ax: Axes, panel: Panel) -> None:
         beside: dict[str, Any] = {"xytext": (3, 0), "textcoords": "offset points", "va": "center", "fontsize": 8}
         ax.annotate("NaN" if value is None else f"{value:.2f}", (max(0.0, values[n]), n), **beside)
     ax.axvline(0, color=plots.INK, linewidth=0.8)
-    ax.set_yticks(range(len(names)), names, fontsize=9, parse_math=False)
+    ax.set_yticks(range(len(names)), map(_short, names), fontsize=9, parse_math=False)
     ax.set(xlim=(panel["low"], panel["high"] + 0.18 * (panel["high"] - panel["low"])), xlabel=panel["note"])
     ax.tick_params(axis="y", length=0)
     ax.invert_yaxis()
@@ -103,7 +109,7 @@ def _matrix(ax: Axes, panel: Panel) -> None:
 def _names(ax: Axes, panel: Panel) -> None:
     """Write the tokens along both sides, and the sums where there are some."""
     look: dict[str, Any] = {"fontsize": 8, "parse_math": False}
-    columns, rows = panel["columns"], panel["rows"]
+    columns, rows = list(map(_short, panel["columns"])), list(map(_short, panel["rows"]))
     if "rows_sum" in panel:
         rows = [f"{name}  Σ {total}" for name, total in zip(rows, panel["rows_sum"], strict=True)]
         columns = [f"{name}  Σ {total}" for name, total in zip(columns, panel["columns_sum"], strict=True)]
@@ -135,7 +141,7 @@ def _plane(ax: Axes, panel: Panel) -> None:
     ax.add_patch(Polygon(_numbers(panel["hull"]), color=plots.BAR, alpha=0.18))
     for name, point in zip(panel["names"], panel["points"], strict=True):
         ax.annotate("", point, (0, 0), arrowprops={"arrowstyle": "->", "color": plots.BAR, "lw": 1.6})
-        ax.annotate(name, point, fontsize=9, parse_math=False)
+        ax.annotate(_short(name), point, fontsize=9, parse_math=False)
     ax.annotate("", panel["context"], (0, 0), arrowprops={"arrowstyle": "->", "color": plots.ACCENT, "lw": 2.4})
     ax.plot(*panel["context"], "o", color=plots.ACCENT, markersize=9, markeredgecolor=plots.INK)
     reach = panel["reach"]

@@ -91,11 +91,11 @@ class WeightedSumLab(Lab):
         total = f"sum {sum(weights):.2f}"
         if drag == SCORES:
             left = [
-                bars("drag the scores", self._tokens, scores, low=-STEEPEST, high=STEEPEST, drag="scores"),
+                bars("scores", self._tokens, scores, low=-STEEPEST, high=STEEPEST, drag="scores"),
                 bars(f"weights that softmax makes, {total}", self._tokens, weights),
             ]
         else:
-            left = [bars(f"drag the weights, {total}", self._tokens, weights, low=low, high=high, drag="weights")]
+            left = [bars(f"weights, {total}", self._tokens, weights, low=low, high=high, drag="weights")]
         holds = inside(context, around)
         reach = 1.15 * float(self._v.abs().max()) or 1.0
         picture = plane("values, and the context they make", self._tokens, self._v, context, around,

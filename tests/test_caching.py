@@ -1,0 +1,273 @@
+"""Decoding in chunks and shared key-value heads, against the whole pass, PyTorch's kernels and each other."""
+
+import itertools
+
+import pytest
+import torch
+from rewriting import fails, numbers, one_thread, rewritten, same  # noqa: F401
+from torch.nn import functional as F
+
+from mha_course import caching, masks
+from mha_course.attention import MultiHeadAttention, attention, merge_heads, split_heads
+from mha_course.errors import ShapeError
+
+B, T, S, C, H, D = 2, 5, 7, 24, 4, 6
+GROUPS = (1, 2, H)
+
+
+def reference(bias=True):
+    torch.manual_seed(1)
+    return MultiHeadAttention(C, H, bias=bias).double()
+
+
+def grouped(room, groups, bias=True):
+    torch.manual_seed(2)
+    return room.GroupedQueryAttention(C, H, groups, bias=bias).double()
+
+
+def splits(total):
+    """All ways to cut a sequence into chunks, as lists of lengths."""
+    for cuts in itertools.product((False, True), repeat=total - 1):
+        ends = [at for at, cut in enumerate(cuts, start=1) if cut]
+        yield [b - a for a, b in itertools.pairwise((0, *ends, total))]
+
+
+# Each check takes the room, and holds it against an authority.
+
+
+def every_split_gives_what_the_whole_gives(room):
+    x = numbers(B, S, C)
+    for module in (reference(), reference(bias=False), *(grouped(room, groups) for groups in GROUPS)):
+        want = module(x, mask=masks.causal_mask(S))[0]
+        for lengths in splits(S):
+            cache, outs = room.KVCache(), []
+            for chunk in x.split(lengths, dim=1):
+                outs.append(room.decode_chunk(module, chunk, cache))
+            same(torch.cat(outs, dim=1), want)
+            assert cache.length == S
+
+
+def gradients_flow_through_the_cache(room):
+    module, x = grouped(room, 2), numbers(B, S, C).requires_grad_()
+    cache = room.KVCache()
+    outs = torch.cat([room.decode_chunk(module, chunk, cache) for chunk in x.split((3, 1, 3), dim=1)], dim=1)
+    whole = module(x, mask=masks.causal_mask(S))[0]
+    upstream = numbers(B, S, C, seed=3)
+    same(*(torch.autograd.grad(out, x, upstream)[0] for out in (outs, whole)))
+
+
+def grouped_with_a_head_each_is_multi_head(room):
+    for bias in (True, False):
+        mha, module = reference(bias), grouped(room, H, bias)
+        module.load_state_dict(mha.state_dict())
+        x, memory, other = numbers(B, T, C), numbers(B, S, C, seed=1), numbers(B, S, C, seed=2)
+        full = numbers(B, H, T, S, seed=3) > 0
+        full[0, 1, 2] = False
+        for mask in (None, full, full[0, 0], masks.padding_mask([S, 0], S)):
+            for got, want in zip(module(x, memory, other, mask), mha(x, memory, other, mask), strict=True):
+                same(got, want)
+            got, nothing = module(x, memory, other, mask, need_weights=False)
+            same(got, mha(x, memory, other, mask)[0])
+            assert nothing is None
+        same(module(x)[0], mha(x)[0])
+        same(module(x, memory)[0], mha(x, memory)[0])
+
+
+def grouped_equals_torchs_kernel(room):
+    x, memory = numbers(B, T, C), numbers(B, S, C, seed=1)
+    mask = (numbers(B, 1, T, S, seed=3) > 0) | (torch.arange(S) == 2)
+    for groups in GROUPS:
+        module = grouped(room, groups)
+        q, k, v = (split_heads(proj(y), n) for proj, y, n in (
+            (module.q_proj, x, H), (module.k_proj, memory, groups), (module.v_proj, memory, groups)))  # fmt: skip
+        for given in (None, mask):
+            context = F.scaled_dot_product_attention(q, k, v, given, enable_gqa=True)
+            for need_weights in (True, False):
+                same(module(x, memory, mask=given, need_weights=need_weights)[0], module.out_proj(merge_heads(context)))
+        weights = module(x, memory, mask=mask)[1]
+        same(weights, attention(q, k.repeat_interleave(H // groups, 1), v.repeat_interleave(H // groups, 1), mask)[1])
+
+
+def converted_heads_are_means_of_their_group(room):
+    for bias, groups in itertools.product((True, False), GROUPS):
+        mha, x = reference(bias).eval(), numbers(B, S, C)
+        module = room.GroupedQueryAttention.from_multi_head(mha, groups)
+        assert not module.training
+        with torch.no_grad():  # the same by hand: each head gets the mean of its group
+            for linear in (mha.k_proj, mha.v_proj):
+                for parameter in linear.parameters():
+                    heads = parameter.clone().view(groups, H // groups, D, -1)
+                    means = torch.stack([group.sum(0) / (H // groups) for group in heads])
+                    parameter.copy_(means.repeat_interleave(H // groups, 0).view_as(parameter))
+        for got, want in zip(module(x), mha(x), strict=True):
+            same(got, want)
+
+
+def a_row_without_a_key_gives_nothing(room):
+    module, x = grouped(room, 2, bias=False), numbers(B, S, C).requires_grad_()
+    for need_weights in (True, False):
+        out, weights = module(x, mask=torch.zeros(S, S).bool(), need_weights=need_weights)
+        assert not out.any()
+        assert weights is None or not weights.any()
+        (gradient,) = torch.autograd.grad(out.sum(), x)
+        assert not gradient.any()
+
+
+def the_cache_weighs_what_was_foretold(room):
+    cache = room.KVCache()
+    assert (cache.length, cache.bytes) == (0, 0)
+    for step, new in enumerate((3, 1, 1, 2)):
+        module = grouped(room, 2).float()
+        room.decode_chunk(module, numbers(B, new, C, seed=step, dtype=torch.float32), cache)
+        assert cache.bytes == room.kv_cache_bytes(1, B, cache.length, 2, D, 4)
+        assert cache.bytes == cache.k.untyped_storage().nbytes() + cache.v.untyped_storage().nbytes()
+    assert cache.length == 7
+
+
+def what_was_handed_out_stays(room):
+    cache, k = room.KVCache(), numbers(B, 2, 3, D)
+    first, _ = cache.append(k, k)
+    before = first.clone()
+    cache.append(k + 1, k + 1)
+    assert torch.equal(first, before)
+    assert torch.equal(cache.k, torch.cat((k, k + 1), dim=2))
+
+
+def parameters_shrink_with_the_groups(room):
+    for groups in GROUPS:
+        count = sum(parameter.numel() for parameter in grouped(room, groups).parameters())
+        assert count == 2 * (C * C + C) + 2 * (C * groups * D + groups * D)
+
+
+CHECKS = (
+    every_split_gives_what_the_whole_gives,
+    gradients_flow_through_the_cache,
+    grouped_with_a_head_each_is_multi_head,
+    grouped_equals_torchs_kernel,
+    converted_heads_are_means_of_their_group,
+    a_row_without_a_key_gives_nothing,
+    the_cache_weighs_what_was_foretold,
+    what_was_handed_out_stays,
+    parameters_shrink_with_the_groups,
+)
+
+
+@pytest.mark.parametrize("check", CHECKS, ids=lambda check: check.__name__)
+def test_agrees(check):
+    check(caching)
+
+
+# name: (what is broken, by what, the check that must see it)
+WRONG = {
+    "chunk sees the future": ("if new > 1 else None", "if False else None", CHECKS[0]),
+    "mask at the top left": (".tril(total - new) if", ".tril() if", CHECKS[0]),
+    "keys in front": ("torch.cat((self.k, k), dim=2)", "torch.cat((k, self.k), dim=2)", CHECKS[0]),
+    "the new alone": ("k, v = cache.append(k_new, v_new)", "cache.append(k_new, v_new); k, v = k_new, v_new",
+                      CHECKS[0]),
+    "not kept": ("        self.k, self.v = k, v\n", "        self.k = self.k or k\n", CHECKS[0]),
+    "cut from the graph": ("        self.k, self.v = k, v\n", "        self.k, self.v = k.detach(), v.detach()\n",
+                           CHECKS[1]),
+    "values from the keys": ("module.v_proj(value)", "module.v_proj(key)", CHECKS[2]),
+    "keys from the queries": ("_project(self, *inputs.values())", "_project(self, query, query, query)", CHECKS[2]),
+    "mask ignored": ("attention(q, repeat_kv(k, self.num_heads), repeat_kv(v, self.num_heads), mask)",
+                     "attention(q, repeat_kv(k, self.num_heads), repeat_kv(v, self.num_heads))", CHECKS[3]),
+    "mask ignored when fused": ("fused_attention(q, k, v, mask))), None", "fused_attention(q, k, v, None))), None",
+                                CHECKS[3]),
+    "heads served in turn": ("k.repeat_interleave(num_heads // groups, dim=1)",
+                             "k.repeat(1, num_heads // groups, 1, 1)", CHECKS[3]),
+    "groups of every second head": ("unflatten(0, (num_kv_heads, mha.num_heads // num_kv_heads, -1))",
+                                    "unflatten(0, (mha.num_heads // num_kv_heads, num_kv_heads, -1)).transpose(0, 1)",
+                                    CHECKS[4]),
+    "sum of the heads": ("heads.mean(1)", "heads.sum(1)", CHECKS[4]),
+    "first of the heads": ("heads.mean(1)", "heads[:, 0]", CHECKS[4]),
+    "always training": ("module.train(mha.training)", "module", CHECKS[4]),
+    "kernel's own empty rows": ("attention(q, repeat_kv(k, self.num_heads), repeat_kv(v, self.num_heads), mask)",
+                                "attention(q, repeat_kv(k, self.num_heads), repeat_kv(v, self.num_heads), mask | "
+                                "~mask.any(-1, keepdim=True))", CHECKS[5]),
+    "bytes of the keys": ("for x in (self.k, self.v) if", "for x in (self.k,) if", CHECKS[6]),
+    "length of the heads": ("self.k.size(2)\n", "self.k.size(1)\n", CHECKS[6]),
+    "as wide as ever": ("narrow = num_kv_heads * (d_model // num_heads)", "narrow = d_model", CHECKS[8]),
+    "written over": ("torch.cat((self.k, k), dim=2), ", "torch.cat((self.k.zero_(), k), dim=2), ", CHECKS[7]),
+}  # fmt: skip
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("wrong", WRONG)
+def test_wrong_versions_disagree(wrong):
+    before, after, check = WRONG[wrong]
+    assert fails(check, rewritten(caching, before, after))
+
+
+def test_all_splits_are_tried():
+    assert len({tuple(lengths) for lengths in splits(S)}) == 2 ** (S - 1)
+    assert all(sum(lengths) == S for lengths in splits(S))
+
+
+def test_grouped_heads_on_each_device(device):
+    mha, x = MultiHeadAttention(C, H).to(device, torch.float16), numbers(B, S, C, dtype=torch.float16).to(device)
+    module = caching.GroupedQueryAttention.from_multi_head(mha, 2)
+    cache = caching.KVCache()
+    outs = torch.cat([caching.decode_chunk(module, chunk, cache) for chunk in x.split((4, 1, 2), dim=1)], dim=1)
+    want = module(x, mask=masks.causal_mask(S, device=device))[0]
+    assert outs.device == x.device
+    assert torch.allclose(outs, want, atol=5e-3)
+
+
+K = torch.ones(B, 2, 3, D)
+ERRORS = {
+    "groups that do not divide": (
+        lambda: caching.GroupedQueryAttention(24, 6, 4),
+        "GroupedQueryAttention: num_kv_heads must divide num_heads. expected num_heads % num_kv_heads == 0, "
+        "num_kv_heads >= 1, got num_heads=6, num_kv_heads=4, fix: num_kv_heads=1 or 2 or 3 or 6",
+    ),
+    "no key-value head": (
+        lambda: caching.GroupedQueryAttention(24, 2, 0),
+        "GroupedQueryAttention: num_kv_heads must divide num_heads. expected num_heads % num_kv_heads == 0, "
+        "num_kv_heads >= 1, got num_heads=2, num_kv_heads=0, fix: num_kv_heads=1 or 2",
+    ),
+    "heads that do not divide": (
+        lambda: caching.GroupedQueryAttention(24, 5, 1),
+        "GroupedQueryAttention: num_heads must divide d_model. expected d_model % num_heads == 0, got d_model=24, "
+        "num_heads=5, fix: num_heads=4 or 6, or d_model=20 or 25",
+    ),
+    "another width": (
+        lambda: caching.GroupedQueryAttention(24, 4, 2)(torch.ones(B, T, 20)),
+        "GroupedQueryAttention: query has the wrong C. expected (B, T, C=24), got (B=2, T=5, C=20)",
+    ),
+    "a chunk of another width": (
+        lambda: caching.decode_chunk(MultiHeadAttention(24, 4), torch.ones(B, T, 20), caching.KVCache()),
+        "decode_chunk: x has the wrong C. expected (B, S, C=24), got (B=2, S=5, C=20)",
+    ),
+    "values of other tokens": (
+        lambda: caching.KVCache().append(K, K[:, :, :2]),
+        "KVCache.append: v has the wrong T. expected (B=2, G=2, T=3, D=6), got (B=2, G=2, T=2, D=6)",
+    ),
+    "a cache of other heads": (
+        lambda: appended(K, K[:, :1]),
+        "KVCache.append: k has the wrong G. expected (B=2, G=2, T, D=6), got (B=2, G=1, T=3, D=6)",
+    ),
+    "a cache of another dtype": (
+        lambda: appended(K, K.double()),
+        "KVCache.append: k must have the dtype of the cache. expected torch.float32, got torch.float64, "
+        "fix: k.to(torch.float32)",
+    ),
+    "keys without heads": (
+        lambda: caching.KVCache().append(K[0], K[0]),
+        "KVCache.append: k must have 4 axes. expected (B, G, T, D), got (2, 3, 6)",
+    ),
+}
+
+
+def appended(*parts):
+    """Append keys one after the other."""
+    cache = caching.KVCache()
+    for part in parts:
+        cache.append(part, part)
+
+
+@pytest.mark.parametrize("case", ERRORS)
+def test_errors_say_what_and_how(case):
+    call, message = ERRORS[case]
+    with pytest.raises(ShapeError) as caught:
+        call()
+    assert str(caught.value) == message

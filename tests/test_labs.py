@@ -1,0 +1,615 @@
+"""The labs tell the truth: every control is moved, and what is drawn is held against PyTorch and the formulas."""
+
+import base64
+import itertools
+import json
+import math
+import threading
+
+import pytest
+import torch
+from torch.nn import functional as F
+
+from mha_course import example, experiments, masks
+from mha_course.attention import attention
+from mha_course.errors import ShapeError
+from mha_course.saving import WIDGET_VIEW
+from mha_course.widgets import MaskLab, ScalingLab, SoftmaxLab, SplitLab, WeightedSumLab
+from mha_course.widgets import labs_scores as scores_module
+from mha_course.widgets.labs_controls import Drawn, Pick, Switch
+from mha_course.widgets.labs_hull import hull, inside
+from mha_course.widgets.labs_mask import BY_HAND, COURSE, FINITE, PRESETS
+
+EVIL = '"><img src=x onerror="window.hacked=1"><script>window.hacked=1</script>$x$'
+TOKENS = ["the", "cat", "the", "it", "dogs", ","]
+
+
+@pytest.fixture(autouse=True)
+def narrow(monkeypatch):
+    """Measure narrow heads only: the wide ones take seconds."""
+    monkeypatch.setattr(scores_module, "WIDTHS", (8, 16, 64))
+
+
+@pytest.fixture
+def scores(draw):
+    return 2 * draw(6, 6, dtype=torch.float32)
+
+
+@pytest.fixture
+def labs(scores):
+    makers = {
+        "scaling": ScalingLab,
+        "softmax": lambda: SoftmaxLab(scores, TOKENS, word="it"),
+        "mask": lambda: MaskLab(scores, TOKENS),
+        "sum": WeightedSumLab,
+        "split": SplitLab,
+    }
+    return lambda name: makers[name]()
+
+
+def ask(lab, **moved):
+    """Send what a front end would send, and return the answer."""
+    lab.request = {"asker": "a", "number": lab.view["serial"], "moved": moved}
+    return lab.view
+
+
+def panel(lab, kind, n=0):
+    return [one for one in lab.view["panels"] if one["kind"] == kind][n]
+
+
+def tensor(numbers):
+    """Return numbers that were sent; NaN was sent as None."""
+    return torch.tensor([[math.nan if x is None else x for x in row] for row in numbers], dtype=torch.float64)
+
+
+NAMES = ["scaling", "softmax", "mask", "sum", "split"]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_every_value_of_every_control_is_drawn(labs, name):
+    lab = labs(name)
+    seen = set()
+    for control in lab._controls.values():
+        if isinstance(control, Pick):
+            values = range(len(control.options))
+        else:
+            values = [True, False] if isinstance(control, Switch) else [control.start]
+        for sent in values:
+            view = ask(lab, **{control.name: sent})
+            assert not view["trouble"]
+            assert view["values"][control.name] == sent or control.name in ("mask", "weights", "scores")
+            assert view["panels"]
+            json.dumps(view, allow_nan=False)
+            seen.add(json.dumps(view["panels"]))
+            assert repr(lab) == f"{type(lab).__name__}: {view['text']}"
+            assert view["text"].endswith(".")
+    assert len(seen) >= 3
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_the_twin_is_a_picture_with_the_sentence(labs, name):
+    lab = labs(name)
+    data, metadata = lab._repr_mimebundle_()
+    assert base64.b64decode(data["image/png"])[1:4] == b"PNG"
+    assert data["text/plain"] == repr(lab)
+    assert metadata["image/png"]["alt"] == lab.text
+    assert data[WIDGET_VIEW]["model_id"] == lab.model_id
+    assert "text/html" not in data
+    titles = {ax.get_title(loc="left").replace("\n", " ") for ax in lab.picture().axes}
+    assert titles == {one["title"] for one in lab.view["panels"]}
+
+
+MOVES = {
+    "scaling": {"head_dim": 8},
+    "softmax": {"temperature": 10.0},
+    "mask": {"preset": "window"},
+    "sum": {"weights": [1, 0, 0, 0, 0]},
+    "split": {"num_heads": 2},
+}
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_the_twin_follows(labs, name):
+    lab = labs(name)
+    before = lab.png()
+    lab.set(**MOVES[name])
+    assert lab.png() != before
+
+
+def test_showing_prints_what_it_shows_at_the_start(labs, capsys):
+    lab = labs("split")
+    lab.show()
+    assert f"At the start: {lab.text}" in capsys.readouterr().out.replace("\n", " ")
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_start_again_sends_the_start_of_all(labs, name):
+    lab = labs(name)
+    before = lab.view
+    for control in lab._controls.values():
+        if isinstance(control, Pick):
+            ask(lab, **{control.name: len(control.options) - 1})
+    after = ask(lab, **lab.face["start"])
+    assert (after["panels"], after["text"]) == (before["panels"], before["text"])
+
+
+@pytest.mark.parametrize("sent", [{"nothing": 1}, {"num_heads": 99}, {"num_heads": "2"}, {"num_heads": -1}, None, 7])
+def test_nonsense_from_the_browser_is_told_in_place(sent):
+    lab = SplitLab()
+    before = lab.view["panels"]
+    lab.request = {"asker": "a", "number": 1, "moved": sent}
+    assert lab.view["trouble"].startswith("⚠ ")
+    assert lab.view["panels"] == before
+    assert not ask(lab, num_heads=0)["trouble"]
+
+
+def test_an_answer_names_who_asked():
+    lab = SplitLab()
+    lab.request = {"asker": "me", "number": 5, "moved": {"num_heads": 2}}
+    assert (lab.view["asker"], lab.view["number"]) == ("me", 5)
+    serial = lab.view["serial"]
+    lab.set(num_heads=1)
+    assert (lab.view["asker"], lab.view["serial"]) == (None, serial + 1)
+
+
+@pytest.mark.parametrize(
+    ("moved", "message"),
+    [
+        ({"num_heads": 5}, "SplitLab: num_heads has no such value. expected one of 1, 2, 3, 4, 6, 8, 12, 24, got 5"),
+        ({"heads": 2}, "SplitLab: no control has this name. expected num_heads, got heads"),
+    ],
+)
+def test_setting_what_there_is_not(moved, message):
+    with pytest.raises(ShapeError) as caught:
+        SplitLab().set(**moved)
+    assert str(caught.value) == message
+
+
+def test_a_control_moved_in_another_thread(labs):
+    lab = labs("split")
+    thread = threading.Thread(target=lambda: ask(lab, num_heads=0))
+    thread.start()
+    thread.join()
+    assert lab.values["num_heads"] == 1
+
+
+def test_controls_say_what_they_hold():
+    with pytest.raises(ShapeError, match="expected True or False, got 3"):
+        Switch("free", "free").accept("Lab", 3)
+    assert Drawn("x", [1], lambda sent: sent[::-1]).accept("Lab", [1, 2]) == [2, 1]
+    assert Pick("x", "x", "menu", (0.5, 2), 2).face()["words"] == ["0.5", "2"]
+
+
+# ---- scaling ----
+
+
+@pytest.mark.parametrize("divide_by", ["√D", "nothing", "D", "√d_model"])
+@pytest.mark.parametrize("width", [8, 64])
+def test_scaling_shows_what_the_experiment_measures(width, divide_by):
+    lab = ScalingLab(num_heads=4)
+    lab.set(head_dim=width, divide_by=divide_by, follow="gradient at q")
+    divisor = {"√D": width**0.5, "nothing": 1, "D": width, "√d_model": (width * 4) ** 0.5}[divide_by]
+    found = experiments.saturation(width, divisor)
+    assert panel(lab, "bars")["values"] == pytest.approx(found.weights[0, :12].tolist(), rel=1e-3)
+    told = dict(row[:2] for row in panel(lab, "table")["rows"])
+    assert told["spread of the scores"] == f"{found.spread:.2f}"
+    assert told["rows with a weight above .99"] == f"{(found.weights[:, 0] > 0.99).double().mean():.0%}"
+    assert panel(lab, "table")["rows"][-1][1:] == [f"{found.at_q.median():.3f}", f"{found.at_q.mean():.3f}"]
+    drawn = {line["name"]: line["values"][panel(lab, "lines")["at"]] for line in panel(lab, "lines")["lines"]}
+    assert drawn["median"] == pytest.approx(float(found.at_q.median()), rel=1e-3)
+    assert f"mean {found.at_scores.mean():.3f}" in lab.text
+
+
+def test_divided_by_the_root_the_spread_is_1_at_every_width():
+    lab = ScalingLab()
+    lab.set(divide_by="√D", follow="spread of the scores")
+    assert panel(lab, "lines")["lines"][0]["values"] == pytest.approx([1, 1, 1], abs=0.03)
+
+
+def test_scaling_is_measured_once(monkeypatch):
+    lab = ScalingLab()
+    monkeypatch.setattr(experiments, "draw", None)
+    for width, by in itertools.product((8, 64), ("√D", "D")):
+        lab.set(head_dim=width, divide_by=by)
+        assert not lab.view["trouble"]
+
+
+def test_ones_own_scaling_is_one_more_way():
+    right = ScalingLab(scores=lambda q, k: q @ k.transpose(-2, -1) / q.size(-1) ** 0.5)
+    assert right.values["divide_by"] == "yours"
+    assert "scaled by your scaled_scores" in right.text
+    assert right.text.endswith("Computed by your scaled_scores.")
+    yours = right.view["panels"]
+    right.set(divide_by="√D")
+    assert panel(right, "bars")["values"] == pytest.approx(yours[0]["values"])
+    assert panel(right, "table")["rows"] == yours[1]["rows"]
+    wrong = ScalingLab(scores=lambda q, k: q @ k.mT)
+    assert "spread by 8" in wrong.text
+    unfinished = ScalingLab(scores=lambda q, k: None)
+    assert unfinished.text.endswith("Your scaled_scores returns nothing yet: computed by the course's.")
+    assert unfinished.view["panels"][1] == yours[1]
+
+
+def test_ones_own_function_that_fails_is_told_and_the_next_move_recovers():
+    def fails(q, k):
+        raise ValueError("two\nlines")
+
+    lab = ScalingLab(scores=fails)
+    assert lab.view["trouble"] == "⚠ your scaled_scores: ValueError: two lines"
+    assert lab.view["panels"] == []
+    assert repr(lab) == f"ScalingLab: {lab.view['trouble']}"
+    assert lab.png()[1:4] == b"PNG"
+    lab.set(divide_by="√D")
+    assert (lab.view["trouble"], len(lab.view["panels"])) == ("", 3)
+    lab.set(divide_by="yours")
+    assert lab.view["trouble"]
+    assert len(lab.view["panels"]) == 3  # the last picture stays
+    flat = ScalingLab(scores=lambda q, k: q @ k.mT.flatten(0, 1))
+    assert "your scaled_scores" in flat.view["trouble"]
+    shape = ScalingLab(scores=lambda q, k: torch.ones(3))
+    told = "⚠ your scaled_scores: the result must be a tensor of the right shape. expected (400, 1, 1, 64), got (3,)"
+    assert shape.view["trouble"] == told
+
+
+def test_a_function_through_which_no_gradient_flows():
+    lab = ScalingLab(scores=lambda q, k: (q @ k.mT).detach(), softmax=lambda s: s.softmax(-1).detach())
+    assert not lab.view["trouble"]
+    assert "median 0.000, mean 0.000" in lab.text
+
+
+def test_ones_own_softmax_is_used():
+    lab = ScalingLab(softmax=lambda s: torch.full_like(s, 1 / 64))
+    assert panel(lab, "bars")["values"] == [0.01562] * 12
+    assert lab.text.endswith("Computed by your softmax.")
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: ScalingLab(num_heads=0), "num_heads must be a positive int. expected num_heads >= 1, got num_heads=0"),
+        (lambda: ScalingLab(scores=3), "scaled_scores must be a function. expected a callable, got int"),
+        (lambda: ScalingLab(softmax="x"), "softmax must be a function. expected a callable, got str"),
+    ],
+)
+def test_scaling_with_bad_input(make, message):
+    with pytest.raises(ShapeError) as caught:
+        make()
+    assert str(caught.value) == f"ScalingLab: {message}"
+
+
+def test_the_analytic_gradient_of_several_ways_at_once():
+    drawn = experiments.draw(16, count=3)
+    found = experiments.by_divisors(drawn, [4.0, 1.0])
+    for one, divisor in zip(found, (4.0, 1.0), strict=True):
+        w = (drawn.q @ drawn.k.mT / divisor).softmax(-1)
+        g = drawn.upstream @ drawn.v.mT
+        gradient = w * (g - (w * g).sum(-1, keepdim=True))  # (N, 1, 1, 64)
+        assert torch.allclose(one.at_scores, gradient[:, 0, 0].norm(dim=-1))
+        assert torch.allclose(one.at_q, (gradient @ drawn.k / divisor)[:, 0, 0].norm(dim=-1))
+
+
+# ---- softmax ----
+
+
+@pytest.mark.parametrize("shift", [-1000, 0, 10])
+@pytest.mark.parametrize("temperature", [0.1, 1.0, 3.0])
+@pytest.mark.parametrize("dim", [-1, -2])
+def test_softmax_is_torchs(scores, dim, temperature, shift):
+    lab = SoftmaxLab(scores, TOKENS)
+    lab.set(
+        word=3, temperature=temperature, shift=shift, over=f"the {'keys (dim=-1)' if dim == -1 else 'queries (dim=-2)'}"
+    )
+    expected = (scores.double() / temperature).softmax(dim)  # the shift changes nothing
+    drawn = panel(lab, "matrix")
+    assert torch.allclose(tensor(drawn["values"]), expected, atol=2e-3)
+    assert panel(lab, "bars", 1)["values"] == drawn["values"][3]
+    for along, name in ((1, "rows_sum"), (0, "columns_sum")):
+        assert [float(x) for x in drawn[name]] == pytest.approx(expected.sum(along).tolist(), abs=6e-3)
+    assert f"the row sums to {expected[3].sum():.2f}" in lab.text
+    if dim == -1:
+        assert f"entropy {torch.special.entr(expected[3]).sum():.2f} of at most {math.log(6):.2f}" in lab.text
+
+
+def test_ones_own_softmax_that_overflows_shows_it(scores):
+    lab = SoftmaxLab(scores, TOKENS, softmax=lambda s: s.exp() / s.exp().sum(-1, keepdim=True), word="it")
+    right = panel(lab, "matrix")["values"]
+    assert lab.text.endswith("Computed by your softmax.")
+    lab.set(shift=10)
+    assert tensor(panel(lab, "matrix")["values"]).sub(tensor(right)).abs().max() < 1e-3
+    lab.set(shift=1000)
+    assert panel(lab, "matrix")["values"][3] == [None] * 6
+    assert "the weights are not numbers (NaN)" in lab.text
+    assert lab.png()[1:4] == b"PNG"
+
+
+def test_words_that_come_twice_are_two_rows(scores):
+    lab = SoftmaxLab(scores, TOKENS)
+    rows = []
+    for word in (0, 2):
+        lab.set(word=word)
+        rows.append(panel(lab, "bars")["values"])
+    assert rows[0] != rows[1]
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda s: SoftmaxLab(s, TOKENS[:5]),
+         "SoftmaxLab: scores has the wrong T and S. expected (T=5, S=5), got (T=6, S=6)"),
+        (lambda s: SoftmaxLab(s[None].repeat(4, 1, 1), TOKENS),
+         "SoftmaxLab: scores must have 2 axes. expected (T=6, S=6), got (4, 6, 6), fix: scores[0, 0], one "
+         "head of one sentence"),
+        (lambda s: SoftmaxLab(s.int(), TOKENS),
+         "SoftmaxLab: scores must be floating point. expected a float dtype, got torch.int32, fix: "
+         "scores.float()"),
+        (lambda s: MaskLab(s.tolist(), TOKENS),
+         "MaskLab: scores must be a tensor. expected a torch.Tensor, got list, fix: "
+         "torch.as_tensor(scores)"),
+        (lambda s: SoftmaxLab(s, []), "SoftmaxLab: tokens must be a list of words. expected 1 to 32 tokens, got []"),
+        (lambda s: SoftmaxLab(s, "thecat"),
+         "SoftmaxLab: tokens must be a list of words. expected 1 to 32 tokens, got 'thecat'"),
+        (lambda s: SoftmaxLab(s, None),
+         "SoftmaxLab: tokens must be a list of words. expected 1 to 32 tokens, got None"),
+        (lambda s: MaskLab(s, ["x"] * 33),
+         "MaskLab: tokens must be a list of words. expected 1 to 32 tokens, got 33 tokens"),
+        (lambda s: SoftmaxLab(s, TOKENS, word="dog"),
+         "SoftmaxLab: word must be one of the tokens. expected the, cat, it, dogs, ,, got 'dog'"),
+        (lambda s: MaskLab(s / 0, TOKENS),
+         "MaskLab: scores must be finite. expected finite numbers, got inf or NaN among them, fix: the "
+         "scaled scores, before a mask hides any"),
+        (lambda s: MaskLab(s, TOKENS, mask=torch.ones(6, 6)),
+         "MaskLab: mask must be bool, True = may attend. expected torch.bool, got torch.float32, fix: "
+         "mask.bool() if it holds 1 for may attend, mask == 0 if it is additive (0 and -inf)"),
+        (lambda s: MaskLab(s, TOKENS, mask=[[1, 0], [1]]),
+         "MaskLab: mask must be a table of 0 and 1. expected 6 rows of 6, got expected sequence of length "
+         "2 at dim 1 (got 1)"),
+    ],
+)  # fmt: skip
+def test_scores_tokens_and_masks_that_do_not_fit(scores, make, message):
+    with pytest.raises(ShapeError) as caught:
+        make(scores)
+    assert str(caught.value) == message
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float64])
+def test_any_float_on_any_device(scores, dtype, device):
+    lab = SoftmaxLab(scores.to(device, dtype)[None, None], TOKENS)
+    expected = scores.double().softmax(-1)
+    assert torch.allclose(tensor(panel(lab, "matrix")["values"]), expected, atol=2e-2)
+    masked = MaskLab(scores.to(device, dtype), TOKENS, mask=torch.ones(6, 6, dtype=torch.bool, device=device))
+    masked.set(fill=FINITE)
+    told = "value cannot be converted" in masked.view["trouble"]
+    assert told == (dtype == torch.float16)  # where -1e9 does not exist
+
+
+# ---- masks ----
+
+
+def test_presets_are_the_masks_of_the_course(scores):
+    lab = MaskLab(scores, TOKENS)
+    expected = {
+        "none": torch.ones(6, 6, dtype=torch.bool),
+        "causal": masks.causal_mask(6),
+        "padding": masks.padding_mask([4], 6)[0, 0].expand(6, 6),
+        "left padding, causal": torch.tensor([[2 <= s <= t for s in range(6)] for t in range(6)]),
+        "window": torch.tensor([[abs(s - t) <= 2 for s in range(6)] for t in range(6)]),
+    }
+    assert set(expected) == set(PRESETS) - {"painted"}
+    for name, mask in expected.items():
+        lab.set(preset=name)
+        assert torch.equal(lab.mask, mask)
+        assert lab.mask.dtype == torch.bool
+        assert f"{int(mask.sum())} of 36 pairs may attend" in lab.text
+    lab.set(preset="window", n=0)
+    assert torch.equal(lab.mask, torch.eye(6, dtype=torch.bool))
+
+
+def test_every_convention_reads_back_as_the_painted_mask(scores, draw):
+    lab = MaskLab(scores, TOKENS)
+    painted = draw(6, 6, seed=4) > 0
+    view = ask(lab, mask=painted.int().tolist())
+    assert view["values"]["preset"] == PRESETS.index("painted")
+    assert torch.equal(lab.mask, painted)
+    small = [one for one in view["panels"] if one["size"] == "small"]
+    written = [torch.tensor(one["values"]) != 0 for one in small]
+    for convention, cells in zip(("sdpa", "multihead", "seaborn"), written, strict=False):
+        assert torch.equal(masks.to_attend(cells, convention), painted)
+    additive = torch.zeros(6, 6).masked_fill(written[3], -math.inf)
+    assert torch.equal(additive, masks.additive_mask(painted, torch.float32))
+    assert [one["on"] for one in small] == ["True = may attend", "True = ignore", "True = do not draw", "-inf"]
+    assert panel(lab, "matrix")["values"] == painted.int().tolist()
+
+
+def test_weights_under_a_mask_are_those_of_attention(scores, draw):
+    mask = draw(6, 6, seed=4) > 0
+    mask[2] = False
+    lab = MaskLab(scores, TOKENS, mask=mask)
+    eye = torch.eye(6, dtype=torch.float64)[None, None]
+    _, expected = attention(scores.double()[None, None] * 6**0.5, eye, eye, mask)
+    assert torch.allclose(tensor(panel(lab, "matrix", 1)["values"]), expected[0, 0], atol=1e-3)
+    torchs = F.scaled_dot_product_attention(scores.double()[None, None] * 6**0.5, eye, eye, mask)
+    assert torch.allclose(tensor(panel(lab, "matrix", 1)["values"]), torchs[0, 0], atol=1e-3)
+    assert panel(lab, "matrix", 1)["hidden"] == (~mask).int().tolist()
+
+
+def test_a_row_that_sees_nothing(scores):
+    lab = MaskLab(scores, TOKENS)
+    lab.set(preset="left padding, causal", n=2)
+    row = {}
+    for fill in (COURSE, BY_HAND, FINITE):
+        lab.set(fill=fill)
+        row[fill] = panel(lab, "matrix", 1)["values"][0], lab.text
+        assert "2 rows see nothing (“the”, “cat”)" in lab.text
+        assert lab.png()[1:4] == b"PNG"
+    assert row[COURSE][0] == [0] * 6
+    assert row[BY_HAND][0] == [None] * 6
+    assert row[FINITE][0] == [pytest.approx(1 / 6, abs=1e-3)] * 6
+    assert row[COURSE][1].endswith("the weights there are all 0.")
+    assert "NaN" in row[BY_HAND][1]
+    assert row[FINITE][1].endswith("0.17: what may see nothing sees everything.")
+
+
+def test_painting_after_a_preset_and_a_preset_after_painting(scores):
+    lab = MaskLab(scores, TOKENS, mask=masks.causal_mask(6))
+    assert lab.values["preset"] == "painted"
+    lab.set(n=3)
+    assert torch.equal(lab.mask, masks.causal_mask(6))  # n is of no use to a painted mask
+    lab.set(preset="padding")
+    assert torch.equal(lab.mask, masks.padding_mask([3], 6)[0, 0].expand(6, 6))
+    lab.set(mask=torch.ones(1, 1, 6, 1, dtype=torch.bool))
+    assert (lab.values["preset"], bool(lab.mask.all())) == ("painted", True)
+    assert ask(lab, mask=[[1, 0]])["trouble"].startswith("⚠ MaskLab: mask must be (T, S)")
+
+
+# ---- weighted sum ----
+
+
+def context_of(lab):
+    return torch.tensor(panel(lab, "plane")["context"], dtype=torch.float64)
+
+
+def test_the_context_is_weights_times_v(draw):
+    v = draw(4, 2)
+    lab = WeightedSumLab(v, ["a", "b", "c", "d"])
+    for i in range(4):
+        ask(lab, weights=[0.7 if n == i else None for n in range(4)])
+        weights = torch.tensor(lab.values["weights"], dtype=torch.float64)
+        assert float(weights[i]) == 0.7
+        assert float(weights.sum()) == pytest.approx(1)
+        assert bool((weights >= 0).all())
+        assert torch.allclose(context_of(lab), weights @ v, atol=1e-3)
+        assert panel(lab, "plane")["inside"]
+        near = (v - weights @ v).norm(dim=-1).argmin()
+        assert f"The nearest value is that of “{'abcd'[near]}”" in lab.text
+        assert "inside the hull" in lab.text
+
+
+def test_the_other_weights_keep_their_proportions():
+    lab = WeightedSumLab(torch.eye(3, 2), ["a", "b", "c"])
+    lab.set(weights=[0.5, 0.3, 0.2])
+    ask(lab, weights=[0.0, None, None])
+    assert lab.values["weights"] == pytest.approx([0, 0.6, 0.4])
+    ask(lab, weights=[1.0, None, None])
+    ask(lab, weights=[0.4, None, None])
+    assert lab.values["weights"] == pytest.approx([0.4, 0.3, 0.3])
+
+
+def test_scores_make_weights_by_softmax():
+    lab = WeightedSumLab()
+    before = lab.values["weights"]
+    lab.set(drag="the scores")
+    assert lab.values["weights"] == pytest.approx(before)  # nothing jumps
+    ask(lab, scores=[None, 2.5, None, None, None])
+    scores = torch.tensor(lab.values["scores"], dtype=torch.float64)
+    assert float(scores[1]) == 2.5
+    assert lab.values["weights"] == pytest.approx(scores.softmax(-1).tolist())
+    assert panel(lab, "bars")["drag"] == "scores"
+    assert panel(lab, "plane")["inside"]
+
+
+def test_free_weights_leave_the_hull_and_come_back():
+    lab = WeightedSumLab()
+    lab.set(drag="the scores")
+    lab.set(free=True)
+    assert lab.values["drag"] == "the weights"
+    ask(lab, weights=[1.5, None, None, None, None])
+    assert lab.values["weights"][1:] == pytest.approx([0.15] * 4)  # none makes room
+    assert not panel(lab, "plane")["inside"]
+    assert "outside the hull" in lab.text
+    ask(lab, weights=[-1.0, None, None, None, None])
+    assert lab.values["weights"][0] == -1
+    lab.set(free=False)
+    assert sum(lab.values["weights"]) == pytest.approx(1)
+    assert panel(lab, "plane")["inside"]
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_the_hull_holds_every_mixture_and_nothing_else(draw, seed):
+    points = draw(6, 2, seed=seed)
+    corners = hull(points)
+    for share in draw(50, 6, seed=seed + 10).softmax(-1):
+        assert inside(share @ points, corners)
+    middle = points.mean(0)
+    for corner in corners:
+        assert inside(corner, corners)
+        assert not inside(middle + 1.01 * (corner - middle), corners)
+    steps = corners.roll(-1, 0) - corners
+    turns = torch.linalg.det(torch.stack([steps, steps.roll(-1, 0)], dim=1))
+    assert bool((turns > 0).all())  # counter-clockwise, and each corner is one
+
+
+@pytest.mark.parametrize("points", [[[0, 0], [1, 1], [2, 2]], [[1, 2], [1, 2], [1, 2]], [[0, 0], [0, 0], [3, 1]]])
+def test_values_in_a_line_or_a_point(points):
+    v = torch.tensor(points, dtype=torch.float64)
+    lab = WeightedSumLab(v)
+    assert panel(lab, "plane")["inside"]
+    lab.set(free=True)
+    lab.set(weights=[1.5, 1.5, 1.5])
+    assert not panel(lab, "plane")["inside"]
+    assert lab.png()[1:4] == b"PNG"
+
+
+@pytest.mark.parametrize(
+    ("v", "tokens", "message"),
+    [
+        (torch.zeros(2, 2), None, "every value needs its token. expected 3 to 6 of both, got 2 values, 2 tokens"),
+        (torch.zeros(7, 2), None, "every value needs its token. expected 3 to 6 of both, got 7 values, 7 tokens"),
+        (torch.zeros(3, 2), ["a"], "every value needs its token. expected 3 to 6 of both, got 3 values, 1 tokens"),
+        (torch.zeros(3, 4), None, "v has the wrong 2. expected (S, 2), got (S=3, 4)"),
+        (torch.full((3, 2), math.nan), None, "v must be finite. expected finite numbers, got inf or NaN"),
+    ],
+)
+def test_values_that_do_not_fit(v, tokens, message):
+    with pytest.raises(ShapeError) as caught:
+        WeightedSumLab(v, tokens)
+    assert str(caught.value) == f"WeightedSumLab: {message}"
+
+
+def test_weights_that_are_no_numbers():
+    lab = WeightedSumLab()
+    told = ask(lab, weights=[0.5, "x", None, None, None])["trouble"]
+    assert told.startswith("⚠ WeightedSumLab: every token needs a number. expected 5 finite numbers")
+
+
+# ---- splitting ----
+
+
+@pytest.mark.parametrize("width", [6, 24])
+def test_splitting_changes_the_patterns_and_not_the_parameters(width):
+    lab = SplitLab(width)
+    linears = torch.nn.MultiheadAttention(width, 1).state_dict().values()
+    parameters = sum(tensor.numel() for tensor in linears)
+    for heads in lab._controls["num_heads"].options:
+        lab.set(num_heads=heads)
+        told = dict(panel(lab, "table")["rows"])
+        assert heads * int(told["D = C / H"]) == width
+        assert told["parameters, all four Linears"] == f"{parameters:,}"
+        grid = [one for one in lab.view["panels"] if one.get("size") == "tiny"]
+        assert len(grid) == heads
+        q, k = (x.view(5, heads, -1).transpose(0, 1)[None] for x in (lab._q, lab._k))
+        _, weights = attention(q, k, k)
+        assert torch.allclose(torch.stack([tensor(one["values"]) for one in grid]), weights[0], atol=1e-3)
+        assert torch.equal(lab.ranks(heads), torch.full((heads,), width // heads))
+
+
+@pytest.mark.parametrize("width", [1, 65, 2.0, True, None])
+def test_widths_that_cannot_be_drawn(width):
+    with pytest.raises(ShapeError, match=r"SplitLab: d_model must be drawn cell by cell. expected an int from 2 to 64"):
+        SplitLab(width)
+
+
+# ---- words ----
+
+
+def test_words_from_people_reach_the_picture_as_words(scores):
+    tokens = [EVIL, "", "a\nb", "🙂", "مرحبا", "w" * 300]
+    for lab in (SoftmaxLab(scores, tokens), MaskLab(scores, tokens), WeightedSumLab(torch.randn(6, 2), tokens)):
+        assert lab.png()[1:4] == b"PNG"
+        assert any(one.get("names") == tokens or one.get("rows") == tokens for one in lab.view["panels"])
+
+
+def test_the_running_example_says_what_lesson_4_says():
+    cat = example.load()
+    scaled = cat.mha.steps(cat.x).scaled_scores[0, 1]
+    lab = SoftmaxLab(scaled, cat.tokens, word="it")
+    assert lab.text.startswith("it → cat 0.96; the row sums to 1.00; entropy 0.20 of at most 2.71 nats.")

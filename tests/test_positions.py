@@ -1,0 +1,160 @@
+"""Both layouts of RoPE against products of complex numbers, and the way from one to the other."""
+
+import pytest
+import torch
+from rewriting import fails, numbers, one_thread, rewritten, same  # noqa: F401
+
+from mha_course import positions
+from mha_course.attention import MultiHeadAttention, split_heads
+from mha_course.caching import GroupedQueryAttention
+from mha_course.errors import ShapeError
+
+B, S, C, H, D = 2, 7, 24, 4, 6
+PLACES = torch.tensor([0, 3, 4, 9, 100, 5000, 2])
+DTYPES = (torch.float64, torch.float32)
+
+
+# Each check takes the room, and holds it against an authority.
+
+
+def neighbours_turn_as_complex_numbers(room):
+    for dtype in DTYPES:
+        x = numbers(B, H, S, D, dtype=dtype)
+        for base in (10000.0, 50.0):
+            angles = PLACES.double()[:, None] * base ** (-torch.arange(0, D, 2).double() / D)
+            pairs = torch.view_as_complex(x.double().unflatten(-1, (-1, 2)).contiguous())
+            want = torch.view_as_real(pairs * torch.polar(torch.ones_like(angles), angles)).flatten(-2)
+            same(room.rope_interleaved(x, PLACES, base), want, dtype)
+        same(room.rope_interleaved(x, PLACES), room.rope_interleaved(x, PLACES, 10000.0), dtype)
+
+
+def scores_depend_on_the_distance_alone(room):
+    for turn in (room.rope, room.rope_interleaved):
+        q, k = (numbers(1, H, 1, D, seed=seed).expand(-1, -1, S, -1) for seed in range(2))
+        places = torch.arange(S)
+        scores = turn(q, places) @ turn(k, places).mT
+        same(turn(q, places + 3000) @ turn(k, places + 3000).mT, scores)
+        for distance in range(-S + 1, S):
+            diagonal = scores.diagonal(distance, -2, -1)
+            same(diagonal, diagonal[..., :1].expand_as(diagonal))
+        assert not torch.allclose(scores[..., 0, 1], scores[..., 1, 0], atol=1e-3)
+        x = numbers(B, H, S, D)
+        same(turn(x, PLACES).norm(dim=-1), x.norm(dim=-1))
+        same(turn(x, [0] * S), x)
+
+
+def orders_are_those_that_are_told(room):
+    assert room.to_interleaved(torch.arange(8)).tolist() == [0, 4, 1, 5, 2, 6, 3, 7]
+    assert room.to_half_split(torch.arange(8)).tolist() == [0, 2, 4, 6, 1, 3, 5, 7]
+    for width in (2, 6, 10):
+        x = numbers(B, S, width)
+        assert torch.equal(room.to_half_split(room.to_interleaved(x)), x)
+        assert torch.equal(room.to_interleaved(room.to_half_split(x)), x)
+
+
+def weights_of_one_layout_work_in_the_other(room):
+    x = numbers(B, S, C)
+    ways = ((room.rope_interleaved, room.projection_to_half_split, room.rope),
+            (room.rope, room.projection_to_interleaved, room.rope_interleaved))  # fmt: skip
+    for module, groups in ((MultiHeadAttention(C, H).double(), H), (GroupedQueryAttention(C, H, 2).double(), 2)):
+        for trained, move, other in ways:
+            q, k = (split_heads(proj(x), n) for proj, n in ((module.q_proj, H), (module.k_proj, groups)))
+            want = trained(q, PLACES) @ trained(k.repeat_interleave(H // groups, 1), PLACES).mT
+            unmoved = other(q, PLACES) @ other(k.repeat_interleave(H // groups, 1), PLACES).mT
+            assert not torch.allclose(unmoved, want, atol=1e-3)
+            q, k = (
+                split_heads(torch.nn.functional.linear(x, move(proj.weight, n), move(proj.bias, n)), n)
+                for proj, n in ((module.q_proj, H), (module.k_proj, groups))
+            )
+            same(other(q, PLACES) @ other(k.repeat_interleave(H // groups, 1), PLACES).mT, want)
+
+
+def moving_there_and_back_changes_nothing(room):
+    for weight in (numbers(C, C), numbers(C), numbers(12, C)):
+        there = room.projection_to_interleaved(weight, 2)
+        assert there.shape == weight.shape
+        assert torch.equal(room.projection_to_half_split(there, 2), weight)
+
+
+CHECKS = (
+    neighbours_turn_as_complex_numbers,
+    scores_depend_on_the_distance_alone,
+    orders_are_those_that_are_told,
+    weights_of_one_layout_work_in_the_other,
+    moving_there_and_back_changes_nothing,
+)
+
+
+@pytest.mark.parametrize("check", CHECKS, ids=lambda check: check.__name__)
+def test_agrees(check):
+    check(positions)
+
+
+# name: (what is broken, by what, the check that must see it)
+WRONG = {
+    "not brought back": ("return to_interleaved(rope(to_half_split(x), positions, base))",
+                         "return rope(to_half_split(x), positions, base)", CHECKS[0]),
+    "brought the wrong way": ("return to_interleaved(rope(to_half_split(x), positions, base))",
+                              "return to_half_split(rope(to_interleaved(x), positions, base))", CHECKS[0]),
+    "base forgotten": ("rope(to_half_split(x), positions, base)", "rope(to_half_split(x), positions)", CHECKS[0]),
+    "lengths change": ("first * cos - second * sin", "first * cos + second * sin", CHECKS[1]),
+    "turned there, not back": ("first * cos - second * sin, first * sin + second * cos",
+                               "first + angles, second + angles", CHECKS[1]),
+    "the wrong order": ("x.unflatten(-1, (2, -1))", "x.unflatten(-1, (-1, 2))", CHECKS[2]),
+    "the wrong order back": ("x.unflatten(-1, (-1, 2))", "x.unflatten(-1, (2, -1))", CHECKS[2]),
+    "rows across heads": ("weight.unflatten(0, (num_heads, -1)).movedim(1, -1)",
+                          "weight.unflatten(0, (1, -1)).movedim(1, -1)", CHECKS[3]),
+    "the wrong layout": ('"projection_to_half_split", weight, num_heads, to_half_split',
+                         '"projection_to_half_split", weight, num_heads, to_interleaved', CHECKS[3]),
+    "one way does nothing": ('return _reorder_rows("projection_to_interleaved", weight, num_heads, to_interleaved)',
+                             "return weight", CHECKS[4]),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("wrong", WRONG)
+def test_wrong_versions_disagree(wrong):
+    before, after, check = WRONG[wrong]
+    assert fails(check, rewritten(positions, before, after))
+
+
+ERRORS = {
+    "odd heads": (
+        lambda: positions.rope_interleaved(torch.ones(B, H, S, 5), PLACES),
+        "rope_interleaved: D must be even, since channels go in pairs. expected D % 2 == 0, D >= 2, got D=5, fix: D=6",
+    ),
+    "before the split": (
+        lambda: positions.rope_interleaved(torch.ones(B, S, C), PLACES),
+        "rope_interleaved: x must have 4 axes. expected (B, H, S, D), got (2, 7, 24), fix: x.unsqueeze(0), "
+        "a batch of one",
+    ),
+    "an odd row": (
+        lambda: positions.to_half_split(torch.ones(3)),
+        "to_half_split: D must be even, since channels go in pairs. expected D % 2 == 0, D >= 2, got D=3, fix: D=4",
+    ),
+    "no axis": (
+        lambda: positions.to_interleaved(torch.tensor(1.0)),
+        "to_interleaved: D must be even, since channels go in pairs. expected D % 2 == 0, D >= 2, got D=0",
+    ),
+    "heads that do not divide": (
+        lambda: positions.projection_to_interleaved(torch.ones(C, C), 5),
+        "projection_to_interleaved: num_heads must divide H*D. expected H*D % num_heads == 0, got H*D=24, "
+        "num_heads=5, fix: num_heads=4 or 6, or H*D=20 or 25",
+    ),
+    "odd heads of a weight": (
+        lambda: positions.projection_to_half_split(torch.ones(C, C), 8),
+        "projection_to_half_split: D must be even, since channels go in pairs. expected D % 2 == 0, D >= 2, got D=3, "
+        "fix: D=4",
+    ),
+    "three axes": (
+        lambda: positions.projection_to_half_split(torch.ones(2, C, C), 4),
+        "projection_to_half_split: weight must have 2 axes. expected (H*D, C), got (2, 24, 24)",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", ERRORS)
+def test_errors_say_what_and_how(case):
+    call, message = ERRORS[case]
+    with pytest.raises(ShapeError) as caught:
+        call()
+    assert str(caught.value) == message
