@@ -87,6 +87,11 @@ class _Memory(TorchDispatchMode):
         self.peak = max(self.peak, self.now)
         return out
 
+    @classmethod
+    def _should_skip_dynamo(cls) -> bool:
+        """Spare the seconds that PyTorch's compiler takes to import, when nothing is compiled."""
+        return False
+
     def note(self, leaves: Iterable[Any], made: bool) -> None:
         """Take down the storages that are new; those that come in from outside weigh nothing."""
         for tensor in leaves:

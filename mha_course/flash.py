@@ -51,7 +51,7 @@ def tiled_attention(
 
     Args: as for attention; block_size is one for both, or (queries, keys), the last blocks may be shorter;
         causal hides what comes later and skips its blocks: the T queries are the last of the S tokens.
-    Returns: context (B, H, T, D), as attention gives it, to rounding; gradients make the blocks again.
+    Returns: context (B, H, T, D), as attention gives it, to rounding; gradients remake the blocks. Raises: ShapeError.
 
     >>> tiled_attention(torch.ones(2, 4, 5, 6), *torch.ones(2, 2, 4, 7, 6), block_size=3).shape
     torch.Size([2, 4, 5, 6])

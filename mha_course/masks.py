@@ -159,7 +159,7 @@ def multihead_arguments(mask: Tensor, batch: int, num_heads: int) -> dict[str, T
     {'key_padding_mask': [[False, True], [False, False]]}
     """
     _require_bool("multihead_arguments", "mask", mask, "bool, True = may attend", "mask.bool() if it holds 0 and 1")
-    queries, keys = (mask.shape if mask.dim() >= 2 else (1, *mask.shape, 1))[-2:]
+    queries, keys = (1, 1, *mask.shape)[-2:]
     require_mask("multihead_arguments", mask, {"B": batch, "H": num_heads, "T": queries, "S": keys})
     hidden = ~mask
     if hidden.dim() == 2:

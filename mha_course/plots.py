@@ -38,9 +38,9 @@ __all__ = [
 ]  # fmt: skip
 
 LINE = 88  # characters that fit beside JupyterLab's file list
-ACCENT, BAR, QUIET, INK = "#f2a900", "#5b7fb4", "#e8eaee", "#1f2430"
+ACCENT, BAR, QUIET, INK = "#d08000", "#5b7fb4", "#e8eaee", "#1f2430"
 LOOK = {"fmt": ".2f", "linecolor": "white", "xticklabels": False, "yticklabels": False}
-HATCH = {"hatch": "////", "facecolor": "#ffffff", "edgecolor": "#9aa1ad"}
+HATCH = {"hatch": "////", "facecolor": "#ffffff", "edgecolor": "#858c99"}
 SLANT = 50  # degrees of the names of columns
 LONGEST, LARGE = 14, 9.0  # characters of a name, and points of its letters where there is room
 GAP = 0.17  # inches between heads
@@ -194,7 +194,7 @@ def _draw(
     options["square"] = max(matrix.shape) <= 20 * min(matrix.shape)  # else it would be a line
     sns.heatmap(matrix, mask=hidden, ax=ax, linewidths=0.5 * (side > 6), **colors, **options, **LOOK)
     figure.set_visible(True)
-    pass
+    ax.patch.set(**HATCH)
     odd = (np.isnan(matrix) | np.isposinf(matrix)) & ~hidden
     if odd.any():
         ax.pcolormesh(np.where(odd, 0.0, np.nan), cmap=ListedColormap(["white"]))

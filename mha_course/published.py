@@ -50,25 +50,26 @@ MODELS = (
     ),
     Published(
         "GPT-3", 96, 96, 96, 128, 175e9, 2048,
-        "Brown et al. 2020, Language Models are Few-Shot Learners, arXiv 2005.14165, table 2.1",
+        "Brown et al. 2020, Language Models are Few-Shot Learners, table 2.1",
     ),
     Published(
         "Llama 2 7B", 32, 32, 32, 128, 6.7e9, 4096,
-        "Touvron et al. 2023, Llama 2, arXiv 2307.09288, table 1; layers, heads and width as in LLaMA, "
-        "arXiv 2302.13971, table 2",
+        "Touvron et al. 2023, Llama 2: Open Foundation and Fine-Tuned Chat Models, table 1; layers, heads and width "
+        "as in LLaMA: Open and Efficient Foundation Language Models, table 2",
     ),
     Published(
         "Llama 3 8B", 32, 32, 8, 128, 8e9, 131072,
-        "Grattafiori et al. 2024, The Llama 3 Herd of Models, arXiv 2407.21783, table 3; 128K tokens: section 3.4.2",
+        "Grattafiori et al. 2024, The Llama 3 Herd of Models, table 3; 128K tokens: section 3.4.2",
     ),
     Published("Llama 3 70B", 80, 64, 8, 128, 70e9, 131072, "the same tables as Llama 3 8B"),
     Published(
         "Falcon 7B", 32, 71, 1, 64, 7e9, 2048,
-        "model card and config.json of tiiuae/falcon-7b; Almazrouei et al. 2023, arXiv 2311.16867",
+        "model card and config.json of tiiuae/falcon-7b; Almazrouei et al. 2023, The Falcon Series of Open Language "
+        "Models",
     ),
     Published(
         "PaLM 540B", 118, 48, 1, 256, 540.35e9, 2048,
-        "Chowdhery et al. 2022, PaLM, arXiv 2204.02311, table 1 and sections 2 and 5",
+        "Chowdhery et al. 2022, PaLM: Scaling Language Modeling with Pathways, table 1 and sections 2 and 5",
     ),
 )  # fmt: skip
 

@@ -60,36 +60,41 @@ def one_pass(scores: Tensor, block_size: int) -> Figure:
     figure = new_figure(11, 4.6)
     top, bottom = figure.subplots(2, 1, sharex=True, height_ratios=(1, 1.1))
     steps = running(scores, block_size)
+    highest, tallest = max(0.0, float(scores.max())), max(step.total for step in steps)
     top.bar(range(len(scores)), scores.tolist(), color=BAR, width=0.7)
     top.axhline(0, color=INK, linewidth=0.8)
-    tallest = max(step.total for step in steps)
-    for number, step in enumerate(steps):
-        left, right = step.first - 0.45, step.last + 0.45
-        top.hlines(step.maximum, left, right, color=ACCENT, linewidth=3)
-        look: dict[str, Any] = {"xytext": (2, 5), "textcoords": "offset points", "color": INK, "fontsize": 10}
-        top.annotate(f"max {step.maximum:.1f}", (left, step.maximum), **look)
-        kept = step.before * step.shrink
-        bottom.bar(left + 0.35, kept, color=BAR, width=0.6)
-        bottom.bar(left + 0.35, step.added, bottom=kept, color=ACCENT, width=0.6)
-        words: dict[str, Any] = {"fontsize": 10.5, "color": INK, "linespacing": 1.6, "va": "center"}
-        bottom.text(left + 0.8, tallest * 0.6, _sum(step, steps[number - 1] if number else None), **words)
-        if number:
-            for ax in (top, bottom):
-                ax.axvline(step.first - 0.5, color="#9aa1ad", linestyle=":", linewidth=1.2)
-    top.set_title("the scores of one row, in blocks, and the running maximum", loc="left", fontsize=10.5, color=INK)
-    title = (
-        "the running sum after each block:  old sum × shrinking factor (blue) + the block's own exponentials (yellow)"
+    for before, step in zip((None, *steps), steps, strict=False):
+        _maximum(top, step)
+        _growth(bottom, before, step, tallest * 0.6)
+    top.set(xticks=[], xlim=(-0.6, len(scores) - 0.4))
+    top.set_ylim(min(0.0, float(scores.min())) - 0.2, highest * 1.3 + 0.1)
+    bottom.set_ylim(0, tallest * 1.15)
+    sums = (
+        "the running sum after each block: what is left of the old sum (blue) + the block's own exponentials (yellow)"
     )
-    bottom.set_title(title, loc="left", fontsize=10.5, color=INK)
-    top.set(
-        xticks=[],
-        xlim=(-0.6, len(scores) - 0.4),
-        ylim=(min(0.0, float(scores.min())) - 0.2, max(0.0, float(scores.max())) * 1.3 + 0.1),
-    )
-    bottom.set(ylim=(0, tallest * 1.15))
-    for ax in (top, bottom):
+    for ax, title in ((top, "the scores of one row, in blocks, and the running maximum"), (bottom, sums)):
+        ax.set_title(title, loc="left", fontsize=10.5, color=INK)
+        for step in steps[1:]:
+            ax.axvline(step.first - 0.5, color="#9aa1ad", linestyle=":", linewidth=1.2)
         sns.despine(ax=ax, bottom=True)
     return figure
+
+
+def _maximum(ax: Axes, step: Running) -> None:
+    """Draw the running maximum over a block."""
+    left, right = step.first - 0.45, step.last + 0.45
+    ax.hlines(step.maximum, left, right, color=ACCENT, linewidth=3)
+    look: dict[str, Any] = {"xytext": (2, 5), "textcoords": "offset points", "color": INK, "fontsize": 10}
+    ax.annotate(f"max {step.maximum:.1f}", (left, step.maximum), **look)
+
+
+def _growth(ax: Axes, before: Running | None, step: Running, height: float) -> None:
+    """Draw a running sum of what is left and what is new, and write at this height how it came about."""
+    left, kept = step.first - 0.1, step.before * step.shrink
+    ax.bar(left, kept, color=BAR, width=0.6)
+    ax.bar(left, step.added, bottom=kept, color=ACCENT, width=0.6)
+    words: dict[str, Any] = {"fontsize": 10.5, "color": INK, "linespacing": 1.6, "va": "center"}
+    ax.text(left + 0.45, height, _sum(step, before), **words)
 
 
 def _sum(step: Running, before: Running | None) -> str:

@@ -1,6 +1,7 @@
 """Bad input gets one message in one form; the whole message is what is tested."""
 
 import pickle
+import re
 
 import pytest
 import torch
@@ -181,3 +182,12 @@ def test_autocast_is_left_alone(device):
     with torch.autocast(device, torch.bfloat16):
         assert mha(mha(x)[0])[0].dtype == torch.bfloat16
         assert FusedQKV(24, 4).to(device)(mha(x)[0]).dtype == torch.bfloat16
+
+
+def test_an_input_given_twice_is_judged_in_both_places():
+    mha, x, memory = MultiHeadAttention(24, 4), torch.zeros(2, 5, 24), torch.zeros(2, 7, 24)
+    with pytest.raises(ShapeError, match=re.escape("value has the wrong S. expected (B=2, S=7, C=24), got (B=2, S=5,")):
+        mha(x, memory, x)
+    with pytest.raises(ShapeError, match="query has the wrong C"):
+        mha(x[..., :8])
+    assert mha(x, memory, memory)[0].shape == mha(x, x, x)[0].shape == x.shape

@@ -38,8 +38,9 @@ def test_running_numbers_are_those_of_the_row_so_far(scores, block_size):
 
 def test_hidden_scores_add_nothing():
     row = torch.tensor([-torch.inf, -torch.inf, 0.5, -torch.inf, -torch.inf])
-    totals = [step.total for step in tiling.running(row, 2)]
-    assert totals == [0.0, 1.0, 1.0]
+    steps = tiling.running(row, 2)
+    assert [step.total for step in steps] == [0.0, 1.0, 1.0]
+    assert [step.shrink for step in steps] == [0.0, 0.0, 1.0]
 
 
 def test_one_row_is_drawn_with_the_numbers_of_each_block(scores):

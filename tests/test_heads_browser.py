@@ -399,12 +399,15 @@ explorer
 """
 
 
-def settle(page, text):
+def after(page, move, text=""):
+    """Move a control, and wait for the answer: a new picture, or a line that says what went wrong."""
+    before = page.locator(".mha-heads").get_attribute("data-serial")
+    move()
     page.wait_for_function(
-        "text => document.querySelector('.trouble').textContent.includes(text) && document.querySelector('[data-serial]')",
-        arg=text,
+        """([text, before]) => document.querySelector('.trouble').textContent.includes(text) &&
+             (text || document.querySelector('.mha-heads').dataset.serial !== before)""",
+        arg=[text, before],
     )
-    page.wait_for_timeout(250)
 
 
 def test_the_learners_function_answers_in_jupyterlab(lab_page, draw):
@@ -420,29 +423,23 @@ def test_the_learners_function_answers_in_jupyterlab(lab_page, draw):
         return said(page) == f"head 0: {WORDS[row]} → {WORDS[column]} {weights.softmax(-1)[row, column]:.2f}"
 
     assert value(1, 2)
-    page.locator(".control.log input").first.fill("1")  # ten to the power of 1
-    settle(page, "")
+    after(page, lambda: page.locator(".control.log input").first.fill("1"))  # ten to the power of 1
     assert value(1, 2, temperature=10)
-    page.locator(".control.mask select").select_option("causal")
-    settle(page, "")
+    after(page, lambda: page.locator(".control.mask select").select_option("causal"))
     assert value(3, 1, temperature=10, mask=causal_mask(5))
     point(page, 0, 4)
     assert said(page) == "head 0: it → sat hidden by the mask"
-    page.locator(".control.mask select").select_option("painted")
-    settle(page, "")
+    after(page, lambda: page.locator(".control.mask select").select_option("painted"))
     point(page, 0, 4)
-    page.mouse.down()
+    after(page, page.mouse.down)
     page.mouse.up()
-    settle(page, "")
     painted = causal_mask(5).clone()
     painted[0, 4] = True
     assert value(0, 4, temperature=10, mask=painted)
     field = page.locator(".control.sentence input")
-    field.fill("wrong was the cat")
-    settle(page, "your function: KeyError: 'wrong'")
+    after(page, lambda: field.fill("wrong was the cat"), "your function: KeyError: 'wrong'")
     assert value(0, 4, temperature=10, mask=painted)  # the last good picture
-    field.fill("dogs were")
-    settle(page, "")
+    after(page, lambda: field.fill("dogs were"))
     point(page, 1, 0)
     assert said(page).startswith("head 0: were → dogs ")
     field.fill("slow was")

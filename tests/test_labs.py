@@ -131,6 +131,8 @@ def test_start_again_sends_the_start_of_all(labs, name):
             ask(lab, **{control.name: len(control.options) - 1})
     after = ask(lab, **lab.face["start"])
     assert (after["panels"], after["text"]) == (before["panels"], before["text"])
+    picks = [control.name for control in lab._controls.values() if isinstance(control, Pick)]
+    assert [after["values"][name] for name in picks] == [before["values"][name] for name in picks]
 
 
 @pytest.mark.parametrize("sent", [{"nothing": 1}, {"num_heads": 99}, {"num_heads": "2"}, {"num_heads": -1}, None, 7])

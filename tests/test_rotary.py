@@ -1,4 +1,4 @@
-"""The rotary lab tells the truth, and its arrows turn in the browser; drawings of lessons 9 and 10 show what they say."""
+"""The rotary lab tells the truth, and turns in the browser; drawings of lessons 9 and 10 show what they say."""
 
 import math
 
@@ -139,7 +139,7 @@ def test_it_turns_in_jupyterlab(lab_page):
     page.wait_for_timeout(400)
     assert root.locator(".sentence").inner_text() == stopped
     assert "the same as at places 0 and 3" in stopped
-    root.get_by_text("500,000").click()
+    root.locator("input[data-control=base]").nth(2).check(force=True)
     page.wait_for_function("document.querySelectorAll('.mha-lab .dial .tick')[5].textContent.startsWith('1.8e-05')")
     root.get_by_role("button", name="Start again").click()
     page.wait_for_function("document.querySelector('.mha-lab .sentence').textContent.includes('Key at place 0,')")

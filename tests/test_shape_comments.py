@@ -158,6 +158,13 @@ def use_models():
     ids = torch.randint(11, (2, 7))
     model(ids)
     model.attention_weights(ids)
+    models.EncoderBlock(24, 4, 10, norm_first=False)(torch.randn(2, 7, 24))
+    language = models.CausalLanguageModel(11, 8, d_model=24, num_heads=4, d_ff=10, num_layers=3)
+    language(ids)
+    language.attention_weights(ids)
+    language(ids, language.new_caches())
+    for temperature in (0.0, 1.0):
+        models.generate(language, ids, 1, temperature=temperature)
 
 
 def use_references():

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from types import CodeType, TracebackType
 from typing import Any
@@ -118,7 +119,7 @@ def _run(fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], 
     notes = _unseen(fn)
     recorder.top = sys._getframe()
     try:
-        with torch.compiler.set_stance("force_eager"), recorder.beneath, recorder:
+        with _as_written(), recorder.beneath, recorder:
             result = fn(*args, **kwargs)
     except Exception as error:
         failed = finish(recorder, None, notes, recorder.failure)
@@ -127,6 +128,11 @@ def _run(fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], 
         error.__traceback__ = _without_tracer(error.__traceback__)
         raise
     return finish(recorder, result, (*notes, *([WRAPPED] if recorder.unseen else [])), None)
+
+
+def _as_written() -> AbstractContextManager[Any]:
+    """Keep compiled code from being compiled; the compiler, seconds to import, is there if something is compiled."""
+    return torch.compiler.set_stance("force_eager") if "torch._dynamo" in sys.modules else nullcontext()
 
 
 def _without_tracer(entry: TracebackType | None) -> TracebackType | None:

@@ -88,6 +88,11 @@ class Beneath(TorchDispatchMode):
         self.count(func, args, kwargs or {}, out)
         return out
 
+    @classmethod
+    def _should_skip_dynamo(cls) -> bool:
+        """Spare the seconds that PyTorch's compiler takes to import, when nothing is compiled."""
+        return False
+
 
 def name_of(func: Callable[..., Any]) -> str:
     """Return torch's name for a call."""

@@ -90,7 +90,7 @@ class BlocksLab(Lab):
             [
                 self._tokens[t],
                 f"{step.maximum:.1f}",
-                "first" if first else f"× {step.shrink:.2f}",
+                "first" if first else f"× {step.shrink:.3f}",
                 f"+ {step.added:.2f}",
             ]
             for t, step in zip(range(rows.start, rows.stop), now, strict=True)

@@ -73,7 +73,8 @@ function render({ model, el }) {
   const tools = { move, idle, read, palettes, hatch, value: (name) => local[name] };
 
   /** Return what a panel must be built anew for; all else is an update. */
-  const form = (panel, width) => JSON.stringify([panel.kind, panel.names, panel.rows && panel.kind === "matrix" && panel.rows, panel.columns, panel.size, panel.drag, width]);
+  const form = ({ kind, names, rows, columns, size, drag }, width) =>
+    JSON.stringify([kind, names, kind === "matrix" && rows, columns, size, drag, width]);
 
   const headed = ({ title, drag, paint }) => `${title}${drag ? ": drag them" : paint ? ": paint it" : ""}`;
 
@@ -98,10 +99,11 @@ function render({ model, el }) {
       }
       const made = KINDS[panel.kind](panel, { ...tools, width });
       const [title, note] = [make("figcaption", "title", headed(panel)), make("p", "note", panel.note)];
-      if (panel.head !== undefined && panel.kind === "matrix") title.style.setProperty("--head", palettes.heads[panel.head % palettes.heads.length]);
+      if (panel.size === "tiny") title.style.setProperty("--head", palettes.heads[panel.head % palettes.heads.length]);
       const legend = panel.on ? [make("p", "note", make("i", "yes"), ` ${panel.on} `, make("i", "no"), ` ${panel.off}`)] : [];
       const box = make("figure", `panel ${panel.kind} ${panel.size ?? "big"}`, title, made.node, ...legend, note);
-      box.style.width = `${width}px`;
+      // A big matrix takes what its cells need, which may be less than it could have.
+      box.style.width = `${panel.size === "big" ? Math.min(width, made.node.getAttribute("width")) : width}px`;
       if (old) old.box.replaceWith(box);
       else groups[panel.size ?? "big"].append(box);
       drawn[i] = { key, made, box, title, note };

@@ -8,6 +8,12 @@ function shade(ramp, value, low, high) {
   return ramp[Math.round(Math.max(0, Math.min(1, share)) * (ramp.length - 1))];
 }
 
+/** Say whether black is easier to read on a colour than white. */
+function pale(color) {
+  const light = [1, 3, 5].map((at) => (parseInt(color.slice(at, at + 2), 16) / 255) ** 2.2);
+  return 0.2126 * light[0] + 0.7152 * light[1] + 0.0722 * light[2] > 0.179;
+}
+
 /** Say how the cells are laid out in so many pixels. */
 function places({ rows, columns, size, rows_sum: sums }, width) {
   if (size !== "big") {
@@ -30,6 +36,8 @@ function matrix(panel, tools) {
   const written = big && at.cell >= 30 && panel.palette !== "bool";
   let [now, cursor, brush] = [panel, [0, 0], null];
   const ramp = tools.palettes[panel.palette];
+  const [sheet, veil] = [svg("g", {}), svg("g", {})]; // colours, and what lies on them
+  root.append(sheet, veil);
   const cells = rows.map((_, i) => columns.map((_, j) => cell(i, j)));
   const ring = svg("rect", { width: at.cell, height: at.cell, class: "ring" });
   const lit = svg("rect", { x: at.left, width: wide_, height: at.cell, class: "chosen" });
@@ -42,10 +50,25 @@ function matrix(panel, tools) {
   function cell(i, j) {
     const box = { x: at.left + j * at.cell, y: at.top + i * at.cell, width: at.cell, height: at.cell };
     const fill = svg("rect", { ...box, class: "cell" });
-    const over = svg("rect", { ...box, class: "over", fill: `url(#${tools.hatch}-dim)`, visibility: "hidden" });
-    const number = svg("text", { x: box.x + at.cell / 2, y: box.y + at.cell / 2 + 4, class: "in" });
-    root.append(fill, over, number);
-    return { fill, over, number, seen: "" };
+    sheet.append(fill);
+    return { box, fill, over: null, text: null, seen: "" };
+  }
+
+  /** Hatch a cell, or no longer. Most cells never are: what hatches one is made when it is needed. */
+  function hatch(one, hidden, leaks) {
+    if (!one.over && !hidden) return;
+    one.over ??= veil.appendChild(svg("rect", one.box));
+    one.over.setAttribute("class", `over${leaks ? " leaks" : ""}`);
+    one.over.setAttribute("fill", `url(#${tools.hatch}-${leaks ? "bright" : "dim"})`);
+    one.over.setAttribute("visibility", hidden ? "visible" : "hidden");
+  }
+
+  function write(one, words, look) {
+    if (!one.text && !words) return;
+    const { x, y } = one.box;
+    one.text ??= veil.appendChild(svg("text", { x: x + at.cell / 2, y: y + at.cell / 2 + 4 }));
+    one.text.setAttribute("class", `in ${look}`);
+    one.text.textContent = words;
   }
 
   function names() {
@@ -76,22 +99,17 @@ function matrix(panel, tools) {
   }
 
   function show(i, j, number, hidden) {
-    const { fill, over, number: text, seen } = cells[i][j];
-    const state = `${number} ${hidden}`;
-    if (state === seen) return; // most cells stay as they are: leave them alone
-    cells[i][j].seen = state;
-    const empty = number === null || (hidden && number === 0);
-    const colour = empty ? "" : ramp ? shade(ramp, number, now.low, now.high) : "";
-    fill.setAttribute("class", `cell${ramp ? "" : number ? " yes" : " no"}${empty && ramp ? " empty" : ""}`);
-    fill.style.fill = colour;
-    over.setAttribute("visibility", hidden ? "visible" : "hidden");
-    const leaks = Boolean(hidden && ramp && number); // a weight where there must be none
-    over.setAttribute("fill", `url(#${tools.hatch}-${leaks ? "bright" : "dim"})`);
-    over.classList.toggle("leaks", leaks);
-    const words = number === null ? (at.cell >= 22 ? "NaN" : "×") : written && !empty ? figure(number).replace("0.", ".") : "";
-    text.textContent = words;
-    text.classList.toggle("none", number === null);
-    text.classList.toggle("dark", number !== null && (number - now.low) / (now.high - now.low || 1) > 0.55);
+    const [one, state] = [cells[i][j], `${number} ${hidden}`];
+    if (state === one.seen) return; // most cells stay as they are: leave them alone
+    one.seen = state;
+    const empty = ramp && (number === null || (hidden && number === 0));
+    const look = ramp ? (empty ? " empty" : "") : number ? " yes" : " no";
+    one.fill.setAttribute("class", `cell${look}`);
+    const color = ramp && !empty ? shade(ramp, number, now.low, now.high) : "none";
+    if (ramp) one.fill.setAttribute("fill", color);
+    hatch(one, hidden, Boolean(hidden && ramp && number)); // a weight where there must be none
+    if (number === null) write(one, at.cell >= 22 ? "NaN" : "×", "none");
+    else write(one, written && !empty ? figure(number).replace("0.", ".") : "", pale(color) ? "dark" : "");
   }
 
   function update(next) {
@@ -99,7 +117,8 @@ function matrix(panel, tools) {
     rows.forEach((_, i) => columns.forEach((_, j) => show(i, j, value(i, j), paint ? !value(i, j) : Boolean(now.hidden?.[i][j]))));
     if (sums) [now.rows_sum, now.columns_sum].forEach((all, k) => all.forEach((total, i) => (sums[k][i].textContent = total)));
     if (pick) lit.setAttribute("y", at.top + now.lit * at.cell);
-    root.setAttribute("aria-label", `${now.title}. ${rows.length} rows, ${columns.length} columns${big ? ". Arrow keys walk" : ""}${paint ? ", space paints, shift with an arrow key paints on" : ""}.`);
+    const keys = big ? ` Arrow keys walk${paint ? ", space paints, shift with an arrow key paints on" : ""}.` : "";
+    root.setAttribute("aria-label", `${now.title}. ${rows.length} rows, ${columns.length} columns.${keys}`);
   }
 
   function go(i, j, spoken = true) {

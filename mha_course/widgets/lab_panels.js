@@ -30,7 +30,8 @@ const lines = afresh((panel, { width }) => {
   root.append(text({ x: (left + width - right) / 2, y: height - 3, class: "tick" }, panel.xlabel));
   for (const line of panel.lines) {
     const points = line.values.map((value, i) => (value === null ? null : `${x(i)} ${y(value)}`));
-    root.append(svg("path", { d: points.map((point, i) => (point ? `${i && points[i - 1] ? "L" : "M"}${point}` : "")).join(""), class: `curve ${line.style}` }));
+    const d = points.map((point, i) => (point ? `${i && points[i - 1] ? "L" : "M"}${point}` : "")).join("");
+    root.append(svg("path", { d, class: `curve ${line.style}` }));
     const value = line.values[panel.at];
     if (value === null) continue;
     root.append(svg("circle", { cx: x(panel.at), cy: y(value), r: 4, class: `dot ${line.style}` }));
@@ -42,7 +43,8 @@ const lines = afresh((panel, { width }) => {
 const plane = afresh((panel, { width }) => {
   const size = Math.min(width, 360);
   const place = ([a, b]) => [((a / panel.reach + 1) / 2) * size, ((1 - b / panel.reach) / 2) * size];
-  const root = svg("svg", { width: size, height: size, class: "plane", role: "img", "aria-label": `${panel.title}: the context is ${panel.inside ? "inside" : "outside"} the hull` });
+  const told = `${panel.title}: the context is ${panel.inside ? "inside" : "outside"} the hull`;
+  const root = svg("svg", { width: size, height: size, class: "plane", role: "img", "aria-label": told });
   root.append(svg("path", { d: `M0 ${size / 2}H${size}M${size / 2} 0V${size}`, class: "rule" }));
   root.append(svg("polygon", { points: panel.hull.map((point) => place(point).join()).join(" "), class: "hull" }));
   const [zero, context] = [place([0, 0]), place(panel.context)];

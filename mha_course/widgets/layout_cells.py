@@ -17,7 +17,7 @@ LIMIT, WHOLE = 512, 128  # numbers that can be drawn at all, and numbers up to w
 RESHAPES = {"view", "reshape", "unflatten", "flatten", "view_as", "reshape_as", "ravel"}
 KEEPS_ORDER = RESHAPES | {"contiguous", "clone"}  # element by element, where it copies
 ROLES = {"token": ("T", "S", "N"), "head": ("H",), "batch": ("B",), "part": ("3",)}
-HUES = ("#a393f5", "#ecca45", "#3fbf9f", "#f4856f", "#8fb8ea", "#c8d24a", "#e59ad0", "#b9a48c")  # not those of axes
+HUES = ("#a393f5", "#ecca45", "#3fbf9f", "#f4856f", "#8fb8ea", "#d1efb3", "#e59ad0", "#b99646")  # not those of axes
 PLAIN = "#e4e0ee"
 
 Tensor = Argument | Step

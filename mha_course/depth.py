@@ -1,0 +1,97 @@
+"""What becomes of words and of gradients in a deep stack of blocks that nobody has trained yet.
+
+Axes: B sentences, S tokens, C = d_model width, L layers, V words in the vocabulary.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from mha_course.errors import ShapeError
+from mha_course.models import EncoderBlock
+
+SENTENCES, TOKENS, WIDTH, HEADS, INNER, WORDS = 8, 15, 48, 4, 192, 100
+Wiring = Callable[[EncoderBlock, Tensor], Tensor]
+
+
+@dataclass(frozen=True)
+class Depth:
+    """A stack of L layers, measured: before the first layer, and after each.
+
+    ``alike`` is the mean cosine between two words of a sentence, ``size`` the root of the mean square of x, ``at_x``
+    the length of the gradient that reaches x there, L + 1 numbers each; ``at_weights`` is the length of the gradient
+    at the last matrix of each feed-forward part, L numbers.
+    """
+
+    alike: list[float]
+    size: list[float]
+    at_x: list[float]
+    at_weights: list[float]
+
+
+def measure(wiring: Wiring, num_layers: int, *, last_norm: bool = False, draws: int = 3) -> Depth:
+    """Send random words through untrained blocks and a gradient back; all figures are means over some draws.
+
+    The words are unit-normal (B, S, C). A last Linear, after a norm where last_norm says so, makes logits of them,
+    and the loss is the cross-entropy with words drawn at random. Matrices are drawn as Glorot and Bengio (2010) say,
+    biases are 0. All in float64 on the CPU.
+
+    Args: ``wiring(block, x)`` runs one block; num_layers is L, draws how often, both at least 1.
+    Raises: ShapeError for fewer.
+
+    >>> measure(lambda block, x: x, 2, draws=1).alike[0] < 0.1  # words drawn at random have little in common
+    True
+    """
+    if num_layers < 1 or draws < 1:
+        got = f"num_layers={num_layers}, draws={draws}"
+        raise ShapeError("measure", "num_layers and draws must be positive", expected="1 or more", got=got)
+    rows = [_one(wiring, num_layers, last_norm, seed) for seed in range(draws)]
+    return Depth(*(torch.tensor(column).mean(0).tolist() for column in zip(*rows, strict=True)))
+
+
+def blocks(num_layers: int) -> list[EncoderBlock]:
+    """Return untrained blocks, drawn as Glorot and Bengio (2010) say, in float64."""
+    made = [EncoderBlock(WIDTH, HEADS, INNER).double() for _ in range(num_layers)]
+    for block in made:
+        for module in block.modules():
+            if isinstance(module, nn.Linear):
+                nn.init.xavier_uniform_(module.weight)
+                nn.init.zeros_(module.bias)
+    return made
+
+
+def likeness(x: Tensor) -> float:
+    """Return the mean cosine between two different words of a sentence, x (B, S, C).
+
+    >>> round(likeness(torch.tensor([[[1.0, 0.0], [2.0, 2.0]]])), 3)
+    0.707
+    """
+    unit = F.normalize(x, dim=-1)  # (B, S, C)
+    cosines = unit @ unit.mT  # (B, S, S)
+    others = ~torch.eye(x.size(1), dtype=torch.bool)
+    return float(cosines[:, others].mean())
+
+
+def _one(wiring: Wiring, num_layers: int, last_norm: bool, seed: int) -> tuple[list[float], ...]:
+    """Measure one draw, and return what makes a Depth."""
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        stack = blocks(num_layers)
+        to_words = nn.Linear(WIDTH, WORDS, dtype=torch.float64)
+        nn.init.xavier_uniform_(to_words.weight)
+        streams = [torch.randn(SENTENCES, TOKENS, WIDTH, dtype=torch.float64).requires_grad_()]  # (B, S, C) each
+        targets = torch.randint(WORDS, (SENTENCES * TOKENS,))
+    for block in stack:
+        streams.append(wiring(block, streams[-1]))
+    out = F.layer_norm(streams[-1], (WIDTH,)) if last_norm else streams[-1]
+    loss = F.cross_entropy(to_words(out).flatten(0, 1), targets)
+    matrices = [block.get_parameter("feed_forward.3.weight") for block in stack]
+    gradients = torch.autograd.grad(loss, [*streams, *matrices], allow_unused=True)
+    lengths = [0.0 if gradient is None else float(gradient.norm()) for gradient in gradients]
+    alike, size = zip(*((likeness(x.detach()), float(x.detach().square().mean().sqrt())) for x in streams), strict=True)
+    return list(alike), list(size), lengths[: num_layers + 1], lengths[num_layers + 1 :]

@@ -1,0 +1,108 @@
+"""Tables of heads: what each looks at, and what is lost without it, for each relation of the grammar.
+
+A column is a head, layer after layer: L·H of them. Axes: L layers, H heads, K relations, B sentences, T = S tokens.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Sequence
+
+import torch
+from torch import Tensor
+
+from mha_course import measures
+from mha_course.attention import merge_heads
+from mha_course.grammar import Sentence
+from mha_course.models import MaskedWordModel
+
+# What is asked of a head for each relation: from which word to which.
+RELATIONS = {
+    "pronoun": "pronoun → its noun",
+    "distractor": "pronoun → the other noun",
+    "subject": "was, were → subject",
+    "adjective": "noun → its adjective",
+    "noun": "adjective → its noun",
+    "state": "consequence → state",
+    "adverb": "verb → its adverb",
+}
+Place = tuple[int, int]  # a layer, counted from 0, and a head of it
+
+
+def places(model: MaskedWordModel) -> list[Place]:
+    """Return layer and head of every column."""
+    return [(layer, head) for layer, block in enumerate(model.blocks) for head in range(block.attention.num_heads)]
+
+
+def names(model: MaskedWordModel) -> list[str]:
+    """Name every column as the lessons do: layers are counted from 1, heads from 0."""
+    return [f"L{layer + 1} H{head}" for layer, head in places(model)]
+
+
+def measured_in(texts: Sequence[Sentence], relation: str) -> list[Sentence]:
+    """Return the sentences that tell about a relation.
+
+    For was and were those alone in which no pronoun gives the number away.
+    """
+    return [text for text in texts if relation in text.pairs and (relation != "subject" or text.kind == "agreement")]
+
+
+@torch.no_grad()
+def looks(model: MaskedWordModel, texts: Sequence[Sentence], relations: Sequence[str]) -> Tensor:
+    """Return the mean weight of every head along each relation, (K, L·H)."""
+    rows = []
+    for relation in relations:
+        chosen = measured_in(texts, relation)
+        rows.append(measures.relation_weights(measures.all_weights(model, chosen), chosen, relation).flatten())
+    return torch.stack(rows)
+
+
+@torch.no_grad()
+def same_places(model: MaskedWordModel, texts: Sequence[Sentence], relations: Sequence[str]) -> Tensor:
+    """Return the mean weight between the same places of sentences in which they are not related, (K, L·H)."""
+    weights = measures.all_weights(model, texts)
+    return torch.stack([measures.position_baseline(weights, texts, relation).flatten() for relation in relations])
+
+
+def accuracies(model: MaskedWordModel, texts: Sequence[Sentence], relations: Sequence[str]) -> Tensor:
+    """Return how often the hidden first word of each relation is guessed, (K,)."""
+    return torch.tensor([measures.accuracy(model, measured_in(texts, name), name) for name in relations])
+
+
+def lost(
+    model: MaskedWordModel, texts: Sequence[Sentence], relations: Sequence[str], silenced: Sequence[Sequence[Place]]
+) -> Tensor:
+    """Return which part of the guesses is lost without each set of heads, (K, number of sets).
+
+    Args: silenced are sets of heads; ``[[place] for place in places(model)]`` tries each alone.
+    """
+    with_all = accuracies(model, texts, relations)
+    return torch.stack([with_all - accuracies(without(model, heads), texts, relations) for heads in silenced], dim=1)
+
+
+def without(model: MaskedWordModel, heads: Sequence[Place]) -> MaskedWordModel:
+    """Return a copy in which these heads add nothing."""
+    for layer, head in heads:
+        model = measures.without_head(model, layer, head)
+    return model
+
+
+@torch.no_grad()
+def with_other_maps(
+    model: MaskedWordModel, ids: Tensor, change: Callable[[Tensor, Tensor], Tensor]
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Run one sentence while every head of every layer uses other weights, in float64.
+
+    Args: ids (1, S); ``change(weights, v)`` takes (T, S) and (S, D) of a head, and returns the weights to use.
+    Returns: logits (1, S, V), the weights that each head computed, and those that it used, each (L, H, T, S).
+    """
+    model = copy.deepcopy(model).double()
+    x, computed, used = model.embed(ids), [], []
+    for block in model.blocks:
+        steps = block.attention.steps(block.attention_input(x))
+        other = torch.stack([change(w, v) for w, v in zip(steps.weights[0], steps.v[0], strict=True)])  # (H, T, S)
+        x = x + block.attention.out_proj(merge_heads(other[None] @ steps.v))  # (1, S, C)
+        x = x + block.feed_forward(block.norm2(x))  # (1, S, C)
+        computed.append(steps.weights[0])
+        used.append(other)
+    return model.to_words(model.encoder.norm(x)), torch.stack(computed), torch.stack(used)

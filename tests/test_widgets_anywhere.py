@@ -1,0 +1,175 @@
+"""Every widget is made, displayed and moved over the wire, with the versions installed here and with Colab's."""
+
+import os
+import subprocess
+import sys
+import time
+
+import pytest
+from jupyter_client import KernelManager
+
+from mha_course import widgets
+from mha_course.authoring import ROOT
+from mha_course.saving import WIDGET_VIEW
+
+# What Colab has of what widgets stand on, and what these need that newer versions no longer do. torch stays as it is.
+COLAB = {
+    "ipywidgets": "7.7.1", "ipython": "7.34.0", "ipykernel": "6.17.1", "anywidget": "0.9.21", "traitlets": "5.7.1",
+    "numpy": "2.1.3", "matplotlib": "3.10.0", "ipython-genutils": "0.2.0", "backcall": "0.2.0", "pickleshare": "0.7.5",
+    "decorator": "4.4.2",
+}  # fmt: skip
+STUB = """
+import sys, types
+colab = types.ModuleType("google.colab"); colab.output = types.ModuleType("google.colab.output"); managers = []
+colab.output.enable_custom_widget_manager = lambda *_: managers.append(1)
+sys.modules |= {"google.colab": colab, "google.colab.output": colab.output}
+"""
+START = """
+import numpy as np, torch
+from mha_course import plots
+from mha_course.tracing import trace
+from mha_course.widgets import *
+scores, words = torch.randn(6, 6, generator=torch.Generator().manual_seed(0)), "the grey cat sat on it".split()
+def split(x): return x.view(1, 3, 2, 4).transpose(1, 2)
+followed = trace(split, torch.zeros(1, 3, 8), axes="B S C", sizes={"H": 2})
+def weights(temperature): return (scores / temperature).softmax(-1)
+def draw(size): return plots.heatmap(np.eye(size)), f"An identity of {size}."
+"""
+
+
+def lab(call, **moved):
+    """Return how a lab is made, what the browser asks of it, and what must hold then."""
+    return call, {"request": {"asker": "a", "number": 1, "moved": moved}}, "made.view['number'] == 1", "view"
+
+
+# How it is made, what the browser sets, what is true then, and which trait the browser gets back.
+CASES = {
+    "BlocksLab": lab("BlocksLab(scores, words)", tile=1),
+    "CacheLab": lab("CacheLab()", tokens=1),
+    "HeadExplorer": (
+        "HeadExplorer(weights(1), queries=words, recompute=weights)", {"request": {"serial": 1, "temperature": 5.0}},
+        "abs(made._maps.heads(0, 0)[0] - weights(5).numpy()).max() < 1e-3", "packet",
+    ),
+    "LayoutPlayer": ("LayoutPlayer(followed)", {"position": 2}, "made.position == 2", None),
+    "MaskLab": lab("MaskLab(scores, words)", preset=0),
+    "Panel": ("Panel(draw, size=W.IntSlider(2))", {"value": 5}, "made.text == 'An identity of 5.'", "value"),
+    "RotaryLab": lab("RotaryLab()", distance=1),
+    "ScalingLab": lab("ScalingLab()", divide_by=0),
+    "ShapeTracer": ("ShapeTracer(followed)", {"position": 1}, "made.position == 1", None),
+    "SoftmaxLab": lab("SoftmaxLab(scores, words)", temperature=2),
+    "SplitLab": lab("SplitLab()", num_heads=1),
+    "WeightedSumLab": lab("WeightedSumLab()", weights=[0.1, 0.1, 0.1, 0.1, 0.6]),
+}  # fmt: skip
+MOVED = {"Panel": "made._controls['size']"}  # which model the browser moves, where it is not the widget itself
+
+
+def test_every_widget_has_a_case():
+    assert sorted(CASES) == sorted(widgets.__all__)
+
+
+@pytest.fixture(scope="module", params=["here", "Colab"])
+def folder(request, tmp_path_factory):
+    """What comes before the installed packages: nothing, or those of Colab's versions."""
+    if request.param == "here":
+        return None
+    if not request.config.getoption("--all"):
+        pytest.skip("Colab's versions with --all")
+    folder = tmp_path_factory.mktemp("colab")
+    pip = [sys.executable, "-m", "pip", "install", "-q", "--no-deps", "--retries=1", f"--target={folder}"]
+    pins = [f"{name}=={version}" for name, version in COLAB.items()]
+    done = subprocess.run([*pip, *pins], capture_output=True, text=True, check=False)
+    if done.returncode:
+        pytest.skip(f"Colab's versions cannot be had: {(done.stderr.strip() or 'no reason given').splitlines()[-1]}")
+    return folder
+
+
+class Kernel:
+    """A kernel, and what a front end says to it."""
+
+    def __init__(self, folder):
+        path = os.pathsep.join(map(str, [*([folder] if folder else []), ROOT]))
+        environment = {**os.environ, "PYTHONPATH": path, "MHA_COURSE_PROGRESS": "off", "MPLBACKEND": "agg"}
+        self.manager = KernelManager(kernel_name="python3")
+        self.manager.start_kernel(env=environment, cwd=ROOT)
+        self.client = self.manager.client()
+        self.client.start_channels()
+        self.client.wait_for_ready(timeout=60)
+
+    def run(self, code):
+        """Run code, and return the messages that it sent; what it raises fails the test."""
+        sent = self._until_idle(self.client.execute(code))
+        errors = [message["content"] for message in sent if message["msg_type"] == "error"]
+        assert not errors, "\n".join(errors[0]["traceback"])
+        return sent
+
+    def value(self, expression):
+        """Return the repr of an expression."""
+        (shown,) = [one for one in self.run(f"print(repr({expression}))") if one["msg_type"] == "stream"]
+        return shown["content"]["text"].strip()
+
+    def move(self, model, state):
+        """Set traits of a model as a browser does, and return the traits that came back."""
+        content = {"comm_id": model, "data": {"method": "update", "state": state, "buffer_paths": []}}
+        message = self.client.session.msg("comm_msg", content)
+        self.client.shell_channel.send(message)
+        sent = self._until_idle(message["header"]["msg_id"])
+        assert not [one["content"] for one in sent if one["msg_type"] in ("error", "stream")]
+        data = [one["content"]["data"] for one in sent if one["msg_type"] == "comm_msg"]
+        return {
+            name
+            for one in data
+            if one.get("method") == "update"
+            for name in [*one["state"], *(path[0] for path in one["buffer_paths"])]
+        }
+
+    def _until_idle(self, parent, seconds=60):
+        """Return what is sent on behalf of a message."""
+        sent, end = [], time.monotonic() + seconds
+        while time.monotonic() < end:
+            message = self.client.get_iopub_msg(timeout=seconds)
+            if message["parent_header"].get("msg_id") == parent:
+                sent.append(message)
+                if message["msg_type"] == "status" and message["content"]["execution_state"] == "idle":
+                    return sent
+        raise TimeoutError(f"not idle after {seconds} s")
+
+    def stop(self):
+        self.client.stop_channels()
+        self.manager.shutdown_kernel(now=True)
+
+
+@pytest.fixture(scope="module")
+def kernel(folder):
+    started = Kernel(folder)
+    started.run((STUB if folder else "") + "import ipywidgets as W, anywidget, IPython, warnings" + START)
+    yield started
+    started.stop()
+
+
+def test_the_kernel_has_the_versions_that_are_meant(kernel, folder):
+    have = kernel.value("(W.__version__, IPython.__version__, anywidget.__version__, np.__version__)")
+    if folder is None:
+        assert "7.7.1" not in have
+    else:
+        assert have == str(tuple(COLAB[name] for name in ("ipywidgets", "ipython", "anywidget", "numpy")))
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_it_is_made_displayed_and_answers(name, kernel, folder):
+    call, state, holds, answer = CASES[name]
+    sent = kernel.run(f"made = {call}\nmade")
+    models = [one["content"] for one in sent if one["msg_type"] == "comm_open"]
+    (shown,) = [one["content"]["data"] for one in sent if one["msg_type"] == "execute_result"]
+    assert shown[WIDGET_VIEW]["model_id"] in {model["comm_id"] for model in models}
+    assert {"image/png", "text/html"} & set(shown)
+    assert shown["text/plain"].startswith(f"{name}: ")
+    assert not [one["content"]["text"] for one in sent if one["msg_type"] == "stream"]
+    if folder and name != "Panel":
+        assert kernel.value("bool(managers)") == "True"  # Colab draws no other widgets than its own unless asked
+    before = kernel.value("repr(made)")
+    came = kernel.move(kernel.value(f"{MOVED.get(name, 'made')}.model_id").strip("'"), state)
+    assert kernel.value(f"bool({holds})") == "True"
+    assert answer is None or answer in came
+    if answer:
+        assert kernel.value("repr(made)") != before
+    kernel.run("made.close() if hasattr(made, 'close') else None")
