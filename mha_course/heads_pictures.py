@@ -29,7 +29,9 @@ def learning(curves: Mapping[str, Tensor], bound: float) -> Axes:
         means = kept.unflatten(1, (-1, SMOOTH)).mean(-1).numpy()  # (R, points)
         steps = (np.arange(means.shape[1]) + 0.5) * SMOOTH
         for number, line in enumerate(means):
-            ax.plot(steps, line, color=color, linestyle=style, linewidth=1.3, alpha=0.8, label=name if not number else None)
+            ax.plot(
+                steps, line, color=color, linestyle=style, linewidth=1.3, alpha=0.8, label=name if not number else None
+            )
     ax.axhline(bound, color=INK, linewidth=1, linestyle=(0, (6, 3)))
     ax.text(0, bound + 0.015, f"no single head passes {bound:.3f}", fontsize=9, color=INK)
     ax.set(xlabel="step of training", ylabel="R² on the examples of the step", ylim=(-0.05, 1.05))

@@ -6,6 +6,7 @@ A column is a head, layer after layer: L·H of them. Axes: L layers, H heads, K 
 from __future__ import annotations
 
 import copy
+import itertools
 from collections.abc import Callable, Sequence
 
 import torch
@@ -25,6 +26,14 @@ RELATIONS = {
     "noun": "adjective → its noun",
     "state": "consequence → state",
     "adverb": "verb → its adverb",
+}
+# Which word is hidden, to see whether a head is needed for the relation.
+HIDDEN = {
+    "pronoun": "pronoun",
+    "subject": "was, were",
+    "adjective": "noun",
+    "noun": "adjective",
+    "state": "consequence",
 }
 Place = tuple[int, int]  # a layer, counted from 0, and a head of it
 
@@ -78,6 +87,17 @@ def lost(
     """
     with_all = accuracies(model, texts, relations)
     return torch.stack([with_all - accuracies(without(model, heads), texts, relations) for heads in silenced], dim=1)
+
+
+def lost_in_pairs(model: MaskedWordModel, texts: Sequence[Sentence], relation: str) -> Tensor:
+    """Return what is lost without any two heads, (L·H, L·H), and without one alone on the diagonal."""
+    columns = range(len(places(model)))
+    couples = list(itertools.combinations_with_replacement(columns, 2))
+    silenced = [[places(model)[n] for n in {one, other}] for one, other in couples]
+    found = torch.zeros(len(columns), len(columns))
+    for (one, other), value in zip(couples, lost(model, texts, [relation], silenced)[0], strict=True):
+        found[one, other] = found[other, one] = value
+    return found
 
 
 def without(model: MaskedWordModel, heads: Sequence[Place]) -> MaskedWordModel:

@@ -513,6 +513,16 @@ def test_what_is_chosen_stays_within_what_there_is(draw):
     assert (explorer.layer, explorer.item, explorer.head, explorer.beside) == (0, 0, 0, -1)
 
 
+def test_a_sentence_starts_from_its_default_or_from_the_queries():
+    """Where queries and keys differ, only the function knows which text is meant."""
+    for function, start in (
+        (lambda sentence="the old dog": None, "the old dog"),
+        (lambda sentence: None, "dogra oldem"),
+    ):
+        explorer = HeadExplorer(np.full((2, 3), 1 / 3), queries=["dogra", "oldem"], recompute=function)
+        assert [control["start"] for control in explorer.options["controls"]] == [start]
+
+
 def test_the_sentence_names_the_strongest_pair_that_can_be_seen():
     given = np.full((2, 3, 3), 0.1)
     given[0, 0, 2], given[1, 2, 1] = 0.9, 0.8

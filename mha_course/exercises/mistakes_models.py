@@ -13,6 +13,8 @@ from mha_course.exercises import beyond as r
 from mha_course.exercises.noting import Book, Mistake
 
 CACHE = "11, KV cache: one token at a time"
+FEWER = "11, Fewer KV heads"
+BYTES = "11, Bytes: what a cache weighs"
 FLASH = "12, FlashAttention: one pass"
 BLOCK = "13, Encoder block: wiring"
 VISION = "14, Vision: patches"
@@ -45,11 +47,11 @@ note(
 )  # fmt: skip
 note(
     "kv-repeat-interleaved-wrongly", "Heads were laid 0 1 0 1, not 0 0 1 1.", "Each KV head serves consecutive query "
-    "heads: repeat_interleave, not repeat.", CACHE,
+    "heads: repeat_interleave, not repeat.", FEWER,
     {"repeat_kv": lambda k, h: k.repeat(1, h // k.size(1), 1, 1)},
 )  # fmt: skip
 note(
-    "cache-bytes-one-of-kv", "That is half of it.", "Keys and values are both kept: a factor of 2.", CACHE,
+    "cache-bytes-one-of-kv", "That is half of it.", "Keys and values are both kept: a factor of 2.", BYTES,
     {"kv_cache_bytes": lambda layers, b, s, h, d, n: layers * b * s * h * d * n},
 )  # fmt: skip
 

@@ -9,7 +9,14 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
-from mha_course.exercises import questions_block, questions_cache, questions_flash, questions_masks, questions_sequences
+from mha_course.exercises import (
+    questions_block,
+    questions_cache,
+    questions_flash,
+    questions_heads,
+    questions_masks,
+    questions_sequences,
+)
 from mha_course.exercises.asking import Question, shape_of
 
 
@@ -433,4 +440,5 @@ QUESTIONS: dict[str, Question] = (
     | questions_cache.QUESTIONS
     | questions_flash.QUESTIONS
     | questions_block.QUESTIONS
+    | questions_heads.QUESTIONS
 )

@@ -33,8 +33,12 @@ class Asking:
             raise ShapeError(PLACE, rule, expected="def recompute(temperature): …", got=got)
         self._function = function
         self._first, self._named = _parameters(function)
-        starts = {"sentence": sentence, "mask": mask}
         pairs = [*self._first, *self._named.items()]
+        given = next(
+            (default for name, default in pairs if name == "sentence" and default and isinstance(default, str)),
+            sentence,
+        )
+        starts = {"sentence": given, "mask": mask}
         self.controls = [_control(name, starts.get(name, default)) for name, default in pairs]
         if not self.controls:
             raise ShapeError(

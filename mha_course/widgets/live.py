@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import base64
+import textwrap
 import warnings
 from typing import Any
 
 import anywidget
+from IPython.display import display
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
@@ -28,6 +30,11 @@ class Live(anywidget.AnyWidget):
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}: {self.text}"
+
+    def show(self) -> None:
+        """Display the picture, and print what it shows at the start."""
+        display(self)
+        print(textwrap.fill(f"At the start: {self.text}", plots.LINE))
 
     def picture(self) -> Axes | Figure:
         """Draw the twin."""
