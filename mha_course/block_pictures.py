@@ -107,7 +107,7 @@ def norm_groups(ways: Mapping[str, Sequence[int]], shape: tuple[int, int, int]) 
 def plot_lines(*plots_of: Lines) -> Figure:
     """Draw lines side by side, with one legend: a name has one colour and one marker throughout.
 
-    Raises: ShapeError where a line and its x differ in length.
+    A linear y starts at 0, or lower. Raises: ShapeError where a line and its x differ in length.
 
     >>> len(plot_lines(Lines("grows", "layer", [1, 2], {"a": [1, 10]}, log_y=True)).axes)
     1
@@ -123,15 +123,23 @@ def plot_lines(*plots_of: Lines) -> Figure:
                 raise ShapeError("plot_lines", rule, expected=str(len(panel.x)), got=got)
             look: dict[str, Any] = {"color": sns.color_palette("colorblind")[number], "marker": "osD^vP"[number]}
             (found[name],) = ax.plot(panel.x, numbers, alpha=0.85, linewidth=2, markersize=6, **look)
-        if panel.log_x:
-            ax.set_xscale("log", base=2)
-            ax.set_xticks(list(panel.x), [f"{value:g}" for value in panel.x])
-        ax.set_yscale("log" if panel.log_y else "linear")
-        ax.set_title(panel.title, loc="left", fontsize=10.5, fontweight="bold")
-        ax.set_xlabel(panel.xlabel)
-        sns.despine(ax=ax)
-    figure.legend(found.values(), list(found), loc="outside lower center", ncols=min(len(names), 4), frameon=False)
+        _scale(ax, panel)
+    figure.legend(found.values(), list(found), loc="outside lower center", ncols=len(names), frameon=False)
     return figure
+
+
+def _scale(ax: Axes, panel: Lines) -> None:
+    """Scale and name the axes of a panel."""
+    if panel.log_x:
+        ax.set_xscale("log", base=2)
+        ax.set_xticks(list(panel.x), [f"{value:g}" for value in panel.x])
+    if panel.log_y:
+        ax.set_yscale("log")
+    else:
+        ax.set_ylim(bottom=min(0.0, ax.get_ylim()[0]))
+    ax.set_title(panel.title, loc="left", fontsize=10.5, fontweight="bold")
+    ax.set_xlabel(panel.xlabel)
+    sns.despine(ax=ax)
 
 
 def learning(losses: Sequence[float], marks: Mapping[int, str], *, window: int = 25) -> Axes:

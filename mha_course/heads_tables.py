@@ -44,8 +44,8 @@ def places(model: MaskedWordModel) -> list[Place]:
 
 
 def names(model: MaskedWordModel) -> list[str]:
-    """Name every column as the lessons do: layers are counted from 1, heads from 0."""
-    return [f"L{layer + 1} H{head}" for layer, head in places(model)]
+    """Name every column: layers and heads are counted from 0, as in code."""
+    return [f"L{layer} H{head}" for layer, head in places(model)]
 
 
 def measured_in(texts: Sequence[Sentence], relation: str) -> list[Sentence]:

@@ -43,10 +43,10 @@ def test_gradients_at_depth_are_those_of_finite_differences():
         (x, lambda step, d: loss(x + step * d, matrix), measured.at_x[0]),
         (matrix, lambda step, d: loss(x, matrix + step * d), measured.at_weights[1]),
     ):
-        directions = torch.randn(200, *start.shape, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
+        directions = torch.randn(60, *start.shape, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
         slopes = torch.tensor([(move(1e-5, d) - move(-1e-5, d)) / 2e-5 for d in directions])
         # A direction of unit-normal numbers meets a gradient of length g with the spread g.
-        assert abs(slopes.square().mean().sqrt() / length - 1) < 0.2
+        assert abs(slopes.square().mean().sqrt() / length - 1) < 0.3
 
 
 def test_depth_has_a_number_for_each_place():

@@ -1,7 +1,6 @@
 """The right answers of the exercises from cross-attention on: each is what ``solution`` shows.
 
-Axes: B batch, T query tokens, S key and value tokens, C width, H heads, D = C / H head width, V words,
-P side of a patch, N patches, rows and columns of patches.
+Axes: B batch, T query tokens, S key and value tokens, C width, H heads, D = C / H head width, V words.
 """
 
 from __future__ import annotations
@@ -42,19 +41,6 @@ def encoder_block(
     """Add what attention finds, then what feed_forward makes of it; each reads a normed copy (pre-norm)."""
     x = x + attention(norm1(x))  # (B, S, C)
     return x + feed_forward(norm2(x))  # (B, S, C)
-
-
-def patchify(images: Tensor, patch_size: int) -> Tensor:
-    """Cut images (B, 3, H, W) into square patches, row by row, each flat as (channel, row, column)."""
-    grid = images.unflatten(3, (-1, patch_size)).unflatten(2, (-1, patch_size))  # (B, 3, rows, P, columns, P)
-    patches = grid.permute(0, 2, 4, 1, 3, 5)  # (B, rows, columns, 3, P, P)
-    return patches.flatten(3).flatten(1, 2)  # (B, N, 3*P*P)
-
-
-def add_class_token(patches: Tensor, class_token: Tensor) -> Tensor:
-    """Put the same token (C,) before every image's patches, (B, N, C) -> (B, N + 1, C)."""
-    first = class_token.expand(patches.size(0), 1, -1)  # (B, 1, C)
-    return torch.cat((first, patches), dim=1)  # (B, N+1, C)
 
 
 def next_token_targets(ids: Tensor) -> tuple[Tensor, Tensor]:

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from mha_course import caching, flash, masks, positions
+from mha_course import caching, flash, masks, positions, vision
 from mha_course.exercises import beyond as r
 from mha_course.exercises.probes import Exercise, draw, qkv, square, weights
 
@@ -160,9 +160,9 @@ BEYOND: dict[str, tuple[Exercise, ...]] = {
     "encoder_block": (
         Exercise(r.encoder_block, lambda: (draw(B, S, C, seed=1), *square(2, 3)), ("B", "S", "C"), wire),
     ),
-    "patchify": (Exercise(r.patchify, lambda: (draw(B, 3, 8, 12, seed=1), 4), ("B", "N", "3*P*P")),),
+    "patchify": (Exercise(vision.patchify, lambda: (draw(B, 3, 8, 12, seed=1), 4), ("B", "N", "3*P*P")),),
     "add_class_token": (
-        Exercise(r.add_class_token, lambda: (draw(B, S, C, seed=1), draw(C, seed=2)), ("B", "N+1", "C")),
+        Exercise(vision.add_class_token, lambda: (draw(B, S, C, seed=1), draw(C, seed=2)), ("B", "N+1", "C")),
     ),
     "next_token_targets": (
         Exercise(

@@ -14,6 +14,7 @@ from mha_course.exercises import (
     questions_cache,
     questions_flash,
     questions_heads,
+    questions_language,
     questions_masks,
     questions_sequences,
 )
@@ -441,4 +442,5 @@ QUESTIONS: dict[str, Question] = (
     | questions_flash.QUESTIONS
     | questions_block.QUESTIONS
     | questions_heads.QUESTIONS
+    | questions_language.QUESTIONS
 )

@@ -54,8 +54,9 @@ WHOLES = {
     positions: ("sinusoidal_encoding", "rope"),
     caching: ("repeat_kv", "kv_cache_bytes"),
     flash: ("online_softmax", "tiled_attention"),
+    vision: ("patchify", "add_class_token"),
     beyond: (
-        "layer_norm", "encoder_block", "patchify", "add_class_token", "next_token_targets", "generate",
+        "layer_norm", "encoder_block", "next_token_targets", "generate",
         "ablate_heads", "other_weights", "relation_score",
     ),
 }  # fmt: skip

@@ -7,6 +7,7 @@ from mha_course.widgets.labs import MaskLab, ScalingLab, SoftmaxLab, SplitLab, W
 from mha_course.widgets.layout import LayoutPlayer
 from mha_course.widgets.panel import Panel
 from mha_course.widgets.rotary import RotaryLab
+from mha_course.widgets.sampling import SamplingLab
 from mha_course.widgets.tracer import ShapeTracer
 
 __all__ = [
@@ -17,6 +18,7 @@ __all__ = [
     "MaskLab",
     "Panel",
     "RotaryLab",
+    "SamplingLab",
     "ScalingLab",
     "ShapeTracer",
     "SoftmaxLab",

@@ -123,8 +123,6 @@ function render({ model, el }) {
     if (room) draw(view);
     if (said.textContent !== view.text) speak(view.text);
     said.textContent = view.text;
-    const height = said.offsetHeight; // what has been as high stays so: nothing moves away under the pointer
-    if (height > tall) said.style.minHeight = `${(tall = height)}px`;
     tell(view.trouble);
     cancelAnimationFrame(frame);
     frame = requestAnimationFrame(() => (root.dataset.serial = view.serial)); // drawn, and on the screen with this frame
@@ -141,15 +139,21 @@ function render({ model, el }) {
     if (!width || width === room) return;
     room = width;
     said.style.minHeight = "";
-    tall = said.offsetHeight;
+    tall = 0;
     draw(model.get("view"));
+  });
+  // A sentence that has been as high stays so: nothing moves away under the pointer.
+  const keep = new ResizeObserver(() => {
+    if (said.offsetHeight > tall) said.style.minHeight = `${(tall = said.offsetHeight)}px`;
   });
   model.on("change:view", follow);
   read("", false);
   follow();
   watch.observe(boards);
+  keep.observe(said);
   return () => {
     watch.disconnect();
+    keep.disconnect();
     clearTimeout(speaking);
     clearTimeout(flight?.timer);
     cancelAnimationFrame(frame);

@@ -6,18 +6,15 @@ has one question on its way at a time, and then asks the newest: a slow answer n
 
 from __future__ import annotations
 
-import textwrap
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, ClassVar
 
 import traitlets
-from IPython.display import display
 from matplotlib.figure import Figure
 from torch import Tensor
 
-from mha_course import plots
 from mha_course.errors import ShapeError
 from mha_course.widgets import labs_twin
 from mha_course.widgets.labs_controls import Control
@@ -70,11 +67,6 @@ class Lab(Live):
             raise ShapeError(type(self).__name__, rule, expected=expected, got=", ".join(unknown))
         place = type(self).__name__
         self._move({name: self._controls[name].accept(place, value) for name, value in values.items()})
-
-    def show(self) -> None:
-        """Display the lab, and print what it shows at the start."""
-        display(self)
-        print(textwrap.fill(f"At the start: {self.text}", plots.LINE))
 
     def picture(self) -> Figure:
         """Draw the same panels without a browser."""

@@ -16,6 +16,12 @@ from mha_course import plots
 from mha_course.saving import WIDGET_VIEW
 
 
+def present(picture: Any) -> None:
+    """Display a picture that answers to controls, and print its ``text``: what it shows at the start."""
+    display(picture)
+    print(textwrap.fill(f"At the start: {picture.text}", plots.LINE))
+
+
 class Live(anywidget.AnyWidget):
     """A picture that runs in the browser; where it cannot, its twin shows, and ``text`` says what is to be seen.
 
@@ -33,8 +39,7 @@ class Live(anywidget.AnyWidget):
 
     def show(self) -> None:
         """Display the picture, and print what it shows at the start."""
-        display(self)
-        print(textwrap.fill(f"At the start: {self.text}", plots.LINE))
+        present(self)
 
     def picture(self) -> Axes | Figure:
         """Draw the twin."""

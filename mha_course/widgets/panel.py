@@ -5,18 +5,17 @@ from __future__ import annotations
 import asyncio
 import base64
 import html
-import textwrap
 import threading
 from collections.abc import Callable
 from typing import Any
 
 import ipywidgets as W
-from IPython.display import display
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from mha_course import plots
 from mha_course.saving import WIDGET_VIEW
+from mha_course.widgets.live import present
 
 
 class Panel(W.VBox):  # type: ignore[misc]
@@ -55,8 +54,7 @@ class Panel(W.VBox):  # type: ignore[misc]
 
     def show(self) -> None:
         """Display the panel, and print what it shows at the start."""
-        display(self)
-        print(textwrap.fill(f"At the start: {self.text}", plots.LINE))
+        present(self)
 
     def _follow(self, _: Any = None) -> None:
         """Redraw in the main thread: JupyterLab may report a control in another, and matplotlib bears only one."""

@@ -54,11 +54,12 @@ PICTURES = {
     "bertviz head view": (BERTVIZ, "head_view(weights[None], tokens)", "#attention line"),
 }  # fmt: skip
 CLOCK = """
-window.handed = () => new Promise((done) => {
+window.after = () => new Promise((done) => { // the next task: if called in a frame, after that frame
   const { port1, port2 } = new MessageChannel();
   port1.onmessage = done;
-  requestAnimationFrame(() => port2.postMessage(0)); // the next task after this frame
+  port2.postMessage(0);
 });
+window.handed = async () => { await new Promise(requestAnimationFrame); await after(); };
 window.until = async (sign) => {
   while (!document.querySelector(sign)) await new Promise(requestAnimationFrame);
   await handed();
@@ -96,18 +97,20 @@ SLIDES = {
       const there = changed(root, { attributeFilter: ["data-serial"] });
       await new Promise(requestAnimationFrame);
       const start = performance.now();
-      root.querySelectorAll(".head")[round % 8].click();
+      root.querySelectorAll(".head")[(round + 1) % 8].click(); // the first is shown already
       await there; // set while the frame is drawn
-      await new Promise((done) => { const { port1, port2 } = new MessageChannel(); port1.onmessage = done; port2.postMessage(0); });
+      await after();
       return performance.now() - start;
     }""",
     "interact": """async (round) => {
       const handle = document.querySelector(".noUi-handle");
       const output = handle.closest(".jp-OutputArea");
-      const images = (changes) => changes.flatMap((change) => [...change.addedNodes]).some((node) => node.querySelector?.("img"));
+      const added = (changes) => changes.flatMap((change) => [...change.addedNodes]);
+      const images = (changes) => added(changes).some((node) => node.querySelector?.("img"));
       const there = changed(output, { childList: true, subtree: true }, images);
       const start = performance.now();
-      handle.dispatchEvent(new KeyboardEvent("keydown", { key: round % 40 < 20 ? "ArrowRight" : "ArrowLeft", bubbles: true }));
+      const key = round % 40 < 20 ? "ArrowRight" : "ArrowLeft";
+      handle.dispatchEvent(new KeyboardEvent("keydown", { key, bubbles: true }));
       await there;
       await [...output.querySelectorAll("img")].at(-1).decode();
       await handed();

@@ -1,0 +1,118 @@
+"""Pictures of images: side by side, cut into patches, and lit where a token looks."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.patches import Rectangle
+from numpy.typing import NDArray
+from torch import Tensor
+
+from mha_course import plots
+from mha_course.errors import ShapeError
+from mha_course.plots import ACCENT, INK
+
+DARK = 0.12  # of its light an image keeps where nobody looks
+
+
+def gallery(images: Mapping[str, Tensor] | Sequence[tuple[str, Tensor]], *, across: int = 4) -> Figure:
+    """Draw images (3, H, W) with their titles, so many in a row.
+
+    >>> import torch
+    >>> len(gallery({"one": torch.zeros(3, 4, 8), "two": torch.ones(3, 4, 8)}).axes)
+    2
+    """
+    pairs = list(images.items()) if isinstance(images, Mapping) else list(images)
+    axes = _grid(len(pairs), across, _pixels("gallery", pairs[0][1]).shape[:2])
+    for ax, (title, image) in zip(axes, pairs, strict=True):
+        ax.imshow(_pixels("gallery", image))
+        ax.set_title(title, loc="left", fontsize=10, color=INK)
+    return axes[0].figure.canvas.figure
+
+
+def cut_up(image: Tensor, patch_size: int) -> Figure:
+    """Draw an image (3, H, W) with its patches numbered, and beneath it the patches as the sequence that they become.
+
+    Raises: ShapeError where the patches do not fill the image.
+    """
+    pixels = _pixels("cut_up", image)
+    height, width = pixels.shape[:2]
+    if height % patch_size or width % patch_size:
+        expected = f"H and W divisible by {patch_size}"
+        raise ShapeError("cut_up", "patches must fill the image", expected=expected, got=f"H={height}, W={width}")
+    rows, columns = height // patch_size, width // patch_size
+    figure = plots.new_figure(10.5, 4.6)
+    grid, line = figure.subplots(2, 1, height_ratios=(8, 1))
+    gap = 0.18
+    for number in range(rows * columns):
+        row, column = divmod(number, columns)
+        piece = pixels[row * patch_size :, column * patch_size :][:patch_size, :patch_size]
+        x, y = column * (1 + gap), row * (1 + gap)
+        grid.imshow(piece, extent=(x, x + 1, y + 1, y))
+        grid.text(x + 0.05, y + 0.08, str(number), fontsize=8, va="top", color="white", bbox=_PLATE)
+        line.imshow(piece, extent=(number * (1 + gap), number * (1 + gap) + 1, 1, 0))
+    grid.set(xlim=(0, columns * (1 + gap)), ylim=(rows * (1 + gap), 0))
+    grid.set_title(f"{rows} rows of {columns} patches", loc="left", fontsize=10, color=INK)
+    line.set(xlim=(0, rows * columns * (1 + gap)), ylim=(1, 0))
+    line.set_title(f"the sequence: patch 0 to patch {rows * columns - 1}", loc="left", fontsize=10, color=INK)
+    for ax in (grid, line):
+        ax.axis("off")
+    return figure
+
+
+def spotlight(
+    image: Tensor, looks: Mapping[str, Any], grid: tuple[int, int], *, asks: int | None = None, across: int = 4
+) -> Figure:
+    """Draw an image (3, H, W) as it is, and once for each title, lit as much as its patches are looked at.
+
+    Args: looks maps a title to one weight for each patch, row by row; grid is rows and columns of patches. The most
+        looked-at patch has full light, and the others their share of that. asks is the patch that asks, framed.
+    Raises: ShapeError for weights that do not fit the grid.
+    """
+    pixels = _pixels("spotlight", image)
+    side = pixels.shape[0] // grid[0], pixels.shape[1] // grid[1]
+    axes = _grid(len(looks) + 1, across, pixels.shape[:2])
+    axes[0].imshow(pixels)
+    axes[0].set_title("the image", loc="left", fontsize=10, color=INK)
+    for ax, (title, weights) in zip(axes[1:], looks.items(), strict=True):
+        numbers = plots.as_array("spotlight", weights, ("N",))
+        if numbers.size != grid[0] * grid[1]:
+            rule = "there must be a weight for each patch"
+            raise ShapeError("spotlight", rule, expected=str(grid[0] * grid[1]), got=f"{numbers.size} of “{title}”")
+        light = DARK + (1 - DARK) * numbers.reshape(grid) / max(numbers.max(), 1e-12)
+        ax.imshow(pixels * np.kron(light, np.ones(side))[:, :, None])
+        ax.set_title(title, loc="left", fontsize=10, color=INK)
+    if asks is not None:
+        row, column = divmod(asks, grid[1])
+        for ax in axes:
+            corner = (column * side[1] - 0.5, row * side[0] - 0.5)
+            look: dict[str, Any] = {"fill": False, "edgecolor": ACCENT, "linewidth": 2.5}
+            ax.add_patch(Rectangle(corner, side[1], side[0], **look))
+    return axes[0].figure.canvas.figure
+
+
+_PLATE = {"boxstyle": "square,pad=0.1", "facecolor": "#00000099", "edgecolor": "none"}
+
+
+def _grid(count: int, across: int, size: tuple[int, ...]) -> list[Axes]:
+    """Make so many axes for images of this height and width, in rows."""
+    columns = min(across, count)
+    rows = -(-count // columns)
+    width = 10.8 / max(columns, 3)
+    figure = plots.new_figure(width * columns, rows * (width * size[0] / size[1] + 0.32))
+    axes = list(figure.subplots(rows, columns, squeeze=False).flat)
+    for ax in axes:
+        ax.axis("off")
+    return axes[:count]
+
+
+def _pixels(place: str, image: Tensor) -> NDArray[np.float64]:
+    """Return an image as matplotlib wants it, (H, W, 3)."""
+    pixels = plots.as_array(place, image, ("3", "H", "W"))
+    if len(pixels) != 3:
+        raise ShapeError(place, "an image has three channels, first", expected="(3, H, W)", got=str(pixels.shape))
+    return np.moveaxis(np.clip(pixels, 0, 1), 0, 2)

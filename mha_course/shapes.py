@@ -1,0 +1,83 @@
+"""Pictures that the course draws itself: two coloured shapes on a background, with noise.
+
+Axes: B pictures, H height and W width in pixels.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+HEIGHT, WIDTH = 20, 28
+COLOURS = {
+    "red": (0.95, 0.10, 0.10),
+    "yellow": (0.95, 0.95, 0.10),
+    "green": (0.10, 0.95, 0.10),
+    "cyan": (0.10, 0.95, 0.95),
+    "blue": (0.10, 0.10, 0.95),
+    "magenta": (0.95, 0.10, 0.95),
+}
+KINDS = ("square", "disc")
+ANSWERS = ("different", "same")
+_HALF, _RADIUS, _MARGIN, _NOISE = 3.0, 3.4, 3.5, 0.08  # in pixels, but for the noise
+
+
+class Pictures(NamedTuple):
+    """Images, the right answers, and where the shapes are. The first shape is in the left half, the second right.
+
+    ``same`` is 1 where both shapes have one colour; ``shapes`` is True on the pixels of a shape; ``colours`` and
+    ``kinds`` are numbers of COLOURS and KINDS.
+    """
+
+    images: Tensor  # (B, 3, H, W), from 0 to 1
+    same: Tensor  # (B,)
+    shapes: Tensor  # (B, H, W)
+    colours: Tensor  # (B, 2)
+    kinds: Tensor  # (B, 2)
+
+    def told(self, number: int) -> str:
+        """Say in words what one picture shows.
+
+        >>> draw(4, torch.Generator().manual_seed(0)).told(0)
+        'a yellow disc and a blue disc'
+        """
+        names = list(COLOURS)
+        pairs = zip(self.colours[number].tolist(), self.kinds[number].tolist(), strict=True)
+        return " and ".join(f"a {names[colour]} {KINDS[kind]}" for colour, kind in pairs)
+
+
+def draw(count: int, generator: torch.Generator) -> Pictures:
+    """Draw so many pictures; the same generator draws the same ones.
+
+    Both answers are equally likely. Each shape has a random place in its half, and may be a square or a disc; the
+    background has a random colour, so that the mean colour of a picture says nothing of its shapes.
+    """
+    same = torch.randint(0, 2, (count,), generator=generator)  # (B,)
+    left = torch.randint(0, len(COLOURS), (count,), generator=generator)  # (B,)
+    other = (left + torch.randint(1, len(COLOURS), (count,), generator=generator)) % len(COLOURS)  # (B,)
+    colours = torch.stack((left, torch.where(same == 1, left, other)), dim=1)  # (B, 2)
+    kinds = torch.randint(0, len(KINDS), (count, 2), generator=generator)  # (B, 2)
+    room = torch.tensor([HEIGHT, WIDTH / 2]) - 2 * _MARGIN
+    centres = _MARGIN + room * torch.rand(count, 2, 2, generator=generator)  # (B, 2, 2), the row and the column
+    centres[:, 1, 1] += WIDTH / 2
+    covered = _cover(centres, kinds)  # (B, 2, H, W)
+    background = 0.25 + 0.6 * torch.rand(count, 3, 1, 1, generator=generator)  # (B, 3, 1, 1)
+    palette = torch.tensor(list(COLOURS.values()))
+    images = background.expand(count, 3, HEIGHT, WIDTH)  # (B, 3, H, W)
+    for number in range(2):
+        paint = palette[colours[:, number]][:, :, None, None]  # (B, 3, 1, 1)
+        images = torch.where(covered[:, number, None], paint, images)  # (B, 3, H, W)
+    noise = _NOISE * torch.randn(images.shape, generator=generator)  # (B, 3, H, W)
+    return Pictures((images + noise).clamp(0, 1), same, covered.any(1), colours, kinds)
+
+
+def _cover(centres: Tensor, kinds: Tensor) -> Tensor:
+    """Say which pixels each shape covers."""
+    rows, columns = torch.arange(HEIGHT) + 0.5, torch.arange(WIDTH) + 0.5
+    down = (rows[:, None] - centres[:, :, 0, None, None]).abs()  # (B, 2, H, 1)
+    across = (columns - centres[:, :, 1, None, None]).abs()  # (B, 2, 1, W)
+    square = (down < _HALF) & (across < _HALF)  # (B, 2, H, W)
+    disc = down.square() + across.square() < _RADIUS**2  # (B, 2, H, W)
+    return torch.where(kinds[:, :, None, None] == 0, square, disc)  # (B, 2, H, W)

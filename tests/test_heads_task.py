@@ -1,0 +1,329 @@
+"""What lesson 16 rests on: a task that one head cannot do, tables of heads with their baselines, ablation, pictures."""
+
+import math
+
+import matplotlib.pyplot as plt
+import pytest
+import torch
+from rewriting import fails, one_thread, rewritten  # noqa: F401
+from torch import nn
+from torch.nn import functional as F
+
+from mha_course import example, heads_pictures, heads_shipped, heads_tables, heads_task, measures
+from mha_course.attention import MultiHeadAttention
+from mha_course.errors import ShapeError
+from mha_course.exercises.beyond import other_weights
+from mha_course.exercises.references import build_subtractor
+from mha_course.grammar import sentences
+from mha_course.heads_task import LookUp, Readers, TwoPlaces, learn
+
+QUICK = {"runs": 2, "steps": 400, "count": 64}
+
+
+def generator(seed=0):
+    return torch.Generator().manual_seed(seed)
+
+
+# The tasks
+
+
+def a_difference_is_what_the_flags_say(room):
+    task = room.TwoPlaces(d=5, sign=-1)
+    x, target, places = task.draw(2, 40, generator())
+    assert x.shape == (2, 40, 9, 24)
+    flags = x[..., 5:8]
+    assert torch.equal(flags[:, :, 0], torch.tensor([0.0, 0.0, 1.0]).expand(2, 40, 3))
+    assert torch.equal(flags.sum((2, 3)), torch.full((2, 40), 3.0))
+    assert torch.equal(flags[..., :2].argmax(2), places)
+    c_a, c_b = ((x[..., :5] * x[..., 5 + n, None]).sum(2) for n in (0, 1))
+    assert torch.allclose(target, c_a - c_b)
+    assert not x[..., 8:].any()
+    assert not x[:, :, 0, :5].any()
+    assert torch.allclose(room.TwoPlaces(d=5, sign=1).draw(2, 40, generator())[1], c_a + c_b)
+
+
+def test_a_difference_is_what_the_flags_say():
+    a_difference_is_what_the_flags_say(heads_task)
+
+
+def test_what_is_looked_up_stands_beside_the_key():
+    x, target, places = LookUp().draw(2, 30, generator())
+    for r in range(2):
+        for n in range(30):
+            distance = (x[r, n, 1:, :16] - x[r, n, 0, :16]).norm(dim=-1)
+            assert int(distance.argmin()) + 1 == int(places[r, n, 0])
+            assert torch.equal(target[r, n], x[r, n, places[r, n, 0], 16:31])
+    assert torch.equal(x[..., 31], F.one_hot(torch.zeros(2, 30, dtype=torch.long), 17).float())
+    assert not x[:, :, 0, 16:31].any()
+
+
+@pytest.mark.parametrize("task", [TwoPlaces(), TwoPlaces(sign=1), TwoPlaces(d=1), LookUp()])
+def test_the_variance_is_that_of_the_target(task):
+    target = task.draw(1, 20_000, generator())[1]
+    assert target.var() == pytest.approx(task.variance, rel=0.05)
+
+
+def test_the_bound_is_that_of_the_proof():
+    """The best of all shares explains ½ of each direction but one, which may be explained fully."""
+    shares = torch.rand(100_000, 2, generator=generator(), dtype=torch.float64)
+    best = float(((shares[:, 0] - shares[:, 1]).square() / (2 * shares.square().sum(1))).max())
+    for d in (1, 2, 8):
+        assert TwoPlaces(d=d).bound == pytest.approx((1 + (d - 1) * best) / d, abs=1e-3)
+    assert TwoPlaces(sign=1).bound == 1
+
+
+# The attention
+
+
+def readers_are_multi_head_attention(room):
+    """Each run holds the course's module, whose first token alone asks."""
+    readers = room.Readers(2, 24, 4, generator())
+    x = torch.randn(2, 3, 7, 24, generator=generator(1))
+    out, weights = readers(x)
+    assert weights.shape == (2, 4, 3, 7)
+    for run in range(2):
+        module = MultiHeadAttention(24, 4)
+        with torch.no_grad():
+            for name, linear in (("q", module.q_proj), ("k", module.k_proj), ("v", module.v_proj)):
+                linear.weight.copy_(getattr(readers, f"w_{name}")[run].flatten(0, 1))
+                linear.bias.copy_(getattr(readers, f"b_{name}")[run].flatten())
+            module.out_proj.weight.copy_(readers.w_o[run].flatten(0, 1).T)
+            module.out_proj.bias.copy_(readers.b_o[run])
+        want, shares = module(x[run])
+        assert torch.allclose(out[run], want[:, 0], atol=1e-5)
+        assert torch.allclose(weights[run].transpose(0, 1), shares[:, :, 0], atol=1e-5)
+
+
+def test_readers_are_multi_head_attention():
+    readers_are_multi_head_attention(heads_task)
+
+
+def test_every_number_of_heads_starts_with_the_same_numbers():
+    starts = [Readers(2, 24, heads, generator()) for heads in (1, 2, 3, 8)]
+    for readers in starts:
+        counted = sum(p.numel() for p in readers.parameters()) / 2
+        assert counted == sum(p.numel() for p in nn.MultiheadAttention(24, 1).parameters()) == 2400
+        assert torch.equal(readers.w_k.flatten(1), starts[0].w_k.flatten(1))
+        assert readers.w_k.abs().max() <= 1 / math.sqrt(24)
+
+
+def test_the_hand_made_heads_of_lesson_6_solve_the_task():
+    x, target, _ = TwoPlaces(d=8).draw(1, 200, generator())
+    w_q, w_k, w_v, w_o = build_subtractor(8)
+    readers = Readers(1, 24, 2, generator())
+    with torch.no_grad():
+        for name, w in (("w_q", w_q), ("w_k", w_k), ("w_v", w_v), ("w_o", w_o.T)):
+            getattr(readers, name).copy_(w.view(1, 2, 12, 24))
+        for name in ("b_q", "b_k", "b_v", "b_o"):
+            getattr(readers, name).zero_()
+    r2, _ = heads_task.measure(readers, TwoPlaces(d=8), generator())
+    assert r2.item() == pytest.approx(1, abs=1e-5)
+    assert torch.allclose(readers(x)[0][..., :8], target, atol=1e-4)
+
+
+# What is learned
+
+
+def test_two_heads_do_what_one_cannot():
+    """A seed that no lesson uses."""
+    one, two = (learn(TwoPlaces(), heads, seed=101, **QUICK) for heads in (1, 2))
+    assert one.parameters == two.parameters == 2400
+    assert 0.4 < one.r2.min()
+    assert one.r2.max() < TwoPlaces().bound
+    assert two.r2.min() > 0.98
+    best = two.looks.amax(1)  # (R, 2)
+    assert best.min() > 0.7  # a and b are both looked at, by one head or the other
+    assert one.looks.amax(-1).min() > 0.7 > 0.3 > one.looks.amin(-1).max()
+    assert one.curve.shape == (2, 400)
+
+
+def test_one_head_is_enough_for_a_sum():
+    assert learn(TwoPlaces(sign=1), 1, seed=102, **QUICK).r2.min() > 0.98
+
+
+def test_heads_that_start_alike_stay_alike():
+    found = learn(TwoPlaces(), 2, seed=103, twins=True, **QUICK)
+    for weight in found.readers.parameters():
+        if weight.dim() > 2:
+            assert torch.equal(weight[:, 0], weight[:, 1])
+    assert found.r2.max() < TwoPlaces().bound
+
+
+def test_the_same_seed_gives_the_same_bits():
+    found = [learn(TwoPlaces(), 2, runs=2, steps=5, seed=seed).curve for seed in (1, 1, 2)]
+    assert torch.equal(found[0], found[1])
+    assert not torch.equal(found[0], found[2])
+
+
+def test_learning_leaves_threads_and_the_random_state_alone():
+    threads, before = torch.get_num_threads(), torch.get_rng_state()
+    learn(TwoPlaces(), 2, runs=1, steps=1)
+    assert torch.get_num_threads() == threads
+    assert torch.equal(torch.get_rng_state(), before)
+
+
+def test_what_cannot_be_learned_is_said():
+    with pytest.raises(ShapeError) as caught:
+        learn(TwoPlaces(), 2, steps=0)
+    assert str(caught.value) == (
+        "learn: runs, steps and count must be positive. expected 1 or more, got runs=5, steps=0, count=64"
+    )
+    with pytest.raises(ShapeError, match="Readers: num_heads must divide width"):
+        learn(TwoPlaces(), 5)
+
+
+@pytest.mark.parametrize(
+    ("check", "before", "after"),
+    [
+        (a_difference_is_what_the_flags_say, "c_a + self.sign * c_b, places", "c_a - self.sign * c_b, places"),
+        (a_difference_is_what_the_flags_say, "places + 1", "places"),
+        (a_difference_is_what_the_flags_say, "x[:, :, 0, self.d + 2] = 1.0", "x[:, :, :, self.d + 2] = 1.0"),
+        (readers_are_multi_head_attention, "/ math.sqrt(D)).softmax", ").softmax"),
+        (readers_are_multi_head_attention, " + self.b_o[:, None]", ""),
+        (readers_are_multi_head_attention, "x[:, None, :, 0] @", "x[:, None, :, 1] @"),
+    ],
+)
+def test_a_broken_task_is_noticed(check, before, after):
+    assert not fails(check, rewritten(heads_task))
+    assert fails(check, rewritten(heads_task, before, after))
+
+
+# Tables of heads
+
+
+@pytest.fixture(scope="module")
+def model():
+    return example.trained_model()
+
+
+@pytest.fixture(scope="module")
+def texts():
+    return sentences(150, "test", seed=77)
+
+
+def test_tables_hold_what_the_measures_say(model, texts):
+    weights = measures.all_weights(model, texts)
+    found = heads_tables.looks(model, texts, ["pronoun", "noun"])
+    for row, relation in enumerate(("pronoun", "noun")):
+        want = measures.relation_weights(weights, texts, relation).flatten()
+        assert torch.allclose(found[row], want, atol=1e-5)
+    place = heads_tables.same_places(model, texts, ["pronoun"])
+    assert torch.equal(place[0], measures.position_baseline(weights, texts, "pronoun").flatten())
+    assert heads_tables.names(model) == ["L0 H0", "L0 H1", "L0 H2", "L0 H3", "L1 H0", "L1 H1", "L1 H2", "L1 H3"]
+
+
+def test_was_and_were_are_measured_where_no_pronoun_tells(texts):
+    chosen = heads_tables.measured_in(texts, "subject")
+    assert {text.kind for text in chosen} == {"agreement"}
+    assert {text.kind for text in heads_tables.measured_in(texts, "state")} == {"agreement", "so"}
+    assert not {"it", "he", "she", "they"} & {word for text in chosen for word in text.words}
+
+
+def test_what_is_lost_is_the_difference_of_two_accuracies(model, texts):
+    heads = [(0, 0), (1, 1)]
+    found = heads_tables.lost(model, texts, ["pronoun"], [[heads[0]], heads, []])
+    silenced = measures.without_head(measures.without_head(model, 0, 0), 1, 1)
+    full = measures.accuracy(model, [t for t in texts if "pronoun" in t.pairs], "pronoun")
+    both = measures.accuracy(silenced, [t for t in texts if "pronoun" in t.pairs], "pronoun")
+    assert found[0, 1].item() == pytest.approx(full - both, abs=1e-6)
+    assert found[0, 0] > 0
+    assert found[0, 2] == 0
+
+
+def test_pairs_are_symmetric_and_hold_the_single_heads(model, texts):
+    few = texts[:60]
+    found = heads_tables.lost_in_pairs(model, few, "adjective")
+    assert torch.equal(found, found.T)
+    alone = heads_tables.lost(model, few, ["adjective"], [[place] for place in heads_tables.places(model)])[0]
+    assert torch.equal(found.diagonal(), alone)
+    assert found[6, 7] == heads_tables.lost(model, few, ["adjective"], [[(1, 2), (1, 3)]])[0, 0]
+
+
+def test_what_the_lesson_says_of_the_trained_model(model, texts):
+    """The statements in words, on sentences that the lesson does not use."""
+    looks = heads_tables.looks(model, texts, list(heads_tables.RELATIONS))
+    assert looks[0, 5] > 0.8 > 0.1 > looks[1, 5]
+    pairs = heads_tables.lost_in_pairs(model, texts, "state")
+    assert pairs.diagonal().max() < 0.05
+    assert pairs[4, 5] > 0.25
+
+
+def test_other_maps_leave_the_output_alone(model):
+    ids, _ = example.encode([example.SENTENCE.split()])
+    logits, computed, used = heads_tables.with_other_maps(model, ids, other_weights)
+    assert torch.allclose(logits.float(), model(ids), atol=1e-4)
+    assert torch.allclose(computed[:, None].float(), model.attention_weights(ids), atol=1e-5)
+    assert (used - computed).abs().sum(-1).max() > 0.2
+    wrong, *_ = heads_tables.with_other_maps(model, ids, lambda weights, v: weights.roll(1, -1))
+    assert not torch.allclose(wrong.float(), model(ids), atol=0.1)
+
+
+# What ships
+
+
+def test_thin_heads_ship_as_they_come_out():
+    """The quickest of the runs that ship, made again for fewer steps: the order is theirs."""
+    shipped, _ = heads_shipped.load()
+    assert list(shipped) == list(heads_shipped.HEADS)
+    wide, thin = (sum(heads_shipped.thin(heads, runs=1, steps=200)) for heads in (1, 8))
+    assert wide > 0.9
+    assert thin < 0.75
+    assert sum(shipped[1]) / 3 == pytest.approx(wide, abs=0.06)
+    assert sum(shipped[8]) / 3 == pytest.approx(thin, abs=0.1)
+
+
+def test_other_starts_ship_with_a_report_each():
+    _, starts = heads_shipped.load()
+    assert tuple(starts) == heads_shipped.STARTS
+    for report in starts.values():
+        assert len(report["weights"]) == 8
+        assert report["accuracy"] > 0.95
+
+
+def test_a_report_says_what_the_measures_say(model):
+    found = heads_shipped.report(model)
+    texts = [text for text in sentences(1000, "test", seed=16) if "pronoun" in text.pairs]
+    assert found["accuracy"] == pytest.approx(measures.accuracy(model, texts, "pronoun"), abs=1e-3)
+    silenced = measures.without_head(model, 1, 1)
+    assert max(found["weights"]) == found["weights"][5]
+    assert found["without"] == pytest.approx(measures.accuracy(silenced, texts, "pronoun"), abs=1e-3)
+
+
+# Pictures
+
+
+def test_learning_draws_a_line_for_each_run():
+    curve = torch.arange(60.0).expand(3, 60) / 60
+    ax = heads_pictures.learning({"one": curve, "two": curve}, 0.5625)
+    assert len(ax.lines) == 7
+    assert torch.allclose(torch.tensor(ax.lines[0].get_ydata()), torch.tensor([9.5, 29.5, 49.5]) / 60)
+    assert [text.get_text() for text in ax.get_legend().get_texts()] == ["one", "two"]
+    assert ax.texts[0].get_text() == "no single head passes 0.562"
+    plt.close(ax.figure)
+
+
+@pytest.mark.parametrize(("columns", "shape"), [(3, (1, 2)), (8, (2, 1))])
+def test_tables_have_one_scale(columns, shape):
+    panels = {"small": torch.full((2, columns), 0.1), "large": torch.full((2, columns), 0.9)}
+    figure = heads_pictures.tables(panels, ["a", "b"], [f"c{n}" for n in range(columns)], apart=4)
+    first, second, _bar = figure.axes
+    grid = first.get_subplotspec().get_gridspec()
+    assert (grid.nrows, grid.ncols) == shape
+    assert first.collections[0].get_clim() == second.collections[0].get_clim() == pytest.approx((0, 0.9))
+    assert [text.get_text() for text in second.texts] == ["0.90"] * 2 * columns
+    assert first.get_title("left") == "small"
+    plt.close(figure)
+
+
+def test_signed_tables_have_white_in_the_middle():
+    figure = heads_pictures.tables({"t": torch.tensor([[-0.5, 0.2]])}, ["a"], ["x", "y"])
+    assert figure.axes[0].collections[0].get_clim() == (-0.5, 0.5)
+    plt.close(figure)
+
+
+def test_thinness_draws_every_run():
+    ax = heads_pictures.thinness({1: [0.9, 1.0], 4: [0.4, 0.6]}, 32)
+    assert [bar.get_height() for bar in ax.patches] == pytest.approx([0.95, 0.5])
+    assert [len(dots.get_offsets()) for dots in ax.collections] == [2, 2]
+    assert [label.get_text() for label in ax.get_xticklabels()] == ["1 × 32", "4 × 8"]
+    plt.close(ax.figure)
