@@ -35,7 +35,7 @@ class TwoPlaces:
     Channels: 0 to d - 1 the content, d the flag a, d + 1 the flag b, d + 2 that of the query token, the rest 0.
     """
 
-    d: int = 8
+    d: int = 6
     sign: int = -1
     width: int = 24
     variance: float = 2.0  # of each number of the target
@@ -131,7 +131,7 @@ class Outcome:
 
 
 def learn(
-    task: Task, num_heads: int, *, runs: int = ATTEMPTS, seed: int = 0, steps: int = 800, count: int = 64,
+    task: Task, num_heads: int, *, runs: int = ATTEMPTS, seed: int = 0, steps: int = 500, count: int = 64,
     twins: bool = False, lr: float = 1e-2,
 ) -> Outcome:  # fmt: skip
     """Train R models with Adam (a rate that falls along a cosine from lr to 0), then measure on new examples.

@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 HEIGHT, WIDTH = 20, 28
+PART = 12  # columns of pixels that each shape may lie in: the first ones, and the last
 COLOURS = {
     "red": (0.95, 0.10, 0.10),
     "yellow": (0.95, 0.95, 0.10),
@@ -25,7 +26,7 @@ _HALF, _RADIUS, _MARGIN, _NOISE = 3.0, 3.4, 3.5, 0.08  # in pixels, but for the 
 
 
 class Pictures(NamedTuple):
-    """Images, the right answers, and where the shapes are. The first shape is in the left half, the second right.
+    """Images, the right answers, and where the shapes are: the first in the left part, the second in the right.
 
     ``same`` is 1 where both shapes have one colour; ``shapes`` is True on the pixels of a shape; ``colours`` and
     ``kinds`` are numbers of COLOURS and KINDS.
@@ -41,7 +42,7 @@ class Pictures(NamedTuple):
         """Say in words what one picture shows.
 
         >>> draw(4, torch.Generator().manual_seed(0)).told(0)
-        'a yellow disc and a blue disc'
+        'a yellow square and a blue disc'
         """
         names = list(COLOURS)
         pairs = zip(self.colours[number].tolist(), self.kinds[number].tolist(), strict=True)
@@ -51,17 +52,17 @@ class Pictures(NamedTuple):
 def draw(count: int, generator: torch.Generator) -> Pictures:
     """Draw so many pictures; the same generator draws the same ones.
 
-    Both answers are equally likely. Each shape has a random place in its half, and may be a square or a disc; the
-    background has a random colour, so that the mean colour of a picture says nothing of its shapes.
+    Both answers are equally likely. Each shape has a random place in its part, and may be a square or a disc; the
+    background has a random colour, so that the mean colour of a picture says little of its shapes.
     """
     same = torch.randint(0, 2, (count,), generator=generator)  # (B,)
     left = torch.randint(0, len(COLOURS), (count,), generator=generator)  # (B,)
     other = (left + torch.randint(1, len(COLOURS), (count,), generator=generator)) % len(COLOURS)  # (B,)
     colours = torch.stack((left, torch.where(same == 1, left, other)), dim=1)  # (B, 2)
     kinds = torch.randint(0, len(KINDS), (count, 2), generator=generator)  # (B, 2)
-    room = torch.tensor([HEIGHT, WIDTH / 2]) - 2 * _MARGIN
+    room = torch.tensor([HEIGHT, PART]) - 2 * _MARGIN
     centres = _MARGIN + room * torch.rand(count, 2, 2, generator=generator)  # (B, 2, 2), the row and the column
-    centres[:, 1, 1] += WIDTH / 2
+    centres[:, 1, 1] += WIDTH - PART
     covered = _cover(centres, kinds)  # (B, 2, H, W)
     background = 0.25 + 0.6 * torch.rand(count, 3, 1, 1, generator=generator)  # (B, 3, 1, 1)
     palette = torch.tensor(list(COLOURS.values()))

@@ -1,7 +1,7 @@
 """Images as sequences: patches, a class token, a small vision transformer, and what its class token looks at.
 
 Axes: B images, P side of a patch, N patches, rows and columns of patches, C width, L layers, Q heads,
-S = N + 1 tokens, A answers.
+S = N + 1 tokens, A answers, K colours.
 """
 
 from __future__ import annotations
@@ -110,8 +110,8 @@ class PatchVotes(nn.Module):
     def forward(self, images: Tensor) -> Tensor:
         """Map images (B, 3, H, W) to one logit an answer, (B, A)."""
         x = self.patch_embedding(patchify(images - _GREY, PATCH)) + self.position_embedding  # (B, N, C)
-        votes: Tensor = self.vote(x)  # (B, N, A)
-        return votes.mean(1)  # (B, A)
+        votes = self.vote(x)  # (B, N, A)
+        return votes.mean(1)
 
 
 def new_model(seed: int, kind: type[nn.Module] = VisionTransformer) -> nn.Module:
@@ -148,8 +148,24 @@ def shape_patches(pictures: shapes.Pictures) -> Tensor:
 
 
 @torch.no_grad()
+def class_looks(model: VisionTransformer, images: Tensor) -> Tensor:
+    """Return the weights that the class token gives to the patches, (L, B, Q, N)."""
+    return model.attention_weights(images)[:, :, :, 0, 1:]  # (L, B, Q, N)
+
+
+@torch.no_grad()
 def share_on_shapes(model: VisionTransformer, pictures: shapes.Pictures) -> Tensor:
     """Return how much of the class token's weight on patches lies on those of the shapes, (L, Q), 0 to 1."""
-    looks = model.attention_weights(pictures.images)[:, :, :, 0, 1:]  # (L, B, Q, N)
+    looks = class_looks(model, pictures.images)  # (L, B, Q, N)
     on_shapes = (looks * shape_patches(pictures)[:, None]).sum(-1)  # (L, B, Q)
     return (on_shapes / looks.sum(-1)).mean(1)  # (L, Q)
+
+
+def looks_by_colour(model: VisionTransformer, pictures: shapes.Pictures) -> Tensor:
+    """Return how much weight the class token gives to one shape of each colour, on average, (L, Q, K)."""
+    looks = class_looks(model, pictures.images) * shape_patches(pictures)[:, None]  # (L, B, Q, N)
+    down = looks.unflatten(-1, GRID).sum(-2)  # (L, B, Q, columns)
+    part = shapes.PART // PATCH
+    sides = torch.stack((down[..., :part].sum(-1), down[..., -part:].sum(-1)), dim=-1)  # (L, B, Q, 2)
+    chosen = F.one_hot(pictures.colours, len(shapes.COLOURS)).to(sides)  # (B, 2, K)
+    return torch.einsum("lbqs,bsk->lqk", sides, chosen) / chosen.sum((0, 1))  # (L, Q, K)

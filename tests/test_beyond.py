@@ -9,7 +9,7 @@ from rewriting import TOLERANCE, Largest, fails, numbers, one_thread, rewritten,
 from torch import nn
 from torch.nn import functional as F
 
-from mha_course import attention, caching, flash, masks, positions
+from mha_course import attention, caching, flash, masks, positions, vision
 from mha_course.errors import ShapeError
 from mha_course.exercises import beyond, references
 
@@ -389,12 +389,11 @@ ROOMS = {
         tiles_never_hold_more_than_a_block_of_scores,
         tiles_have_the_gradients_of_finite_differences,
     ),
+    vision: (patches_equal_unfolds, the_class_token_is_first_for_every_image),
     beyond: (
         cross_attention_equals_torchs,
         layer_norm_equals_torchs,
         encoder_block_equals_torchs_layer,
-        patches_equal_unfolds,
-        the_class_token_is_first_for_every_image,
         targets_are_what_comes_next,
         greedy_text_follows_its_model,
         ablation_equals_an_output_projection_without_those_columns,
@@ -468,9 +467,9 @@ WRONG = {
     "no residual": (beyond, "return x + feed_forward(norm2(x))", "return feed_forward(norm2(x))"),
     "one norm for both": (beyond, "feed_forward(norm2(x))", "feed_forward(norm1(x))"),
     "added in place": (beyond, "x = x + attention(norm1(x))", "x += attention(norm1(x)).detach()"),
-    "patches column by column": (beyond, "permute(0, 2, 4, 1, 3, 5)", "permute(0, 4, 2, 1, 3, 5)"),
-    "pixels before channels": (beyond, "permute(0, 2, 4, 1, 3, 5)", "permute(0, 2, 4, 3, 5, 1)"),
-    "class token last": (beyond, "torch.cat((first, patches)", "torch.cat((patches, first)"),
+    "patches column by column": (vision, "permute(0, 2, 4, 1, 3, 5)", "permute(0, 4, 2, 1, 3, 5)"),
+    "pixels before channels": (vision, "permute(0, 2, 4, 1, 3, 5)", "permute(0, 2, 4, 3, 5, 1)"),
+    "class token last": (vision, "torch.cat((first, patches)", "torch.cat((patches, first)"),
     "targets not shifted": (beyond, "ids[:, :-1], ids[:, 1:]", "ids[:, :-1], ids[:, :-1]"),
     "targets swapped": (beyond, "ids[:, :-1], ids[:, 1:]", "ids[:, 1:], ids[:, :-1]"),
     "the least probable word": (beyond, ".argmax(-1", ".argmin(-1"),

@@ -17,7 +17,7 @@ from mha_course.exercises.references import build_subtractor
 from mha_course.grammar import sentences
 from mha_course.heads_task import LookUp, Readers, TwoPlaces, learn
 
-QUICK = {"runs": 2, "steps": 400, "count": 64}
+QUICK = {"runs": 3, "steps": 300}
 
 
 def generator(seed=0):
@@ -108,17 +108,17 @@ def test_every_number_of_heads_starts_with_the_same_numbers():
 
 
 def test_the_hand_made_heads_of_lesson_6_solve_the_task():
-    x, target, _ = TwoPlaces(d=8).draw(1, 200, generator())
-    w_q, w_k, w_v, w_o = build_subtractor(8)
-    readers = Readers(1, 24, 2, generator())
+    x, target, _ = TwoPlaces(width=18).draw(1, 200, generator())
+    w_q, w_k, w_v, w_o = build_subtractor(6)
+    readers = Readers(1, 18, 2, generator())
     with torch.no_grad():
         for name, w in (("w_q", w_q), ("w_k", w_k), ("w_v", w_v), ("w_o", w_o.T)):
-            getattr(readers, name).copy_(w.view(1, 2, 12, 24))
+            getattr(readers, name).copy_(w.view(1, 2, 9, 18))
         for name in ("b_q", "b_k", "b_v", "b_o"):
             getattr(readers, name).zero_()
-    r2, _ = heads_task.measure(readers, TwoPlaces(d=8), generator())
+    r2, _ = heads_task.measure(readers, TwoPlaces(width=18), generator())
     assert r2.item() == pytest.approx(1, abs=1e-5)
-    assert torch.allclose(readers(x)[0][..., :8], target, atol=1e-4)
+    assert torch.allclose(readers(x)[0][..., :6], target, atol=1e-4)
 
 
 # What is learned
@@ -128,13 +128,19 @@ def test_two_heads_do_what_one_cannot():
     """A seed that no lesson uses."""
     one, two = (learn(TwoPlaces(), heads, seed=101, **QUICK) for heads in (1, 2))
     assert one.parameters == two.parameters == 2400
-    assert 0.4 < one.r2.min()
+    assert one.r2.min() > 0.4
     assert one.r2.max() < TwoPlaces().bound
-    assert two.r2.min() > 0.98
-    best = two.looks.amax(1)  # (R, 2)
-    assert best.min() > 0.7  # a and b are both looked at, by one head or the other
-    assert one.looks.amax(-1).min() > 0.7 > 0.3 > one.looks.amin(-1).max()
-    assert one.curve.shape == (2, 400)
+    assert one.looks.amax(-1).min() > 0.7
+    assert one.looks.amin(-1).max() < 0.3
+    solved = two.r2 > 0.98
+    assert solved.any()
+    assert two.looks[solved].amax(1).min() > 0.7  # a and b are both looked at, by one head or the other
+    assert ((two.r2 < TwoPlaces().bound) | solved).all()  # all or half
+    assert one.curve.shape == (3, 300)
+
+
+def test_four_heads_find_it_from_another_seed():
+    assert learn(TwoPlaces(), 4, seed=104, **QUICK).r2.min() > 0.98
 
 
 def test_one_head_is_enough_for_a_sum():
@@ -242,7 +248,8 @@ def test_pairs_are_symmetric_and_hold_the_single_heads(model, texts):
 def test_what_the_lesson_says_of_the_trained_model(model, texts):
     """The statements in words, on sentences that the lesson does not use."""
     looks = heads_tables.looks(model, texts, list(heads_tables.RELATIONS))
-    assert looks[0, 5] > 0.8 > 0.1 > looks[1, 5]
+    assert looks[0, 5] > 0.8
+    assert looks[1, 5] < 0.1
     pairs = heads_tables.lost_in_pairs(model, texts, "state")
     assert pairs.diagonal().max() < 0.05
     assert pairs[4, 5] > 0.25
@@ -261,9 +268,19 @@ def test_other_maps_leave_the_output_alone(model):
 # What ships
 
 
+def test_fifty_runs_ship_as_they_come_out():
+    shipped = heads_shipped.load().difference
+    assert [len(runs) for runs in shipped.values()] == [50, 50, 50]
+    for heads, runs in shipped.items():
+        made = heads_shipped.difference(heads, heads_shipped.SEEDS[:1], runs=5)
+        assert sum(r2 > 0.99 for r2 in made) == sum(r2 > 0.99 for r2 in runs[:5])
+    assert max(shipped[1]) < TwoPlaces().bound
+    assert min(shipped[4]) > 0.99
+
+
 def test_thin_heads_ship_as_they_come_out():
     """The quickest of the runs that ship, made again for fewer steps: the order is theirs."""
-    shipped, _ = heads_shipped.load()
+    shipped = heads_shipped.load().thin
     assert list(shipped) == list(heads_shipped.HEADS)
     wide, thin = (sum(heads_shipped.thin(heads, runs=1, steps=200)) for heads in (1, 8))
     assert wide > 0.9
@@ -273,7 +290,7 @@ def test_thin_heads_ship_as_they_come_out():
 
 
 def test_other_starts_ship_with_a_report_each():
-    _, starts = heads_shipped.load()
+    starts = heads_shipped.load().starts
     assert tuple(starts) == heads_shipped.STARTS
     for report in starts.values():
         assert len(report["weights"]) == 8

@@ -11,7 +11,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from mha_course import attention, caching, flash, grammar, masks, models, positions, variants
+from mha_course import attention, caching, flash, grammar, masks, models, positions, shapes, variants, vision
 from mha_course import example as running_example
 from mha_course.exercises import beyond, probes, references
 
@@ -134,13 +134,28 @@ def use_beyond():
     beyond.cross_attention(x, memory, *weights, 4)
     beyond.layer_norm(memory, *torch.randn(2, 24))
     beyond.encoder_block(memory, *[torch.nn.Identity()] * 4)
-    beyond.patchify(torch.randn(2, 3, 20, 16), 2)
-    beyond.add_class_token(torch.randn(2, 80, 24), torch.randn(24))
     ids = torch.randint(11, (2, 9))
     beyond.next_token_targets(ids)
     beyond.generate(lambda ids: torch.randn(*ids.shape, 11), ids, 1)
     beyond.other_weights(torch.randn(5, 9).softmax(-1), torch.randn(9, 6))
     beyond.relation_score(torch.rand(4, 7, 7), [(1, 0), (2, 1)])
+
+
+VISION = {"H": 20, "W": 28, "P": 4, "rows": 5, "columns": 7, "N": 35, "S": 36, "L": 2, "Q": 4, "A": 3, "K": 6}
+
+
+def use_shapes():
+    shapes.draw(2, torch.Generator().manual_seed(0))
+
+
+def use_vision():
+    pictures = shapes.draw(2, torch.Generator().manual_seed(0))
+    vision.put_together(vision.patchify(pictures.images, 4), 4, 7)
+    model = vision.VisionTransformer(d_model=24, answers=3)
+    vision.accuracy(model, pictures)
+    vision.share_on_shapes(model, pictures)
+    vision.looks_by_colour(model, pictures)
+    vision.PatchVotes(d_model=24, answers=3)(pictures.images)
 
 
 def use_variants():
@@ -179,7 +194,9 @@ CASES = {
     "positions": (positions, use_positions, SIZES),
     "caching": (caching, use_caching, SIZES | {"P": 6, "G": 2}),
     "flash": (flash, use_flash, SIZES | {"T": 10, "S": 9, "R": 5, "K": 3}),
-    "beyond": (beyond, use_beyond, SIZES | {"S": 9, "V": 11, "P": 2, "N": 80, "rows": 10, "columns": 8}),
+    "beyond": (beyond, use_beyond, SIZES | {"S": 9, "V": 11}),
+    "shapes": (shapes, use_shapes, {"B": 2, "H": 20, "W": 28}),
+    "vision": (vision, use_vision, SIZES | VISION),
     "variants": (variants, use_variants, SIZES),
     "models": (models, use_models, SIZES | {"V": 11}),
     "references": (references, use_references, SIZES),

@@ -17,6 +17,7 @@ from mha_course.exercises import (
     questions_language,
     questions_masks,
     questions_sequences,
+    questions_vision,
 )
 from mha_course.exercises.asking import Question, shape_of
 
@@ -443,4 +444,5 @@ QUESTIONS: dict[str, Question] = (
     | questions_block.QUESTIONS
     | questions_heads.QUESTIONS
     | questions_language.QUESTIONS
+    | questions_vision.QUESTIONS
 )

@@ -49,7 +49,7 @@ def _free_directions() -> str:
 
 QUESTIONS: dict[str, Question] = {
     "one-head-difference": Question(
-        "One head, as wide as d_model, is trained to return c_a − c_b, with contents of 8 numbers. Which R² can it "
+        "One head, as wide as d_model, is trained to return c_a − c_b, with contents of 6 numbers. Which R² can it "
         "reach? (1 is perfect, 0 no better than always guessing the mean.)",
         answer=_best_of_one,
         because="Its best is to fetch one of the two, and to know nothing of the other: half of the variance.",

@@ -13,7 +13,7 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor, nn
 
-from mha_course import caching, flash, masks, positions
+from mha_course import caching, flash, masks, positions, vision
 from mha_course.exercises import beyond
 from mha_course.exercises import references as r
 

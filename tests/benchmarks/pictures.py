@@ -41,7 +41,7 @@ import ipywidgets as W, matplotlib.pyplot as plt, seaborn as sns
 def draw(temperature):
     figure, axes = plt.subplots(2, 4, figsize=(11, 5.5))
     for ax, head in zip(axes.flat, recompute(temperature)):
-        sns.heatmap(head, vmin=0, vmax=1, cbar=False, square=True, xticklabels=tokens, yticklabels=tokens, ax=ax)
+        sns.heatmap(head, vmin=0, vmax=1, cbar=False, ax=ax)
     plt.show()
 """
 BERTVIZ = "from bertviz import head_view"
@@ -189,9 +189,8 @@ def sliders(bench):
 
 def firsts(bench, names):
     """Print the table of first pictures."""
-    print(
-        f"\n| first picture, {HEADS} heads | tokens | cell to pixels, ms | kernel, ms | sent, kB |\n|---|---|---|---|---|"
-    )
+    print(f"\n| first picture, {HEADS} heads | tokens | cell to pixels, ms | kernel, ms | sent, kB |")
+    print("|---|---|---|---|---|")
     for name in names:
         for tokens in (16, 64, 256):
             whole, kernel, sent = bench.first(name, tokens)
