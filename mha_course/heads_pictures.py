@@ -16,8 +16,8 @@ SMOOTH = 20  # steps that make one point of a curve
 STYLES = ("-", "--", ":", "-.")
 
 
-def learning(curves: Mapping[str, Tensor], bound: float) -> Axes:
-    """Draw how R² grows, a thin line for each run of each (R, steps), and the bound of one head.
+def learning(curves: Mapping[str, Tensor], bound: float | None = None) -> Axes:
+    """Draw how R² grows, a thin line for each run of each (R, steps), and the bound of one head, if there is one.
 
     >>> import torch
     >>> len(learning({"one head": torch.zeros(5, 100)}, 0.56).lines)  # five runs and the bound
@@ -32,10 +32,11 @@ def learning(curves: Mapping[str, Tensor], bound: float) -> Axes:
             ax.plot(
                 steps, line, color=color, linestyle=style, linewidth=1.3, alpha=0.8, label=name if not number else None
             )
-    ax.axhline(bound, color=INK, linewidth=1, linestyle=(0, (6, 3)))
-    ax.text(0, bound + 0.015, f"no single head passes {bound:.3f}", fontsize=9, color=INK)
+    if bound is not None:
+        ax.axhline(bound, color=INK, linewidth=1, linestyle=(0, (6, 3)))
+        ax.text(steps[-1], bound + 0.02, f"no single head passes {bound:.3f}", ha="right", fontsize=9, color=INK)
     ax.set(xlabel="step of training", ylabel="R² on the examples of the step", ylim=(-0.05, 1.05))
-    ax.legend(frameon=False, loc="center right")
+    ax.legend(frameon=False, loc="lower right", bbox_to_anchor=(1, 0.08))
     sns.despine(ax=ax)
     return ax
 
@@ -51,9 +52,11 @@ def tables(
     >>> len(tables({"before": torch.zeros(2, 3), "after": torch.ones(2, 3)}, ["a", "b"], ["x", "y", "z"]).axes)
     3
     """
-    numbers = {title: panel.detach().cpu().double().numpy() for title, panel in panels.items()}
+    numbers = {
+        title: panel.detach().cpu().double().numpy().round(2) + 0.0 for title, panel in panels.items()
+    }  # no -0.00
     lowest, largest = min(n.min() for n in numbers.values()), max(abs(n).max() for n in numbers.values())
-    signed = lowest < -0.005
+    signed = lowest < 0
     look = {"cmap": "vlag" if signed else "cividis", "vmin": -largest if signed else 0.0, "vmax": largest or 1.0}
     across = 1 if len(columns) > 5 else len(panels)
     down = len(panels) // across

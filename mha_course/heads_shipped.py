@@ -23,7 +23,7 @@ from mha_course.models import MaskedWordModel
 
 SHIPPED = Path(__file__).parent / "data" / "heads.json"
 HEADS, RUNS, STEPS = (1, 2, 4, 8, 16), 3, 1000
-SEEDS = tuple(range(200, 210))
+SEEDS = tuple(range(300, 310))
 STARTS = (0, 1, 2, 3, 4)
 
 

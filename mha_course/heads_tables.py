@@ -5,15 +5,13 @@ A column is a head, layer after layer: L·H of them. Axes: L layers, H heads, K 
 
 from __future__ import annotations
 
-import copy
 import itertools
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 import torch
 from torch import Tensor
 
 from mha_course import measures
-from mha_course.attention import merge_heads
 from mha_course.grammar import Sentence
 from mha_course.models import MaskedWordModel
 
@@ -105,24 +103,3 @@ def without(model: MaskedWordModel, heads: Sequence[Place]) -> MaskedWordModel:
     for layer, head in heads:
         model = measures.without_head(model, layer, head)
     return model
-
-
-@torch.no_grad()
-def with_other_maps(
-    model: MaskedWordModel, ids: Tensor, change: Callable[[Tensor, Tensor], Tensor]
-) -> tuple[Tensor, Tensor, Tensor]:
-    """Run one sentence while every head of every layer uses other weights, in float64.
-
-    Args: ids (1, S); ``change(weights, v)`` takes (T, S) and (S, D) of a head, and returns the weights to use.
-    Returns: logits (1, S, V), the weights that each head computed, and those that it used, each (L, H, T, S).
-    """
-    model = copy.deepcopy(model).double()
-    x, computed, used = model.embed(ids), [], []
-    for block in model.blocks:
-        steps = block.attention.steps(block.attention_input(x))
-        other = torch.stack([change(w, v) for w, v in zip(steps.weights[0], steps.v[0], strict=True)])  # (H, T, S)
-        x = x + block.attention.out_proj(merge_heads(other[None] @ steps.v))  # (1, S, C)
-        x = x + block.feed_forward(block.norm2(x))  # (1, S, C)
-        computed.append(steps.weights[0])
-        used.append(other)
-    return model.to_words(model.encoder.norm(x)), torch.stack(computed), torch.stack(used)

@@ -21,8 +21,13 @@ ATTEMPTS = 5  # runs, where nothing else is said
 class Task(Protocol):
     """Examples without end, for R runs at once, and how much the target varies."""
 
-    width: int
-    variance: float
+    @property
+    def width(self) -> int:
+        """C, the width of the tokens."""
+
+    @property
+    def variance(self) -> float:
+        """The variance of each number of the target."""
 
     def draw(self, runs: int, count: int, generator: torch.Generator) -> tuple[Tensor, Tensor, Tensor]:
         """Return tokens x (R, N, S, C), the asking one first, targets (R, N, d), and places to look at (R, N, P)."""
@@ -159,8 +164,7 @@ def learn(
         r2, looks = measure(readers, task, generator)
     finally:
         torch.set_num_threads(threads)
-    parameters = sum(p.numel() for p in readers.parameters()) // runs
-    return Outcome(parameters, r2, torch.stack(curve, -1), looks, readers)
+    return Outcome(sum(p.numel() for p in readers.parameters()) // runs, r2, torch.stack(curve, -1), looks, readers)
 
 
 @torch.no_grad()

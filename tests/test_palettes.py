@@ -180,6 +180,7 @@ MADE = {
     "RotaryLab": "RotaryLab()",
     "ScalingLab": "ScalingLab()",
     "ShapeTracer": "ShapeTracer(trace(MultiHeadAttention(24, 4), torch.zeros(2, 5, 24), axes='B S C', sizes={'H': 4}))",
+    "SilenceLab": "SilenceLab()",
     "SoftmaxLab": "SoftmaxLab(scores, words)",
     "SplitLab": "SplitLab()",
     "WeightedSumLab": "WeightedSumLab()",

@@ -165,13 +165,13 @@ def test_a_spotlight_dims_by_the_weights():
     image = torch.rand(3, 20, 28)
     weights = torch.zeros(35)
     weights[[9, 16]] = torch.tensor([0.6, 0.3])
-    first, lit, *_ = overlays.spotlight(image, {"head 0": weights}, (5, 7), asks=16).axes
+    first, lit, *_ = overlays.spotlight(image, {"head 0": weights}, (5, 7), asks=9).axes
     shown, pixels = (ax.images[0].get_array().data for ax in (lit, first))
     assert shown[4:8, 8:12] == pytest.approx(pixels[4:8, 8:12])
     dim = overlays.DARK + (1 - overlays.DARK) / 2
     assert shown[8:12, 8:12] == pytest.approx(dim * pixels[8:12, 8:12])
     assert shown[0, 0] == pytest.approx(overlays.DARK * pixels[0, 0])
-    assert (lit.patches[0].get_x(), lit.patches[0].get_y()) == (7.5, 7.5)
+    assert (lit.patches[0].get_x(), lit.patches[0].get_y()) == (7.5, 3.5)
 
 
 def test_pieces_are_drawn_in_order():

@@ -56,6 +56,7 @@ CASES = {
     "RotaryLab": lab("RotaryLab()", distance=1),
     "ScalingLab": lab("ScalingLab()", divide_by=0),
     "ShapeTracer": ("ShapeTracer(followed)", {"position": 1}, "made.position == 1", None),
+    "SilenceLab": lab("SilenceLab()", l1_h1=True),
     "SoftmaxLab": lab("SoftmaxLab(scores, words)", temperature=2),
     "SplitLab": lab("SplitLab()", num_heads=1),
     "WeightedSumLab": lab("WeightedSumLab()", weights=[0.1, 0.1, 0.1, 0.1, 0.6]),

@@ -63,7 +63,6 @@ QUESTIONS: dict[str, Question] = {
         "Images (2, 3, 20, 28) are cut into patches of 4 by 4 pixels, each made flat. What is the shape of the result?",
         answer=lambda: shape_of(vision.patchify(torch.zeros(2, 3, 20, 28), 4)),
         because="5 rows of 7 patches are 35 tokens, and each holds 3 · 4 · 4 numbers.",
-        letters="B, N, 3*P*P",
         wrong={
             "2, 35, 16": "A patch holds three channels.",
             "2, 140, 48": "Count again: 20 / 4 rows of 28 / 4 patches.",

@@ -8,6 +8,7 @@ from mha_course.widgets.layout import LayoutPlayer
 from mha_course.widgets.panel import Panel
 from mha_course.widgets.rotary import RotaryLab
 from mha_course.widgets.sampling import SamplingLab
+from mha_course.widgets.silence import SilenceLab
 from mha_course.widgets.tracer import ShapeTracer
 
 __all__ = [
@@ -21,6 +22,7 @@ __all__ = [
     "SamplingLab",
     "ScalingLab",
     "ShapeTracer",
+    "SilenceLab",
     "SoftmaxLab",
     "SplitLab",
     "WeightedSumLab",

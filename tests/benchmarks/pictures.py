@@ -44,14 +44,19 @@ def draw(temperature):
         sns.heatmap(head, vmin=0, vmax=1, cbar=False, ax=ax)
     plt.show()
 """
-BERTVIZ = "from bertviz import head_view"
+CDN = "https://cdnjs.cloudflare.com"
+BERTVIZ = f"""
+from bertviz import head_view
+from IPython.display import HTML
+HTML('<script src="{CDN}/ajax/libs/require.js/2.3.6/require.min.js"></script>')  # first, or nothing is drawn
+"""
 TIMED = "start = time.perf_counter(); {call}; print('kernel', 1000 * (time.perf_counter() - start))"
 # What is drawn, and when it is.
 PICTURES = {
     "HeadExplorer": (
         EXPLORE, "display(HeadExplorer(weights, queries=tokens, recompute=recompute))", ".mha-heads[data-drawn]"
     ),
-    "bertviz head view": (BERTVIZ, "head_view(weights[None], tokens)", "#attention line"),
+    "bertviz head view": (BERTVIZ, "head_view([weights[None]], tokens)", "#attention line"),
 }  # fmt: skip
 CLOCK = """
 window.after = () => new Promise((done) => { // the next task: if called in a frame, after that frame
@@ -61,7 +66,11 @@ window.after = () => new Promise((done) => { // the next task: if called in a fr
 });
 window.handed = async () => { await new Promise(requestAnimationFrame); await after(); };
 window.until = async (sign) => {
-  while (!document.querySelector(sign)) await new Promise(requestAnimationFrame);
+  while (!document.querySelector(sign)) {
+    const trouble = document.querySelector("[data-mime-type='application/vnd.jupyter.stderr']");
+    if (trouble) throw new Error(trouble.textContent);
+    await new Promise(requestAnimationFrame);
+  }
   await handed();
 };
 window.changed = (target, options, enough = () => true) => new Promise((done) => {
@@ -88,8 +97,8 @@ SLIDES = {
       const start = performance.now();
       slider.value = +slider.min + (+slider.max - +slider.min) * (0.3 + 0.01 * (round % 40));
       slider.dispatchEvent(new Event("input", { bubbles: true }));
-      await there;
-      await handed();
+      await there; // set while the frame is drawn
+      await after();
       return performance.now() - start;
     }""",
     "browser": """async (round) => {
@@ -130,7 +139,7 @@ class Bench:
         page = self.browser.new_page(viewport={"width": 1280, "height": 900})
         page.set_default_timeout(240_000)
         page.on("websocket", lambda socket: socket.on("framereceived", self._count))
-        page.route("https://cdnjs.cloudflare.com/**", self._answer)
+        page.route(f"{CDN}/**", self._answer)
         first = PREPARE.format(folder=str(self.options.bertviz or ""), tokens=tokens, heads=HEADS) + prepare
         self.lab.open(page, [first, *cells], run=False)
         page.evaluate(f"() => {{ {CLOCK} }}")
@@ -199,7 +208,7 @@ def firsts(bench, names):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--rounds", type=int, default=30)
+    parser.add_argument("--rounds", type=int, default=30, help="0 for first pictures alone")
     parser.add_argument("--bertviz", help="the folder where pip put bertviz")
     parser.add_argument("--scripts", help="the folder of d3, jquery and requirejs")
     options = parser.parse_args()
@@ -213,7 +222,8 @@ def main():
         print(f"Chromium {chromium.version}, {', '.join(versions)}; moves: median of {options.rounds}")
         try:
             bench = Bench(lab, chromium, options)
-            sliders(bench)
+            if options.rounds:
+                sliders(bench)
             firsts(bench, PICTURES if have else ["HeadExplorer"])
             if not have:
                 print("\nbertviz is not here: see --help for how to compare with it.")
