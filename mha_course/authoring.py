@@ -97,7 +97,7 @@ def render(text: str, *, folder: Path = LESSONS) -> str:
     """
     notebook = nbformat.reads(text, as_version=4)
     NotebookClient(
-        notebook, timeout=120, kernel_name="python3", resources={"metadata": {"path": folder}}, store_widget_state=False
+        notebook, timeout=300, kernel_name="python3", resources={"metadata": {"path": folder}}, store_widget_state=False
     ).execute()
     normalise(notebook)
     return nbformat.writes(notebook) + "\n"

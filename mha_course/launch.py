@@ -258,7 +258,7 @@ def open_lab(python: Path, options: Sequence[str]) -> int:
 
 def run_tests(python: Path, *, everything: bool) -> int:
     """Run the tests and every notebook as a test."""
-    notebooks = ("--nbval", "--nbval-current-env", "--nbval-cell-timeout=120")
+    notebooks = ("--nbval", "--nbval-current-env", "--nbval-cell-timeout=300")
     return _in_venv(python, "pytest", "tests", LESSONS, *notebooks, *(["--all"] if everything else []))
 
 

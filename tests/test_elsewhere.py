@@ -29,7 +29,7 @@ def test_a_notebook_alone_in_an_empty_folder_on_colab(number, tmp_path):
     notebook.cells.insert(0, nbformat.v4.new_code_cell(stub))
     where = nbformat.v4.new_code_cell("import mha_course; print(mha_course.__file__)")
     notebook.cells.append(where)
-    client = NotebookClient(notebook, timeout=120, kernel_name="python3", resources={"metadata": {"path": tmp_path}})
+    client = NotebookClient(notebook, timeout=300, kernel_name="python3", resources={"metadata": {"path": tmp_path}})
     client.execute()
     assert Path(where.outputs[0].text.strip()).parts[-3:] == ("mha-course", "mha_course", "__init__.py")
     client.execute()  # a restarted runtime finds the folder there

@@ -93,7 +93,7 @@ def test_encoder_block_equals_pytorchs(draw):
     theirs = nn.TransformerEncoderLayer(24, 4, 10, 0.0, F.gelu, batch_first=True, norm_first=True).double()
     ours = EncoderBlock(24, 4, 10).double()
     ours.norm1, ours.norm2 = theirs.norm1, theirs.norm2
-    ours.feed_forward[0], ours.feed_forward[2] = theirs.linear1, theirs.linear2
+    ours.feed_forward[0], ours.feed_forward[3] = theirs.linear1, theirs.linear2
     with torch.no_grad():
         theirs.self_attn.in_proj_bias.normal_()
         theirs.self_attn.load_state_dict(to_torch(ours.attention).state_dict())

@@ -64,7 +64,7 @@ FLOORS = [
     {"tracing.reshaping", "tracing.call"},
     {"tracing.naming", "tracing.places", "tracing.steps", "tracing.written"},
     {"heads_shipped"},
-    {"depth", "watching", "heads_tables", "vision"},
+    {"depth", "watching", "heads_tables", "vision", "other_maps"},
     {"measures", "grouping", "language"},
     {"example", "translation", "parsing"},
     {"grammar", "endish"},

@@ -82,7 +82,7 @@ def predict(name: str, answer: object = None) -> Prediction:
 def matches(question: Question, given: str) -> bool:
     """Say whether an answer is right: numbers within the tolerance, all else but for brackets, spaces and case."""
     want = question.answer()
-    if question.letters and _axes(given) == _axes(question.letters):
+    if _axes(given) and _axes(given) == _axes(question.letters):
         return True
     try:
         return abs(float(given.replace(",", "")) - float(want)) <= question.tolerance
