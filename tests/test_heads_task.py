@@ -297,10 +297,10 @@ def test_the_lab_says_what_the_silenced_model_guesses(model):
     sentence = "the woolly goats heard the sly fox , and <mask> answered it"
     full, left = (dict(example_guess(m, sentence)) for m in (model, measures.without_head(model, 1, 1)))
     best, now = max(full, key=full.get), max(left, key=left.get)
-    assert lab.text == f"With all heads “{best}” has {full[best]:.2f}."
+    assert lab.text == f"“{sentence}”: with all heads, “{best}” has {full[best]:.2f}."
     lab.set(l1_h1=True)
     assert lab.text == (
-        f"With all heads “{best}” has {full[best]:.2f}. Without L1 H1, “{now}” has {left[now]:.2f}, "
+        f"“{sentence}”: with all heads, “{best}” has {full[best]:.2f}. Without L1 H1, “{now}” has {left[now]:.2f}, "
         f"and “{best}” {left[best]:.2f}."
     )
     before, after = lab.view["panels"]

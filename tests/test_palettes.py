@@ -8,8 +8,9 @@ import numpy as np
 import pytest
 import seaborn  # noqa: F401  (registers vlag)
 from matplotlib.colors import to_rgb
+from widget_cases import CASES, START
 
-from mha_course import plots, widgets
+from mha_course import plots
 from mha_course.authoring import ROOT
 from mha_course.tracing.steps import COLORS, OTHER
 from mha_course.widgets.labs_panels import HEADS
@@ -161,41 +162,14 @@ READ = """() => {
   }
   return found;
 }"""
-SHOWN = """
-import torch
-from mha_course.tracing import trace
-from mha_course.attention import MultiHeadAttention
-from mha_course.widgets import *
-scores, words = torch.randn(6, 6, generator=torch.Generator().manual_seed(0)), "the grey cat sat on it".split()
-def straight(x): return x.reshape(1, 2, 3, 4)
-def weights(temperature=1.0): return (scores / temperature).softmax(-1)
-wrong = trace(straight, torch.zeros(1, 3, 8), axes="B S C", sizes={"H": 2})
-"""
-MADE = {
-    "BlocksLab": "BlocksLab(scores, words)",
-    "CacheLab": "CacheLab()",
-    "HeadExplorer": "HeadExplorer(torch.stack([weights()] * 3), queries=words, recompute=weights)",
-    "LayoutPlayer": "LayoutPlayer(wrong)",
-    "MaskLab": "MaskLab(scores, words)",
-    "RotaryLab": "RotaryLab()",
-    "ScalingLab": "ScalingLab()",
-    "ShapeTracer": "ShapeTracer(trace(MultiHeadAttention(24, 4), torch.zeros(2, 5, 24), axes='B S C', sizes={'H': 4}))",
-    "SilenceLab": "SilenceLab()",
-    "SoftmaxLab": "SoftmaxLab(scores, words)",
-    "SplitLab": "SplitLab()",
-    "WeightedSumLab": "WeightedSumLab()",
-}
 BY_JUPYTER = {"Panel"}  # drawn by ipywidgets and matplotlib
-
-
-def test_every_widget_is_looked_at():
-    assert {*MADE, *BY_JUPYTER} == set(widgets.__all__)
 
 
 @pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
 def test_words_of_widgets_can_be_read(lab_page, dark):
-    page = lab_page([SHOWN, *MADE.values()], dark=dark, height=1000)
-    page.wait_for_function(f"document.querySelectorAll('.jp-OutputArea [class^=mha-]').length >= {len(MADE)}")
+    calls = [call for name, (call, *_) in CASES.items() if name not in BY_JUPYTER]
+    page = lab_page([f"import torch, numpy as np{START}", *calls], dark=dark, height=1000)
+    page.wait_for_function(f"document.querySelectorAll('.jp-OutputArea [class^=mha-]').length >= {len(calls)}")
     page.wait_for_timeout(1500)  # until all are drawn
     found = page.evaluate(READ)
     assert {row[1].split()[0] for row in found} >= {"mha-tracer", "mha-layout", "mha-heads", "mha-lab"}

@@ -66,7 +66,7 @@ class SilenceLab(Lab):
             bars("with all heads", words, full[likely], lit=[words.index(best)]),
             bars(f"without {who}" if off else "no head is silent", words, left[likely], lit=[words.index(now)]),
         )
-        text = f"With all heads “{best}” has {full.max():.2f}."
+        text = f"“{sentence}”: with all heads, “{best}” has {full.max():.2f}."
         if not off:
             return panels, text
         rest = "" if now == best else f", and “{best}” {left[full.argmax()]:.2f}"
