@@ -44,7 +44,7 @@ def learning(curves: Mapping[str, Tensor], bound: float | None = None) -> Axes:
 def tables(
     panels: Mapping[str, Tensor], rows: Sequence[str], columns: Sequence[str], *, apart: int = 0, unit: str = ""
 ) -> Figure:
-    """Draw tables of numbers under one another on one scale, each with its title; 0 is the darkest, or white if signed.
+    """Draw tables of numbers on one scale, each with its title: narrow ones side by side, others under one another.
 
     Args: apart draws a line after so many columns, such as those of a layer; unit stands beside the colour bar.
 
@@ -52,26 +52,22 @@ def tables(
     >>> len(tables({"before": torch.zeros(2, 3), "after": torch.ones(2, 3)}, ["a", "b"], ["x", "y", "z"]).axes)
     3
     """
-    numbers = {
-        title: panel.detach().cpu().double().numpy().round(2) + 0.0 for title, panel in panels.items()
-    }  # no -0.00
-    lowest, largest = min(n.min() for n in numbers.values()), max(abs(n).max() for n in numbers.values())
-    signed = lowest < 0
-    look = {"cmap": "vlag" if signed else "cividis", "vmin": -largest if signed else 0.0, "vmax": largest or 1.0}
+    numbers = [panel.detach().cpu().double().numpy().round(2) + 0.0 for panel in panels.values()]  # no -0.00
+    signed, largest = min(n.min() for n in numbers) < 0, max(abs(n).max() for n in numbers) or 1.0
+    look = {"cmap": "vlag" if signed else "cividis", "vmin": -largest if signed else 0.0, "vmax": largest}
     across = 1 if len(columns) > 5 else len(panels)
     down = len(panels) // across
-    size = (0.62 * len(columns) * across + 2.9, (0.34 * len(rows) + 0.75) * down)
-    figure = new_figure(*size)
-    axes = np.atleast_1d(figure.subplots(down, across)).ravel()
-    for ax, (title, panel) in zip(axes, numbers.items(), strict=True):
-        sns.heatmap(panel, ax=ax, annot=True, fmt=".2f", linewidths=0.6, cbar=False, annot_kws={"fontsize": 9}, **look)
+    figure = new_figure(0.62 * len(columns) * across + 2.9, (0.34 * len(rows) + 0.75) * down)
+    axes = list(np.atleast_1d(figure.subplots(down, across)).ravel())
+    for ax, title, table in zip(axes, panels, numbers, strict=True):
+        sns.heatmap(table, ax=ax, annot=True, fmt=".2f", linewidths=0.6, cbar=False, annot_kws={"fontsize": 9}, **look)
         ax.set_title(title, loc="left", fontsize=11, fontweight="bold")
         ax.set_yticks(np.arange(len(rows)) + 0.5, rows if ax is axes[0] or across == 1 else [], rotation=0, fontsize=9)
         ax.set_xticks(np.arange(len(columns)) + 0.5, columns, rotation=0, fontsize=9)
         ax.tick_params(length=0)
         for edge in range(apart, len(columns), apart) if apart else ():
             ax.axvline(edge, color="white", linewidth=6)
-    figure.colorbar(axes[0].collections[0], ax=list(axes), label=unit, aspect=30, pad=0.02)
+    figure.colorbar(axes[0].collections[0], ax=axes, label=unit, aspect=30, pad=0.02)
     return figure
 
 

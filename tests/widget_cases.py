@@ -7,6 +7,7 @@ from mha_course.models import CausalLanguageModel
 from mha_course.tracing import trace
 from mha_course.widgets import *
 scores, words = torch.randn(6, 6, generator=torch.Generator().manual_seed(0)), "the grey cat sat on it".split()
+small = {"d_model": 8, "num_heads": 2, "d_ff": 8, "num_layers": 1}
 def split(x): return x.view(1, 3, 2, 4).transpose(1, 2)
 followed = trace(split, torch.zeros(1, 3, 8), axes="B S C", sizes={"H": 2})
 def weights(temperature): return (scores / temperature).softmax(-1)
@@ -31,11 +32,10 @@ CASES = {
     "MaskLab": lab("MaskLab(scores, words)", preset=0),
     "Panel": ("Panel(draw, size=W.IntSlider(2))", {"value": 5}, "made.text == 'An identity of 5.'", "value"),
     "RotaryLab": lab("RotaryLab()", distance=1),
-    "SamplingLab": lab("SamplingLab(CausalLanguageModel(len(language.WORDS), d_model=8, num_heads=2))", seed=3),
+    "SamplingLab": lab("SamplingLab(CausalLanguageModel(len(language.WORDS), 32, **small))", temperature=1),
     "ScalingLab": lab("ScalingLab()", divide_by=0),
     "ShapeTracer": ("ShapeTracer(followed)", {"position": 1}, "made.position == 1", None),
     "SilenceLab": lab("SilenceLab()", l1_h1=True),
-    "SilenceLab": lab("SilenceLab()", sentence=1),
     "SoftmaxLab": lab("SoftmaxLab(scores, words)", temperature=2),
     "SplitLab": lab("SplitLab()", num_heads=1),
     "WeightedSumLab": lab("WeightedSumLab()", weights=[0.1, 0.1, 0.1, 0.1, 0.6]),

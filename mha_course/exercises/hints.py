@@ -367,6 +367,12 @@ HINTS: dict[str, Rungs] = {
         "    ids = torch.cat((ids, best), dim=1)",
     ),
     # 16 Why many heads
+    "relation_score": (
+        "A pair leads from one token to another. Which of the two is the query, and on which axis do queries stand?",
+        "Two lists of indices pick the weights of all pairs at once. Then take the mean over the pairs.",
+        "weights (H, S, S), picked at n rows and n columns, is (H, n); its mean over the last axis is (H).",
+        "rows, columns = torch.tensor(pairs).T\nreturn weights[:, rows, columns].mean(-1)  # (H)",
+    ),
     "ablate_heads": (
         "What becomes of the caller's tensor if you write zeros into it?",
         "Work on a `clone`. A list can be an index: on which axis are the heads?",
@@ -383,11 +389,5 @@ HINTS: dict[str, Rungs] = {
         "direction = torch.linalg.svd(kept.T).Vh[-1]  # (S)\n"
         "room = (weights / -direction).where(direction < 0, torch.inf).amin(-1, keepdim=True)\n"
         "return weights + room / 2 * direction  # (T, S)",
-    ),
-    "relation_score": (
-        "A pair leads from one token to another. Which of the two is the query, and on which axis do queries stand?",
-        "Two lists of indices pick the weights of all pairs at once. Then take the mean over the pairs.",
-        "weights (H, S, S), picked at n rows and n columns, is (H, n); its mean over the last axis is (H).",
-        "rows, columns = torch.tensor(pairs).T\nreturn weights[:, rows, columns].mean(-1)  # (H)",
     ),
 }

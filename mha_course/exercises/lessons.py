@@ -25,5 +25,5 @@ LESSONS: dict[int, tuple[str, tuple[str, ...]]] = {
     13: ("Encoder block", ("layer_norm", "encoder_block")),
     14: ("Vision", ("patchify", "add_class_token")),
     15: ("Language model", ("next_token_targets", "generate")),
-    16: ("Why many heads", ("ablate_heads", "other_weights", "relation_score")),
+    16: ("Why many heads", ("relation_score", "ablate_heads", "other_weights")),
 }
