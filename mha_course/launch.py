@@ -252,6 +252,7 @@ def open_lab(python: Path, options: Sequence[str]) -> int:
         f"--LabApp.default_url=/lab/tree/{COPIES}/{lesson.name}",
         f"--ServerApp.root_dir={ROOT}",
         "--ContentsManager.pre_save_hook=mha_course.saving.drop_widget_views",
+        "--ServerApp.kernel_websocket_connection_class=mha_course.serving.PromptConnection",
     ]
     return _in_venv(python, "jupyterlab", *settings, *options)
 

@@ -2,6 +2,7 @@
 
 import browsing
 import matplotlib as mpl
+import matplotlib.pyplot as plt
 import pytest
 import torch
 
@@ -28,6 +29,13 @@ def draw():
         return torch.randn(*shape, generator=generator, dtype=torch.float64).to(device=device, dtype=dtype)
 
     return numbers
+
+
+@pytest.fixture(autouse=True)
+def no_figures_left():
+    """No test sees the figures of another."""
+    yield
+    plt.close("all")
 
 
 @pytest.fixture(autouse=True)

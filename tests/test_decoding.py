@@ -5,7 +5,6 @@ from types import SimpleNamespace
 
 import pytest
 import torch
-from matplotlib import pyplot as plt
 from test_shape_comments import SIZES, audit, promises
 
 from mha_course import cache_pictures, decoding, example, grouping, masks, plots, published
@@ -23,7 +22,6 @@ def alone():
     torch.set_num_threads(1)  # hundreds of small calls
     yield
     torch.set_num_threads(threads)
-    plt.close("all")
 
 
 def modules():

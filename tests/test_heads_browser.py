@@ -1,13 +1,20 @@
 """The head explorer in a browser: what is drawn, what is said, and what answers, held against the numbers given."""
 
 import math
+from pathlib import Path
 
+import matplotlib as mpl
 import numpy as np
 import pytest
 import torch
+from matplotlib.colors import to_hex
+from test_palettes import TEXT, contrast
 
+from mha_course import widgets
 from mha_course.masks import causal_mask
 from mha_course.widgets import HeadExplorer
+
+HERE = Path(widgets.__file__).parent
 
 EVIL = '</script><img src=x onerror="window.hacked=1">'
 WORDS = ["it", "was", "the", "cat", "sat"]
@@ -119,6 +126,16 @@ def test_colours_are_those_of_the_palettes(show, draw):
     assert blue[2] > blue[0] + 60
     assert red[0] > red[2] + 60
     assert min(white) > 240
+
+
+def test_numbers_can_be_read_on_every_colour(new_page):
+    page, parts = new_page(), ("data", "draw")
+    page.add_script_tag(content="\n".join((HERE / f"heads_{part}.js").read_text(encoding="utf-8") for part in parts))
+    for palette in ("cividis", "vlag"):
+        colors = [to_hex(color) for color in mpl.colormaps[palette](np.arange(256))]
+        codes = [int.from_bytes(bytes.fromhex(color[1:]), "little") for color in colors]
+        inks = page.evaluate("(codes) => codes.map((code) => inkOn(code))", codes)
+        assert min(contrast(ink, color) for ink, color in zip(inks, colors, strict=True)) >= TEXT
 
 
 def test_hidden_zero_and_nan_look_different(show):

@@ -2,7 +2,6 @@
 
 import math
 
-import matplotlib.pyplot as plt
 import pytest
 import torch
 from rewriting import fails, numbers, one_thread, rewritten  # noqa: F401
@@ -330,7 +329,6 @@ def test_every_sentence_of_the_lab_and_every_head_is_drawn():
     lab.set(**{f"l{layer}_h{head}": True for layer in range(2) for head in range(4)})
     assert lab.text.count("L1 H") == 4
     assert lab.picture() is not None
-    plt.close("all")
 
 
 @pytest.mark.parametrize(
@@ -400,7 +398,6 @@ def test_learning_draws_a_line_for_each_run():
     assert torch.allclose(torch.tensor(ax.lines[0].get_ydata()), torch.tensor([9.5, 29.5, 49.5]) / 60)
     assert [text.get_text() for text in ax.get_legend().get_texts()] == ["one", "two"]
     assert ax.texts[0].get_text() == "no single head passes 0.562"
-    plt.close(ax.figure)
 
 
 @pytest.mark.parametrize(("columns", "shape"), [(3, (1, 2)), (8, (2, 1))])
@@ -413,13 +410,11 @@ def test_tables_have_one_scale(columns, shape):
     assert first.collections[0].get_clim() == second.collections[0].get_clim() == pytest.approx((0, 0.9))
     assert [text.get_text() for text in second.texts] == ["0.90"] * 2 * columns
     assert first.get_title("left") == "small"
-    plt.close(figure)
 
 
 def test_signed_tables_have_white_in_the_middle():
     figure = heads_pictures.tables({"t": torch.tensor([[-0.5, 0.2]])}, ["a"], ["x", "y"])
     assert figure.axes[0].collections[0].get_clim() == (-0.5, 0.5)
-    plt.close(figure)
 
 
 def test_thinness_draws_every_run():
@@ -427,4 +422,3 @@ def test_thinness_draws_every_run():
     assert [bar.get_height() for bar in ax.patches] == pytest.approx([0.95, 0.5])
     assert [len(dots.get_offsets()) for dots in ax.collections] == [2, 2]
     assert [label.get_text() for label in ax.get_xticklabels()] == ["1 × 32", "4 × 8"]
-    plt.close(ax.figure)

@@ -214,9 +214,9 @@ def test_the_lab_says_what_the_model_says(trained):
         assert bars["values"][0] == pytest.approx(chances.max().item(), abs=1e-3)
         assert bars["names"][0] == language.WORDS[int(logits.argmax())]
         written = language.write(model, 6, temperature=temperature, seed=seed, start=start)
-        assert [row[1] for row in table["rows"]] == [" ".join(words) for words in written]
+        assert [row[0] for row in table["rows"]] == [" ".join(words) for words in written]
         marks = ["✓" if parsing.recognise(words) else "✗" for words in written]
-        assert [row[0] for row in table["rows"]] == marks
+        assert [row[1] for row in table["rows"]] == marks
         assert f"{marks.count('✓')} of 6 sentences" in lab.text
         assert lab.view["trouble"] == ""
     assert plots.png(lab.picture())

@@ -9,9 +9,12 @@ import sys
 from pathlib import Path
 
 import pytest
+from jupyter_server.services.kernels.connection.channels import ZMQChannelsWebsocketConnection
+from jupyter_server.services.kernels.websocket import KernelWebsocketHandler
 
 from mha_course import __main__ as entry
 from mha_course import launch
+from mha_course.serving import PromptConnection
 
 REPOSITORY = launch.ROOT
 
@@ -201,6 +204,7 @@ def test_opening_is_local_with_the_token_on(course, monkeypatch):
     assert not [option for option in started if "token" in option]
     assert started[-3:] == ["--no-browser", "--port", "9999"]
     assert "--ContentsManager.pre_save_hook=mha_course.saving.drop_widget_views" in started
+    assert "--ServerApp.kernel_websocket_connection_class=mha_course.serving.PromptConnection" in started
 
 
 @pytest.mark.parametrize("arguments", [["test"], ["test", "--all"]])
@@ -265,3 +269,12 @@ def test_the_cpu_index_is_asked_only_where_it_helps(course, monkeypatch):
         monkeypatch.setattr(launch, "_answers", lambda address, answers=answers: answers)
         launch._install(Path(course / ".venv/bin/python"), course / "requirements.txt", kind)
     assert [launch.CPU_INDEX in command for command in commands] == [True, False, False]
+
+
+def test_small_answers_do_not_wait_in_the_server(monkeypatch):
+    done = []
+    monkeypatch.setattr(ZMQChannelsWebsocketConnection, "connect", lambda self: done.append("connected"))
+    handler = KernelWebsocketHandler.__new__(KernelWebsocketHandler)  # without a request
+    handler.set_nodelay = done.append
+    PromptConnection(websocket_handler=handler).connect()
+    assert done == [True, "connected"]

@@ -2,19 +2,12 @@
 
 import math
 
-import matplotlib.pyplot as plt
 import pytest
 import torch
 
 from mha_course import charts, costs, diagrams, experiments
 from mha_course.attention import MultiHeadAttention
 from mha_course.errors import ShapeError
-
-
-@pytest.fixture(autouse=True)
-def close_figures():
-    yield
-    plt.close("all")
 
 
 @pytest.mark.parametrize("head_dim", [8, 64, 256])

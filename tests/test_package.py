@@ -74,7 +74,7 @@ FLOORS = [
     {"masks", "positions", "caching", "flash", "costs", "counting"},
     {"attention"},
     {"arrays", "leaks", "heads_task", "shapes"},
-    {"errors", "saving", "experiments"},
+    {"errors", "saving", "serving", "experiments"},
 ]
 LONG_FILES = {"variants.py", "launch.py", "questions.py", "hints.py", "mistakes.py"}  # each says why in a comment
 ALONE = {"launch", "__main__", "saving"}  # run before anything is installed

@@ -20,12 +20,6 @@ from mha_course.masks import causal_mask
 WORDS = ["the", "grey", "cat", "it", "<b>ate</b>"]
 
 
-@pytest.fixture(autouse=True)
-def close_figures():
-    yield
-    plt.close("all")
-
-
 def cells(ax):
     return ax.collections[0].get_array()
 

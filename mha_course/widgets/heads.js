@@ -22,7 +22,7 @@ function render({ model, el }) {
   root.setAttribute("aria-label", "Heads of attention");
   el.append(root);
   const state = { packet: Object.assign(unpack(model.get("packet")), { alone }), scene: null, thumbs: [], hover: null, cursor: null };
-  let [room, frame, saving, speaking, missing, asked, todo, seen] = [0, 0, 0, 0, "", false, [], ""];
+  let [room, due, fresh, saving, speaking, missing, asked, todo, seen, clear] = [0, false, false, 0, 0, "", false, [], "", ""];
 
   const current = () => ({
     layer: clamp(model.get("layer"), state.packet.L - 1), item: clamp(model.get("item"), state.packet.B - 1), slot: clamp(model.get("head"), state.packet.slots - 1),
@@ -90,9 +90,9 @@ function render({ model, el }) {
     context.clearRect(0, 0, width, height);
     return context;
   };
-  function drawLarge() {
-    state.scene = compose(state.packet, palettes, { at: current(), beside: besideOf(), scale: model.get("scale") }, lookOf(root), view.clientWidth);
-    const { at, beside, plan, look, other } = state.scene;
+  function drawLarge(look, width) {
+    state.scene = compose(state.packet, palettes, { at: current(), beside: besideOf(), scale: model.get("scale") }, look, width);
+    const { at, beside, plan, other } = state.scene;
     paper.style.height = `${plan.height}px`;
     paintAll(size(base, plan, look.dots), state.packet, state.scene);
     base.dataset.place = [plan.box.x, plan.box.y, plan.cell.w, plan.cell.h].join(" "); // for those who measure
@@ -104,33 +104,37 @@ function render({ model, el }) {
     drawGlass();
   }
   function drawGlass() {
-    const lit = state.hover ?? state.cursor, { plan, look, at, beside } = state.scene, context = size(glass, plan, look.dots);
-    if (lit) paintLit(context, state.packet, state.scene, lit);
+    const lit = state.hover ?? state.cursor, { plan, look, at, beside } = state.scene, here = `${plan.width} ${plan.height} ${look.dots}`;
+    if (lit) paintLit(size(glass, plan, look.dots), state.packet, state.scene, lit);
+    else if (clear !== here) size(glass, plan, look.dots);
+    clear = lit ? "" : here; // a canvas that is touched is laid on the screen anew
     const text = readoutOf(state.packet, at, beside, lit, state.scene);
-    readout.textContent = text || "Point at a cell, or at a word, to see its numbers.";
+    say(readout, text || "Point at a cell, or at a word, to see its numbers.");
     clearTimeout(speaking);
-    speaking = setTimeout(() => { spoken.textContent = text; }, 350); // what is passed over is not read out
+    speaking = setTimeout(() => say(spoken, text), 350); // what is passed over is not read out
   }
   function drawThumbs() {
-    const start = performance.now(), look = lookOf(root);
+    const start = performance.now(), { look } = state.scene;
     while (todo.length && performance.now() - start < BUSY) {
       const thumb = todo.shift(), { item } = current(), range = limits(state.packet, { ...thumb.at, item }, model.get("scale"));
-      paintThumb(thumb, state.sizes, state.packet, item, range.low < 0 ? palettes.signed : palettes.plain, range, look);
+      paintThumb(thumb, state.sizes, state.packet, item, { palette: range.low < 0 ? palettes.signed : palettes.plain, ...range }, look);
     }
     if (todo.length) requestAnimationFrame(drawThumbs);
     else root.dataset.drawn = state.packet.serial;
   }
   function draw() {
-    cancelAnimationFrame(frame);
-    frame = 0;
-    if (!root.isConnected || !view.clientWidth) return;
+    due = false;
+    if (!fresh) requestAnimationFrame(() => { fresh = false; });
+    fresh = true; // what is drawn was not on the screen yet
+    const look = lookOf(root), width = view.clientWidth; // asked for first: after a change it would be laid out twice
+    if (!root.isConnected || !width) return;
     const at = current(), beside = besideOf(), scale = model.get("scale");
     items.value = at.item;
     besides.value = beside ? beside.layer * state.packet.slots + beside.slot : -1;
     scales.value = scale;
     if (state.cursor) state.cursor = { row: clamp(state.cursor.row, state.packet.T - 1), column: clamp(state.cursor.column, state.packet.S - 1) };
     markThumbs(state.thumbs, state.packet, at, beside);
-    drawLarge();
+    drawLarge(look, width);
     const now = `${state.packet.serial} ${at.item} ${scale} ${room} ${state.scene.look.ink} ${state.scene.look.dots}`;
     if (now !== seen) todo = [...state.thumbs];
     seen = now;
@@ -139,7 +143,13 @@ function render({ model, el }) {
     performance.mark("mha-heads-drawn");
     fetchWhole([at, beside]);
   }
-  const soon = () => { frame = frame || requestAnimationFrame(draw); };
+  /** Draw when all changes of this moment are there; once more in the same frame it waits for the next. */
+  const soon = () => {
+    if (due) return;
+    due = true;
+    if (!fresh) queueMicrotask(draw);
+    else requestAnimationFrame(draw);
+  };
   /** Ask for all cells of what is shown, where only means are here. */
   function fetchWhole(wanted) {
     const lacking = alone ? null : wanted.find((at) => at && !state.packet.whole(at));
@@ -167,7 +177,7 @@ function render({ model, el }) {
     asked = false;
   }
 
-  const acts = { current, choose, compare, drawGlass, busy: () => frame, paints: () => asking.painting() && state.packet.every };
+  const acts = { current, choose, compare, drawGlass, busy: () => due, paints: () => asking.painting() && state.packet.every };
   const stopKeys = pressKeys(state, { root, glass, list }, pointAt(state, glass, asking, acts), acts);
   items.addEventListener("change", () => put({ item: Number(items.value) }));
   besides.addEventListener("change", () => put({ beside: Number(besides.value) }));

@@ -58,7 +58,7 @@ function makeControl(control, changed) {
   const show = () => {
     const value = range ? read() : 0, digits = Math.abs(value) >= 100 ? 0 : Math.abs(value) >= 0.1 || !value ? 2 : 4;
     if (!range) return;
-    shown.textContent = kind === "whole" ? value : value.toFixed(digits);
+    say(shown, kind === "whole" ? `${value}` : value.toFixed(digits));
     input.setAttribute("aria-valuetext", shown.textContent);
   };
   const write = (value) => {
@@ -89,7 +89,7 @@ function makeAsking(model, visible) {
   line.setAttribute("role", "status");
   let painted = model.get("request").painted ?? null;
   const queue = makeQueue(model, (text) => {
-    if (line.textContent !== text) line.textContent = text;
+    say(line, text);
     line.classList.toggle("bad", Boolean(text));
   });
   const values = () => Object.fromEntries([...made].map(([name, one]) => [name, one.read()]));

@@ -11,6 +11,11 @@ function make(tag, name = "", ...children) {
   return node;
 }
 
+/** Write a text where another one stands. */
+function say(node, text) {
+  if (node.textContent !== text) node.textContent = text;
+}
+
 /** Copy what a trait holds: front ends give it as DataView, typed array or buffer. */
 function bytesOf(value) {
   if (!value) return new Uint8Array();
@@ -167,8 +172,17 @@ function number(value, sign = false) {
 
 const pieces = globalThis.Intl?.Segmenter ? new Intl.Segmenter() : null;
 
-/** Bring a token to one short line. Cut between characters as people see them: an emoji stays whole. */
+const shorts = new Map();
+
+/** Remember what short makes of a token. */
 function short(text, most = 14) {
+  const key = `${most} ${text}`;
+  if (shorts.size > 5000) shorts.clear();
+  return shorts.get(key) ?? shorts.set(key, cut(text, most)).get(key);
+}
+
+/** Bring a token to one short line. Cut between characters as people see them: an emoji stays whole. */
+function cut(text, most) {
   const line = String(text).slice(0, 400).replace(/\n/g, "⏎").replace(/\t/g, "⇥").replace(/[\u0000-\u001f\u202a-\u202e\u2066-\u2069]/g, "�");
   if (!line.trim()) return line ? "␣" : "(empty)";
   const letters = pieces ? Array.from(pieces.segment(line), (one) => one.segment) : Array.from(line);

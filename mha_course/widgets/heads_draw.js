@@ -10,20 +10,19 @@ function canvasOf(width, height) {
   return canvas;
 }
 
-/** Return one pixel a cell. What is hidden and holds nothing stays clear, so that the paper shows. */
-function colour(cells, palette, low, high) {
-  const key = `${low} ${high}`, known = (cells.images ??= new Map());
-  if (known.has(key)) return known.get(key);
-  const { values, rows, columns } = cells, dark = darkOf(cells), canvas = canvasOf(columns, rows);
+const scratch = canvasOf(1, 1).getContext("2d", { willReadFrequently: true }); // what is coloured waits here to be drawn
+
+/** Colour one pixel a cell, up to the next call. What is hidden and holds nothing stays clear: the paper shows. */
+function colour(cells, { palette, low, high }) {
+  const { values, rows, columns } = cells, dark = darkOf(cells), { canvas } = scratch;
   const image = new ImageData(columns, rows), pixels = new Uint32Array(image.data.buffer), step = 255 / (high - low);
   for (let i = 0; i < values.length; i++) {
     const value = values[i], at = ((value - low) * step + 0.5) | 0;
     if (value !== value || value === Infinity) pixels[i] = NAN_COLOUR;
     else if (!dark || !dark[i] || (Math.abs(value) > 1e-4 && value !== -Infinity)) pixels[i] = palette[at < 0 ? 0 : at > 255 ? 255 : at];
   }
-  canvas.getContext("2d").putImageData(image, 0, 0);
-  if (known.size > 3) known.clear();
-  known.set(key, canvas);
+  if (canvas.width < columns || canvas.height < rows) Object.assign(canvas, { width: columns, height: rows });
+  scratch.putImageData(image, 0, 0);
   return canvas;
 }
 
@@ -62,11 +61,11 @@ function hatch(cells, width, height, { hatch: ink, paper, dots }) {
 }
 
 /** Draw a matrix into a box. */
-function paintCells(context, cells, image, box, look) {
+function paintCells(context, cells, colours, box, look) {
   context.imageSmoothingEnabled = false;
   context.fillStyle = look.paper;
   context.fillRect(box.x, box.y, box.w, box.h);
-  context.drawImage(image, box.x, box.y, box.w, box.h);
+  context.drawImage(colour(cells, colours), 0, 0, cells.columns, cells.rows, box.x, box.y, box.w, box.h);
   const lines = hatch(cells, box.w * look.dots, box.h * look.dots, look);
   if (lines) context.drawImage(lines, box.x, box.y, box.w, box.h);
 }
@@ -134,8 +133,17 @@ function paintWords(context, packet, item, { box, cell }, look, lit = {}) {
   }
 }
 
+/** Return black or white, whichever is read better on a colour: at least 4.5 to 1. */
+function inkOn(colour) {
+  if (inks.has(colour)) return inks.get(colour);
+  const [red, green, blue] = [0, 8, 16].map((shift) => ((colour >> shift) & 255) / 255).map((c) => (c <= 0.04045 ? c / 12.92 : ((c + 0.055) / 1.055) ** 2.4));
+  const light = 0.2126 * red + 0.7152 * green + 0.0722 * blue; // WCAG's relative luminance
+  return inks.set(colour, light < 0.179 ? "#fff" : "#000").get(colour);
+}
+const inks = new Map();
+
 /** Write the numbers into cells that are large enough, and mark those that are none. */
-function paintNumbers(context, cells, { box, cell, by, on }, palette, range, look) {
+function paintNumbers(context, cells, { box, cell, by, on }, { palette, low, high }, look) {
   if (cell.w < 13 || cell.h < 13 || by > 1 || on > 1 || cells.down > 1) return;
   const dark = darkOf(cells), wide = cell.w >= 34 && cell.h >= 18;
   context.textAlign = "center";
@@ -145,9 +153,8 @@ function paintNumbers(context, cells, { box, cell, by, on }, palette, range, loo
     const x = box.x + ((i % cells.columns) + 0.5) * cell.w, y = box.y + (Math.floor(i / cells.columns) + 0.5) * cell.h;
     const none = Number.isNaN(value) || value === Infinity;
     if (!none && (!wide || (dark?.[i] && Math.abs(value) <= 1e-4) || value === -Infinity)) return;
-    const at = palette[Math.max(0, Math.min(255, Math.round(((value - range.low) / (range.high - range.low)) * 255)))];
-    const light = 0.3 * (at & 255) + 0.6 * ((at >> 8) & 255) + 0.1 * ((at >> 16) & 255);
-    context.fillStyle = none || light < 130 ? "#fff" : "#1f2430";
+    const at = palette[Math.max(0, Math.min(255, Math.round(((value - low) / (high - low)) * 255)))];
+    context.fillStyle = none ? "#fff" : inkOn(at);
     context.fillText(none && !wide ? "×" : number(value), x, y + 0.5);
   });
 }
@@ -164,16 +171,12 @@ function paintGaps(context, { box, cell, by, on }, look) {
 }
 
 /** Draw the legend: which colour is which number, and what stands for none. */
-function paintLegend(context, { box, bars }, palette, range, marks, look) {
-  const y = bars.y + bars.h + 12, w = 150;
-  for (let i = 0; i < w; i++) {
-    const at = palette[Math.round((i / (w - 1)) * 255)];
-    context.fillStyle = `rgb(${at & 255} ${(at >> 8) & 255} ${(at >> 16) & 255})`;
-    context.fillRect(box.x + i, y, 1.5, 10);
-  }
+function paintLegend(context, { box, bars }, { palette, low, high }, marks, look) {
+  const y = bars.y + bars.h + 12, w = 150, all = matrix(Float32Array.from(palette.keys()), null, 1, palette.length);
+  paintCells(context, all, { palette, low: 0, high: palette.length - 1 }, { x: box.x, y, w, h: 10 }, look);
   context.font = look.small;
   context.textBaseline = "top";
-  const words = [[0, range.low, "left"], [w / 2, (range.low + range.high) / 2, "center"], [w, range.high, "right"]];
+  const words = [[0, low, "left"], [w / 2, (low + high) / 2, "center"], [w, high, "right"]];
   for (const [x, value, align] of words) {
     context.fillStyle = look.ink;
     context.textAlign = align;

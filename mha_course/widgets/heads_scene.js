@@ -36,21 +36,20 @@ function compose(packet, palettes, { at, beside, scale }, look, width) {
   const marks = [];
   if (darkOf(cells)?.includes(1)) marks.push(["hidden", "hidden"]);
   if (anyNaN(cells)) marks.push(["nan", "NaN"]);
-  const image = colour(drawn, palette, range.low, range.high);
-  return { at, beside, one, other, cells, drawn, image, plan, palette, range, marks, look };
+  return { at, beside, one, other, cells, drawn, plan, colours: { palette, ...range }, marks, look };
 }
 
 /** Draw the whole picture. */
-function paintAll(context, packet, { at, cells, drawn, image, plan, palette, range, marks, look }) {
-  paintCells(context, drawn, image, plan.box, look);
+function paintAll(context, packet, { at, cells, drawn, plan, colours, marks, look }) {
+  paintCells(context, drawn, colours, plan.box, look);
   paintGaps(context, plan, look);
-  paintNumbers(context, cells, plan, palette, range, look);
+  paintNumbers(context, cells, plan, colours, look);
   paintWords(context, packet, at.item, plan, look);
-  paintLegend(context, plan, palette, range, marks, look);
+  paintLegend(context, plan, colours, marks, look);
 }
 
 /** Light a row, a column, or both: all else lies under a veil. */
-function paintLit(context, packet, { at, cells, plan, range, look }, lit) {
+function paintLit(context, packet, { at, cells, plan, colours, look }, lit) {
   const { box, cell } = plan, [w, h] = [Math.max(cell.w, 3), Math.max(cell.h, 3)];
   const x = lit.column == null ? null : box.x + (lit.column + 0.5) * cell.w - w / 2;
   const y = lit.row == null ? null : box.y + (lit.row + 0.5) * cell.h - h / 2;
@@ -73,7 +72,7 @@ function paintLit(context, packet, { at, cells, plan, range, look }, lit) {
     context.strokeRect(left, top, wide, high);
   }
   paintWords(context, packet, at.item, plan, look, lit);
-  if (lit.row != null) paintBars(context, cells, plan, lit.row, range.low < 0, packet.queries(at.item)[lit.row], look);
+  if (lit.row != null) paintBars(context, cells, plan, lit.row, colours.low < 0, packet.queries(at.item)[lit.row], look);
 }
 
 /** Draw the picture at twice its size on a canvas of its own, with its title. */

@@ -42,26 +42,26 @@ function markThumbs(thumbs, packet, at, beside) {
   for (const { at: own, node } of thumbs) {
     const [chosen, other] = [at, beside].map((one) => Boolean(one) && one.layer === own.layer && one.slot === own.slot);
     const { entropy } = packet.facts({ ...own, item: at.item }), name = nameOf(packet, own);
-    node.setAttribute("aria-pressed", chosen);
+    const said = `${name}${Number.isNaN(entropy) ? "" : `, entropy ${number(entropy)} nats`}${other ? ", compared with" : ""}`;
+    if (node.title === said && node.ariaPressed === `${chosen}`) continue; // what is written anew is laid out anew
+    node.ariaPressed = chosen;
     node.classList.toggle("beside", other);
     node.tabIndex = chosen ? 0 : -1;
-    const said = `${name}${Number.isNaN(entropy) ? "" : `, entropy ${number(entropy)} nats`}${other ? ", compared with" : ""}`;
-    node.setAttribute("aria-label", said);
-    node.title = said;
+    node.ariaLabel = node.title = said;
   }
 }
 
 /** Draw one small picture, with its entropy. */
-function paintThumb({ at, canvas, entropy }, { size, tall }, packet, item, palette, range, look) {
+function paintThumb({ at, canvas, entropy }, { size, tall }, packet, item, colours, look) {
   const [wide, high] = [size, tall].map((length) => Math.round(length * look.dots));
   const own = { ...at, item }, cells = packet.matrix(own), facts = packet.facts(own);
   const small = shrink(cells, Math.max(1, Math.floor(cells.rows / high)), Math.max(1, Math.floor(cells.columns / wide)));
   if (canvas.width !== wide || canvas.height !== high) Object.assign(canvas, { width: wide, height: high });
   const context = canvas.getContext("2d");
   context.setTransform(look.dots, 0, 0, look.dots, 0, 0);
-  paintCells(context, small, colour(small, palette, range.low, range.high), { x: 0, y: 0, w: wide / look.dots, h: high / look.dots }, look);
+  paintCells(context, small, colours, { x: 0, y: 0, w: wide / look.dots, h: high / look.dots }, look);
   const rows = facts.least <= facts.most;
   const word = Number.isNaN(facts.entropy) ? (rows && packet.kind === "weights" ? "Σ ≠ 1" : "") : number(facts.entropy);
   const text = word + (packet.L > 1 || Number.isNaN(facts.entropy) ? "" : " nats");
-  if (entropy.textContent !== text) entropy.textContent = text;
+  say(entropy, text);
 }

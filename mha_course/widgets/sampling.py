@@ -11,7 +11,7 @@ from mha_course.widgets.labs_controls import Pick
 from mha_course.widgets.labs_panels import Panels, bars, table
 
 TEMPERATURES = (0.0, 0.1, 0.25, 0.5, 0.75, 1.0, 1.25, 1.5, 2.0, 3.0)
-STARTS = ("", "the", "the grey cat", "the grey cat begged the loud dogs because", "the loud dogs near the old king")
+STARTS = ("the grey cat", "", "the", "the grey cat begged the loud dogs because", "the loud dogs near the old king")
 LINES, SHOWN = 6, 9
 
 
@@ -49,10 +49,10 @@ class SamplingLab(Lab):
         names = [language.WORDS[number] for number in best.indices.tolist()]
         written = language.write(self._model, LINES, temperature=temperature, seed=seed, start=start)
         right = [parsing.recognise(words) is not None for words in written]
-        rows = [["✓" if good else "✗", " ".join(words)] for good, words in zip(right, written, strict=True)]
+        rows = [[" ".join(words), "✓" if good else "✗"] for good, words in zip(right, written, strict=True)]
         panels: Panels = (
             bars(f"the next word: {SHOWN} of {len(language.WORDS)}", names, best.values, lit=[0]),
-            table("it writes", ("", "sentence"), rows, "✓: the grammar could have made it"),
+            table("it writes", ("sentence", ""), rows, "✓: the grammar could have made it"),
         )
         begun = f"After “{start}”" if start else "At the start of a sentence"
         return panels, (

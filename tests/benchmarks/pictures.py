@@ -97,18 +97,17 @@ SLIDES = {
       const start = performance.now();
       slider.value = +slider.min + (+slider.max - +slider.min) * (0.3 + 0.01 * (round % 40));
       slider.dispatchEvent(new Event("input", { bubbles: true }));
-      await there; // set while the frame is drawn
-      await after();
+      await there;
+      await handed();
       return performance.now() - start;
     }""",
     "browser": """async (round) => {
       const [root] = document.querySelectorAll(".mha-heads");
       const there = changed(root, { attributeFilter: ["data-serial"] });
-      await new Promise(requestAnimationFrame);
       const start = performance.now();
       root.querySelectorAll(".head")[(round + 1) % 8].click(); // the first is shown already
-      await there; // set while the frame is drawn
-      await after();
+      await there;
+      await handed();
       return performance.now() - start;
     }""",
     "interact": """async (round) => {
