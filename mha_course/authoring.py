@@ -26,6 +26,7 @@ COLAB = {"accelerator": "GPU", "colab": {"gpuType": "T4", "provenance": [], "toc
 KERNEL = {"display_name": "Python 3 (ipykernel)", "language": "python", "name": "python3"}
 RELATIONS = ("pronoun", "subject", "adjective", "noun", "state", "adverb")
 SHIPPED_SEED = 10  # the best of 0 to 12 by score()
+PROGRESS = re.compile(r"\s*\d+%\|")  # as tqdm writes
 
 
 def train_command(seeds: Sequence[int]) -> None:
@@ -104,7 +105,7 @@ def render(text: str, *, folder: Path = LESSONS) -> str:
 
 
 def normalise(notebook: NotebookNode) -> None:
-    """Drop what changes from run to run and what needs a live kernel; join output that came in pieces."""
+    """Drop what changes from run to run or needs a live kernel, and progress bars; join output that came in pieces."""
     notebook.metadata = nbformat.from_dict(COLAB | {"kernelspec": KERNEL, "language_info": {"name": "python"}})
     for cell in notebook.cells:
         cell.metadata.pop("execution", None)
@@ -116,7 +117,8 @@ def normalise(notebook: NotebookNode) -> None:
                 joined[-1].text += output.text
                 continue
             output.get("data", {}).pop(WIDGET_VIEW, None)
-            joined.append(output)
+            if not PROGRESS.match(output.get("data", {}).get("text/plain", "")):
+                joined.append(output)
         cell.outputs = joined
 
 
