@@ -32,8 +32,8 @@ def learning(runs: Mapping[str, Sequence[float]], lines: Mapping[str, float], *,
         ax.plot(steps, means, color=color, linestyle=style, linewidth=2.4, label=name)
     for name, value in lines.items():
         ax.axhline(value, color=plots.BAR, linewidth=1.2, linestyle="--", zorder=0)
-        ax.text(longest, value, f"{name} {value:.2f} ", ha="right", va="top", fontsize=9, color=plots.INK)
+        ax.annotate(f"  {name} {value:.2f}", (longest, value), va="center", annotation_clip=False, fontsize=9)
     ax.set(xlabel="step", ylabel="nats a word", xlim=(0, longest), ylim=(0, None))
-    ax.legend(frameon=False, loc="upper right", bbox_to_anchor=(1, 0.88))
+    ax.legend(frameon=False, loc="upper right", bbox_to_anchor=(1, 0.9))
     sns.despine(ax=ax)
     return ax

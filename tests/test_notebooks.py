@@ -149,7 +149,9 @@ def test_normalising_drops_what_changes_and_what_needs_a_kernel():
     first, rest = cell.outputs[0].text[:5], cell.outputs[0].text[5:]
     cell.outputs[0].text = first
     cell.outputs.insert(1, nbformat.v4.new_output("stream", text=rest))
-    cell.outputs.append(nbformat.v4.new_output("display_data", {"text/plain": "  0%|          | 0/600", WIDGET_VIEW: {}}))
+    cell.outputs.append(
+        nbformat.v4.new_output("display_data", {"text/plain": "  0%|          | 0/600", WIDGET_VIEW: {}})
+    )
     cell.metadata["execution"] = {"iopub.execute_input": "now"}
     notebook.metadata["widgets"] = {"state": {}}
     notebook.metadata.language_info["version"] = "3.11.7"
