@@ -1,6 +1,7 @@
 """Options and fixtures that all tests share: devices, numbers, a browser, JupyterLab in it."""
 
 import browsing
+import elsewhere
 import matplotlib as mpl
 import matplotlib.pyplot as plt
 import pytest
@@ -97,6 +98,18 @@ def widget_page(new_page, tmp_path):
         return page
 
     return open_page
+
+
+@pytest.fixture(scope="session")
+def colab_versions(request, tmp_path_factory):
+    """A folder with Colab's versions, to come before the installed packages."""
+    if not request.config.getoption("--all"):
+        pytest.skip("Colab's versions with --all")
+    folder = tmp_path_factory.mktemp("colab")
+    trouble = elsewhere.install(folder)
+    if trouble:
+        pytest.skip(f"Colab's versions cannot be had: {trouble}")
+    return folder
 
 
 @pytest.fixture(scope="session")

@@ -1,5 +1,7 @@
 """The course away from a clone: a notebook alone on Colab, Binder's files, and a fork's address."""
 
+import json
+import os
 import re
 import shutil
 import subprocess
@@ -8,31 +10,67 @@ from pathlib import Path
 
 import nbformat
 import pytest
+import torch
+from elsewhere import COLAB, STUB
 from nbclient import NotebookClient
 
 from mha_course import authoring
 
 ROOT = authoring.ROOT
+RECORD = """
+import subprocess
+programs, started = [], subprocess.Popen.__init__
+def note(self, args, *rest, **more):
+    programs.append(args[0] if isinstance(args, list) else args)
+    started(self, args, *rest, **more)
+subprocess.Popen.__init__ = note
+"""
+TELL = """
+import importlib.metadata, json, mha_course, torch
+names = ("ipywidgets", "ipython", "ipykernel", "numpy", "matplotlib", "anywidget")
+print(json.dumps({
+    "course": mha_course.__file__, "programs": programs, "torch": torch.__file__,
+    "versions": {name: importlib.metadata.version(name) for name in names},
+}))
+"""
 
 
 def pins(path):
     return {line for line in path.read_text().splitlines() if "==" in line}
 
 
-@pytest.mark.skipif(not (ROOT / ".git").exists(), reason="not a clone")
-@pytest.mark.parametrize("number", ["00", "02"])
-def test_a_notebook_alone_in_an_empty_folder_on_colab(number, tmp_path):
-    (path,) = authoring.LESSONS.glob(f"{number}_*.ipynb")
+def alone(path):
+    """Return a lesson as Colab opens it: fetching from this clone, and telling at the end what it stands on."""
     text = path.read_text(encoding="utf-8").replace(authoring.address(), ROOT.as_uri())
     notebook = nbformat.reads(text, as_version=4)
-    stub = "import sys, types\nsys.modules['google.colab'] = types.ModuleType('google.colab')"
-    notebook.cells.insert(0, nbformat.v4.new_code_cell(stub))
-    where = nbformat.v4.new_code_cell("import mha_course; print(mha_course.__file__)")
-    notebook.cells.append(where)
-    client = NotebookClient(notebook, timeout=300, kernel_name="python3", resources={"metadata": {"path": tmp_path}})
-    client.execute()
-    assert Path(where.outputs[0].text.strip()).parts[-3:] == ("mha-course", "mha_course", "__init__.py")
-    client.execute()  # a restarted runtime finds the folder there
+    notebook.cells.insert(0, nbformat.v4.new_code_cell(STUB + RECORD))
+    notebook.cells.append(nbformat.v4.new_code_cell(TELL))
+    return notebook
+
+
+def run_alone(notebook, folder, **environment):
+    """Run it in a folder, and return what its last cell tells."""
+    client = NotebookClient(notebook, timeout=300, kernel_name="python3", resources={"metadata": {"path": folder}})
+    client.execute(env={**os.environ, "MHA_COURSE_PROGRESS": "off", **environment})
+    return json.loads(notebook.cells[-1].outputs[0].text)
+
+
+@pytest.mark.skipif(not (ROOT / ".git").exists(), reason="not a clone")
+def test_a_notebook_alone_in_an_empty_folder_on_colab(tmp_path):
+    notebook = alone(authoring.LESSONS / "02_head_splitting.ipynb")
+    told = run_alone(notebook, tmp_path)
+    assert Path(told["course"]).parts[-3:] == ("mha-course", "mha_course", "__init__.py")
+    assert told["programs"] == ["git"]
+    assert run_alone(notebook, tmp_path)["programs"] == []  # a restarted runtime finds the folder there
+
+
+@pytest.mark.skipif(not (ROOT / ".git").exists(), reason="not a clone")
+@pytest.mark.parametrize("path", sorted(authoring.LESSONS.glob("*.ipynb")), ids=lambda path: path.stem)
+def test_every_notebook_runs_on_colabs_versions_and_installs_nothing(path, tmp_path, colab_versions):
+    told = run_alone(alone(path), tmp_path, PYTHONPATH=str(colab_versions))
+    assert told["versions"] == {name: COLAB[name] for name in told["versions"]}
+    assert told["programs"] == ["git"]
+    assert torch.__file__ == told["torch"]
 
 
 def test_colab_is_told_to_use_a_gpu_and_never_gets_another_torch():

@@ -1,11 +1,10 @@
 """Every widget is made, displayed and moved over the wire, with the versions installed here and with Colab's."""
 
 import os
-import subprocess
-import sys
 import time
 
 import pytest
+from elsewhere import COLAB, STUB
 from jupyter_client import KernelManager
 from widget_cases import CASES, MOVED, START
 
@@ -13,38 +12,15 @@ from mha_course import widgets
 from mha_course.authoring import ROOT
 from mha_course.saving import WIDGET_VIEW
 
-# What Colab has of what widgets stand on, and what these need that newer versions no longer do. torch stays as it is.
-COLAB = {
-    "ipywidgets": "7.7.1", "ipython": "7.34.0", "ipykernel": "6.17.1", "anywidget": "0.9.21", "traitlets": "5.7.1",
-    "numpy": "2.1.3", "matplotlib": "3.10.0", "ipython-genutils": "0.2.0", "backcall": "0.2.0", "pickleshare": "0.7.5",
-    "decorator": "4.4.2",
-}  # fmt: skip
-STUB = """
-import sys, types
-colab = types.ModuleType("google.colab"); colab.output = types.ModuleType("google.colab.output"); managers = []
-colab.output.enable_custom_widget_manager = lambda *_: managers.append(1)
-sys.modules |= {"google.colab": colab, "google.colab.output": colab.output}
-"""
-
 
 def test_every_widget_has_a_case():
     assert sorted(CASES) == sorted(widgets.__all__)
 
 
 @pytest.fixture(scope="module", params=["here", "Colab"])
-def folder(request, tmp_path_factory):
+def folder(request):
     """What comes before the installed packages: nothing, or those of Colab's versions."""
-    if request.param == "here":
-        return None
-    if not request.config.getoption("--all"):
-        pytest.skip("Colab's versions with --all")
-    folder = tmp_path_factory.mktemp("colab")
-    pip = [sys.executable, "-m", "pip", "install", "-q", "--no-deps", "--retries=1", f"--target={folder}"]
-    pins = [f"{name}=={version}" for name, version in COLAB.items()]
-    done = subprocess.run([*pip, *pins], capture_output=True, text=True, check=False)
-    if done.returncode:
-        pytest.skip(f"Colab's versions cannot be had: {(done.stderr.strip() or 'no reason given').splitlines()[-1]}")
-    return folder
+    return None if request.param == "here" else request.getfixturevalue("colab_versions")
 
 
 class Kernel:

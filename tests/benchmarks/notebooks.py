@@ -1,0 +1,114 @@
+"""What each lesson costs where there is little: time on one CPU and peak memory, as on mybinder.org (1 CPU, 2 GB).
+
+    python tests/benchmarks/notebooks.py [NN ...] [--cpus 1] [--write]
+
+Each lesson runs in a process of its own, kernel included, which is held to so many CPUs. With --write the table goes
+to binder/MEASURED.md. Linux and macOS; macOS cannot hold a process to a CPU.
+"""
+
+import argparse
+import os
+import platform
+import resource
+import subprocess
+import sys
+import tempfile
+import time
+from importlib.metadata import version
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+import browsing
+
+ROOT = Path(__file__).resolve().parents[2]
+TARGET = ROOT / "binder" / "MEASURED.md"
+UNIT = 1 if sys.platform == "darwin" else 1024  # bytes in which ru_maxrss counts
+MIB = 2**20
+
+
+def one(path):
+    """Run a lesson here; print seconds, seconds of CPU and MiB of the kernel."""
+    import nbformat  # noqa: PLC0415
+    from nbclient import NotebookClient  # noqa: PLC0415
+
+    notebook = nbformat.read(path, as_version=4)
+    start = time.perf_counter()
+    NotebookClient(
+        notebook, timeout=600, kernel_name="python3", resources={"metadata": {"path": path.parent}}
+    ).execute()
+    took = time.perf_counter() - start
+    kernel = resource.getrusage(resource.RUSAGE_CHILDREN)
+    print(took, kernel.ru_utime + kernel.ru_stime, kernel.ru_maxrss * UNIT / MIB)
+
+
+def row(path):
+    """Run a lesson in a process of its own, and return its name and numbers."""
+    command = [sys.executable, __file__, "--one", str(path)]
+    result = subprocess.run(command, capture_output=True, text=True, check=False)
+    if result.returncode:
+        raise SystemExit(f"{path.name} failed:\n{result.stderr[-2000:]}")
+    return path.stem, *map(float, result.stdout.split()[-3:])
+
+
+def server():
+    """Start JupyterLab in a folder of its own; return its name, seconds until it answers, of CPU, and MiB."""
+    import psutil  # noqa: PLC0415
+
+    with tempfile.TemporaryDirectory() as folder:
+        start = time.perf_counter()
+        lab = browsing.Lab(Path(folder))
+        took = time.perf_counter() - start
+        process = psutil.Process(lab.process.pid)
+        work, memory = sum(process.cpu_times()[:2]), process.memory_info().rss / MIB
+        lab.stop()
+    return "JupyterLab, until it answers", took, work, memory
+
+
+def table(paths):
+    """Return the table as Markdown, printing each line as it comes."""
+    lines = ["| lesson | seconds | of CPU | peak memory, MiB |", "|---|---|---|---|"]
+    print("\n".join(lines), flush=True)
+    rows = []
+    for path in [None, *paths]:
+        rows.append(row(path) if path else server())
+        lines.append("| {} | {:.0f} | {:.0f} | {:.0f} |".format(*rows[-1]))
+        print(lines[-1], flush=True)
+    _, seconds, work, memory = zip(*rows, strict=True)
+    lines.append(f"| all lessons | {sum(seconds[1:]):.0f} | {sum(work[1:]):.0f} | {max(memory):.0f} at most |")
+    print(lines[-1])
+    return "\n".join(lines)
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("numbers", nargs="*", metavar="NN")
+    parser.add_argument("--cpus", type=int, default=1)
+    parser.add_argument("--write", action="store_true")
+    parser.add_argument("--one", type=Path, help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    if hasattr(os, "sched_setaffinity"):
+        os.sched_setaffinity(
+            0, sorted(os.sched_getaffinity(0))[: options.cpus]
+        )  # what is started from here inherits it
+    if options.one:
+        return one(options.one)
+    paths = [
+        path
+        for path in sorted((ROOT / "notebooks").glob("*.ipynb"))
+        if not options.numbers or path.name[:2] in options.numbers
+    ]
+    found = table(paths)
+    if options.write:
+        said = ", ".join(f"{name} {version(name)}" for name in ("torch", "jupyterlab", "ipywidgets"))
+        words = f"One run of each lesson on {options.cpus} CPU of a {platform.machine()} machine, Python "
+        words += (
+            f"{platform.python_version()}, {said}. mybinder.org gives 1 CPU and 2 GB; JupyterLab itself needs about "
+        )
+        words += "0.2 GB of them. `python tests/benchmarks/notebooks.py --write` measures again."
+        TARGET.write_text(f"# What each lesson needs\n\n{words}\n\n{found}\n", encoding="utf-8")
+    return None
+
+
+if __name__ == "__main__":
+    main()
