@@ -97,9 +97,13 @@ def norm_groups(ways: Mapping[str, Sequence[int]], shape: tuple[int, int, int]) 
             look: dict[str, Any] = {"facecolor": color, "edgecolor": "white", "linewidth": 1}
             ax.add_patch(Rectangle((c, b * (tokens + 1.6) + s), 1, 1, **look))
         for b in range(batch):
-            ax.text(0, b * (tokens + 1.6) - 0.25, f"sentence {b}", fontsize=9, color=INK)
+            top = b * (tokens + 1.6)
+            ax.text(0, top - 0.25, f"sentence {b}", fontsize=9, color=INK)
+            ax.text(-0.2, top + tokens / 2, "words", fontsize=9, color=INK, rotation=90, ha="right", va="center")
+        bottom = batch * (tokens + 1.6) - 1.6
+        ax.text(width / 2, bottom + 0.2, "channels", fontsize=9, color=INK, ha="center", va="top")
         ax.set_title(f"{title}\nover {', '.join(_AXES[dim] for dim in sorted(over))}", loc="left", fontsize=10)
-        ax.set(xlim=(0, width), ylim=(batch * (tokens + 1.6) - 1.6, -1.2), aspect="equal")
+        ax.set(xlim=(-0.9, width), ylim=(bottom + 1, -1.2), aspect="equal")
         ax.axis("off")
     return figure
 
@@ -107,7 +111,8 @@ def norm_groups(ways: Mapping[str, Sequence[int]], shape: tuple[int, int, int]) 
 def plot_lines(*plots_of: Lines) -> Figure:
     """Draw lines side by side, with one legend: a name has one colour and one marker throughout.
 
-    A linear y starts at 0, or lower. Raises: ShapeError where a line and its x differ in length.
+    A linear y starts at 0, or lower. Each line of a panel has smaller markers than the one before it, and all but
+    the first are dashed, so that none hides another. Raises: ShapeError where a line and its x differ in length.
 
     >>> len(plot_lines(Lines("grows", "layer", [1, 2], {"a": [1, 10]}, log_y=True)).axes)
     1
@@ -116,13 +121,14 @@ def plot_lines(*plots_of: Lines) -> Figure:
     names = list(dict.fromkeys(name for panel in plots_of for name in panel.lines))
     found: dict[str, Any] = {}
     for ax, panel in zip(figure.subplots(1, len(plots_of), squeeze=False)[0], plots_of, strict=True):
-        for name, values in panel.lines.items():
+        for later, (name, values) in zip(range(len(panel.lines))[::-1], panel.lines.items(), strict=True):
             numbers, number = plots.as_array("plot_lines", values, ("N",)), names.index(name)
             if len(numbers) != len(panel.x):
                 rule, got = "a line has a number for each x", f"{len(numbers)} numbers of “{name}”"
                 raise ShapeError("plot_lines", rule, expected=str(len(panel.x)), got=got)
             look: dict[str, Any] = {"color": sns.color_palette("colorblind")[number], "marker": "osD^vP"[number]}
-            (found[name],) = ax.plot(panel.x, numbers, alpha=0.85, linewidth=2, markersize=6, **look)
+            look |= {"linestyle": "-" if later == len(panel.lines) - 1 else "--", "markersize": 6 + 1.3 * later}
+            (found[name],) = ax.plot(panel.x, numbers, alpha=0.85, linewidth=2, **look)
         _scale(ax, panel)
     figure.legend(found.values(), list(found), loc="outside lower center", ncols=len(names), frameon=False)
     return figure
@@ -152,7 +158,7 @@ def learning(losses: Sequence[float], marks: Mapping[int, str], *, window: int =
     for step, words in marks.items():
         ax.axvline(step, color=ACCENT, linewidth=2)
         ax.text(step, float(numbers.max()), f" {words}", va="top", fontsize=9, color=INK)
-    ax.set(xlabel="step", ylabel="loss in nats a hidden word", ylim=(0, None))
+    ax.set(xlabel="step", ylabel="loss in nats a word asked for", ylim=(0, None))
     ax.legend(frameon=False)
     sns.despine(ax=ax)
     return ax

@@ -12,10 +12,18 @@ from matplotlib.figure import Figure
 from mha_course import plots
 
 
-def token_bars(rows: Mapping[str, Any], names: Sequence[str], *, highlight: Sequence[str] = ()) -> Figure:
-    """Draw numbers that belong to tokens as bars, one panel a title, each with its own scale.
+def token_bars(
+    rows: Mapping[str, Any],
+    names: Sequence[str],
+    *,
+    highlight: Sequence[str] = (),
+    unit: str = "",
+    shared: bool = False,
+) -> Figure:
+    """Draw numbers that belong to tokens as bars, one panel a title, each with its own scale or all with the same.
 
-    Args: rows maps a title to S numbers; names are the S tokens, those in highlight are lit.
+    Args: rows maps a title to S numbers; names are the S tokens, those in highlight are lit; unit stands under every
+    scale; shared gives all panels one scale.
     Raises: ShapeError for a panel with another length than names.
 
     >>> len(token_bars({"before": [1, 2], "after": [0, 3]}, ["it", "cat"], highlight=["cat"]).axes)
@@ -23,7 +31,7 @@ def token_bars(rows: Mapping[str, Any], names: Sequence[str], *, highlight: Sequ
     """
     size = (min(3.6 * len(rows) + 1, 11), 0.9 + 0.24 * len(names))
     figure = plots.new_figure(*size)
-    axes = figure.subplots(1, len(rows), sharey=True, squeeze=False)
+    axes = figure.subplots(1, len(rows), sharex=shared, sharey=True, squeeze=False)
     colors = [plots.ACCENT if name in highlight else plots.BAR for name in names]
     for ax, (title, numbers) in zip(axes.flat, rows.items(), strict=True):
         values = plots.as_array("token_bars", numbers, ("S",))
@@ -34,6 +42,7 @@ def token_bars(rows: Mapping[str, Any], names: Sequence[str], *, highlight: Sequ
         ax.set_yticks(range(len(names)), names, fontsize=9, parse_math=False)
         ax.tick_params(axis="y", length=0)
         ax.margins(y=0.01)
+        ax.set_xlabel(unit)
         sns.despine(ax=ax, left=True)
     axes[0, 0].invert_yaxis()
     return figure

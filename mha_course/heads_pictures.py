@@ -10,7 +10,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from torch import Tensor
 
-from mha_course.plots import ACCENT, BAR, INK, new_figure
+from mha_course.plots import ACCENT, BAR, INK, heatmap, new_figure
 
 SMOOTH = 20  # steps that make one point of a curve
 STYLES = ("-", "--", ":", "-.")
@@ -68,6 +68,25 @@ def tables(
         for edge in range(apart, len(columns), apart) if apart else ():
             ax.axvline(edge, color="white", linewidth=6)
     figure.colorbar(axes[0].collections[0], ax=axes, label=unit, aspect=30, pad=0.02)
+    return figure
+
+
+def maps(panels: Mapping[str, Tensor], names: Sequence[str]) -> Figure:
+    """Draw maps (T, S) of the same tokens side by side, all on one scale that begins at 0.
+
+    >>> import torch
+    >>> len(maps({"before": torch.eye(3), "after": torch.eye(3)}, ["a", "b", "c"]).axes)
+    3
+    """
+    figure = new_figure(6.0 * len(panels), 5.4)
+    axes = list(np.atleast_1d(figure.subplots(1, len(panels))))
+    most = max(float(panel.detach().max()) for panel in panels.values())
+    for ax, (title, panel) in zip(axes, panels.items(), strict=True):
+        heatmap(panel, queries=names, title=title, ax=ax)
+        cells = ax.collections[0]
+        cells.colorbar.remove()  # one for all stands at the right
+        cells.set_clim(0.0, most)
+    figure.colorbar(axes[0].collections[0], ax=axes, label="weight", aspect=30, pad=0.02)
     return figure
 
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Sequence
+from dataclasses import replace
 
 import torch
 from torch import Tensor
@@ -69,6 +70,22 @@ def same_places(model: MaskedWordModel, texts: Sequence[Sentence], relations: Se
     """Return the mean weight between the same places of sentences in which they are not related, (K, L·H)."""
     weights = measures.all_weights(model, texts)
     return torch.stack([measures.position_baseline(weights, texts, relation).flatten() for relation in relations])
+
+
+def hide(texts: Sequence[Sentence], relation: str) -> list[Sentence]:
+    """Return a sentence for each pair of a relation, with the first word of the pair hidden.
+
+    >>> from mha_course.grammar import sentences
+    >>> {sentence.words.count("<mask>") for sentence in hide(sentences(5, "test", seed=0), "noun")}
+    {1}
+    """
+    return [
+        replace(
+            text, words=(*text.words[:start], "<mask>", *text.words[start + 1 :]), pairs={relation: ((start, end),)}
+        )
+        for text in texts
+        for start, end in text.pairs.get(relation, ())
+    ]
 
 
 def accuracies(model: MaskedWordModel, texts: Sequence[Sentence], relations: Sequence[str]) -> Tensor:

@@ -23,9 +23,10 @@ CPU_INDEX = "https://download.pytorch.org/whl/cpu"
 CUDA_INDEX = "https://download.pytorch.org/whl/cu130"
 GIB_NEEDED = {"cpu": 2.5, "cuda": 9.0}
 AUTHORING = {
-    "render": "execute notebooks in place",
-    "train": "train the model of the running example",
-    "address": "set the repository's address everywhere",
+    "slides": "build lecture decks in decks/ (for lecturers)",
+    "render": "execute notebooks in place (for maintainers)",
+    "train": "train the model of the running example (for maintainers)",
+    "address": "set the repository's address everywhere (for maintainers)",
 }
 SUITS = "import sys; sys.exit(not (3, 11) <= sys.version_info[:2] < (3, 15))"
 NETWORK_SIGNS = (
@@ -62,7 +63,7 @@ def _run(argv: list[str]) -> int:
     reset = commands.add_parser("reset", help="bring one lesson back as it was, keeping yours beside it")
     reset.add_argument("lesson", help="its number, such as 03")
     for name, text in AUTHORING.items():
-        commands.add_parser(name, help=text + " (for maintainers)", add_help=False)
+        commands.add_parser(name, help=text, add_help=False)
     if not argv or (argv[0].startswith("-") and argv[0] not in ("-h", "--help")):
         return open_lab(set_up(), argv)
     if argv[0] in AUTHORING:
@@ -265,10 +266,21 @@ def run_tests(python: Path, *, everything: bool) -> int:
 
 def _in_venv(python: Path, module: str, *arguments: str) -> int:
     """Run a module of the environment in the course's folder until it ends."""
-    environment = {**os.environ, "JUPYTER_PREFER_ENV_PATH": "1"}
-    process = subprocess.Popen([python, "-m", module, *arguments], cwd=ROOT, env=environment)
+    process = subprocess.Popen([python, "-m", module, *arguments], cwd=ROOT, env=_environment(python))
     while True:
         try:
             return process.wait()
         except KeyboardInterrupt:
             continue  # the child got it too, and decides
+
+
+def _environment(python: Path) -> dict[str, str]:
+    """Return the environment of what is started; where the home folder cannot be used, it gets one in .venv."""
+    environment = {**os.environ, "JUPYTER_PREFER_ENV_PATH": "1"}
+    home = os.path.expanduser("~")
+    if os.path.isdir(home) and os.access(home, os.W_OK):
+        return environment
+    own = python.parent.parent / "home"
+    own.mkdir(exist_ok=True)
+    print(f"The home folder {home} cannot be used, so settings are kept in {own}.", flush=True)
+    return environment | {"HOME": str(own), "USERPROFILE": str(own)}

@@ -53,22 +53,29 @@ def relation_weights(weights: Tensor, texts: Sequence[Sentence], relation: str) 
 
 
 def position_baseline(weights: Tensor, texts: Sequence[Sentence], relation: str) -> Tensor:
-    """Average the weight at the same two positions of sentences in which they are not related, (L, H).
+    """Average the weight at the same two positions of sentences in which they are not related at all, (L, H).
 
-    What a head would score that looks at places and not at words. Arguments as for relation_weights.
+    What a head would score that looks at places and not at words. A sentence in which the two words belong together in
+    another way is left out, too; a pronoun and the other noun do not. Arguments as for relation_weights.
     """
     lengths = torch.tensor([len(text.words) for text in texts])
     known = {pair for text in texts for pair in text.pairs.get(relation, ())}
     total, count = torch.zeros(weights.size(0), weights.size(2)), 0
     for start, end in sorted(known):
         related = torch.tensor([(start, end) in text.pairs.get(relation, ()) for text in texts])
-        unrelated = ~related & (lengths > max(start, end))
+        joined = torch.tensor([_joined(text, (start, end)) for text in texts])
+        unrelated = ~related & ~joined & (lengths > max(start, end))
         if unrelated.any():
             total += int(related.sum()) * weights[:, unrelated, :, start, end].mean(1)
             count += int(related.sum())
     if count == 0:
         raise ValueError(f"position_baseline: the words of {relation!r} stand at the same places everywhere")
     return total / count
+
+
+def _joined(text: Sentence, pair: tuple[int, int]) -> bool:
+    """Say whether the words at two positions belong together in any way."""
+    return any(pair in pairs for relation, pairs in text.pairs.items() if relation != "distractor")
 
 
 def without_head(model: MaskedWordModel, layer: int, head: int) -> MaskedWordModel:

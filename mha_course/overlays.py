@@ -70,7 +70,7 @@ def spotlight(
     """Draw an image (3, H, W) as it is, and once for each title, lit as much as its patches are looked at.
 
     Args: looks maps a title to one weight for each patch, row by row; grid is rows and columns of patches. The most
-        looked-at patch has full light, and the others their share of that. asks is the patch that asks, framed.
+        looked-at patch has full light, one with weight 0 the share DARK of it. asks is the patch that asks, framed.
     Raises: ShapeError for weights that do not fit the grid.
     """
     pixels = _pixels("spotlight", image)

@@ -141,10 +141,30 @@ def accuracy(model: nn.Module, pictures: shapes.Pictures, mask: Tensor | None = 
     return float((logits.argmax(-1) == pictures.same).float().mean())
 
 
+def accuracy_without(model: VisionTransformer, pictures: shapes.Pictures, hidden: Tensor) -> float:
+    """Return the share of right answers where some patches (B, N), True = hidden, are no keys in any layer."""
+    seen = F.pad(~hidden, (1, 0), value=True)  # (B, S), the class token stays
+    return accuracy(model, pictures, seen[:, None, None])
+
+
+def highest(scores: Tensor, count: int) -> Tensor:
+    """Say which patches have the highest scores (B, N), so many of each picture, (B, N).
+
+    >>> highest(torch.tensor([[0.1, 0.5, 0.4]]), 2).int().tolist()
+    [[0, 1, 1]]
+    """
+    return torch.zeros_like(scores, dtype=torch.bool).scatter(1, scores.topk(count).indices, True)  # (B, N)
+
+
+def coverage(pictures: shapes.Pictures) -> Tensor:
+    """Return the share of each patch that a shape covers, (B, N), 0 to 1."""
+    three = pictures.shapes[:, None].expand(-1, 3, -1, -1)  # (B, 3, H, W), a channel is as good as three
+    return patchify(three, PATCH).float().mean(-1)  # (B, N)
+
+
 def shape_patches(pictures: shapes.Pictures) -> Tensor:
     """Say which patches show a part of a shape, (B, N)."""
-    three = pictures.shapes[:, None].expand(-1, 3, -1, -1)  # (B, 3, H, W), a channel is as good as three
-    return patchify(three, PATCH).any(-1)  # (B, N)
+    return coverage(pictures) > 0  # (B, N)
 
 
 @torch.no_grad()

@@ -72,6 +72,7 @@ class Lab:
         options += ["--IdentityProvider.token=", f"--ServerApp.root_dir={self.folder}"]
         options += ["--ServerApp.disable_check_xsrf=True", "--LabApp.expose_app_in_browser=True"]
         options += ["--ServerApp.kernel_websocket_connection_class=mha_course.serving.PromptConnection"]
+        options += ["--ContentsManager.pre_save_hook=mha_course.saving.drop_widget_views"]
         self.log = (folder / "server.log").open("wb")
         command = [sys.executable, "-m", "jupyterlab", *options]
         self.process = subprocess.Popen(command, env=environment, stdout=self.log, stderr=subprocess.STDOUT)

@@ -1,7 +1,10 @@
 """What lesson 13 shows: stacks measured at depth, a model watched while it learns, and pictures of a block."""
 
+import io
 import itertools
 
+import matplotlib.image as mpimg
+import numpy as np
 import pytest
 import torch
 from matplotlib import colors
@@ -164,6 +167,7 @@ def test_lit_are_the_numbers_that_feel_the_same_mean(dims, title):
     assert torch.equal(lit, gradient > 0)
     assert ax.get_title("left") == f"way\nover {title}"
     assert colors.to_hex(ax.patches[8].get_facecolor()) == plots.INK  # (0, 1, 2)
+    assert [text.get_text() for text in ax.texts] == ["sentence 0", "words", "sentence 1", "words", "channels"]
     plots.png(figure)
 
 
@@ -186,6 +190,20 @@ def test_lines_keep_their_colour_from_panel_to_panel():
     plots.png(figure)
 
 
+def test_a_line_under_another_is_seen():
+    """The numbers of both are the same; still the picture has the colours of both."""
+    figure = block_pictures.plot_lines(Lines("left", "layer", [1, 2, 4], {"a": [1.0, 2.0, 3.0], "b": [1.0, 2.0, 3.0]}))
+    (ax,) = figure.axes
+    (legend,) = figure.legends
+    legend.remove()
+    for line in ax.lines:
+        line.set(alpha=1, antialiased=False)
+    pixels = mpimg.imread(io.BytesIO(plots.png(figure)))[..., :3]
+    for line in ax.lines:
+        near = np.abs(pixels - np.array(colors.to_rgb(line.get_color()))).max(-1) < 0.02
+        assert near.sum() > 150
+
+
 def test_a_line_that_is_too_short_is_refused():
     with pytest.raises(ShapeError, match="expected 3, got 2 numbers of “a”"):
         block_pictures.plot_lines(Lines("left", "layer", [1, 2, 3], {"a": [1.0, 2.0]}))
@@ -199,4 +217,5 @@ def test_learning_draws_every_step_and_the_mean_of_the_last():
     assert list(means.get_xdata()) == [3, 4, 5, 6, 7]
     assert list(means.get_ydata()) == [sum(losses[n - 3 : n + 1]) / 4 for n in range(3, 8)]
     assert list(mark.get_xdata()) == [3, 3]
+    assert ax.get_ylabel() == "loss in nats a word asked for"
     plots.png(ax)

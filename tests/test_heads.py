@@ -531,7 +531,7 @@ def test_the_sentence_names_the_strongest_pair_that_can_be_seen():
         "HeadExplorer: 2 heads, 3 query and 3 key tokens; in head 1 the largest number is 0.80, from “sat” to “was”."
     )
     explorer.head = 0
-    assert explorer.text.endswith("in head 0 the largest number is 0.10, from “it” to “it”.")
+    assert explorer.text.endswith("in head 0 the largest number is 0.10, from “was” to “it”.")  # “it” sees itself alone
     explorer.head = 2
     assert "in the average of heads" in explorer.text
     hidden = HeadExplorer(np.eye(2), mask=torch.zeros(2, 2, dtype=torch.bool))

@@ -15,7 +15,7 @@ from mha_course.exercises.beyond import other_weights
 from mha_course.exercises.references import build_subtractor
 from mha_course.grammar import sentences, vocabulary
 from mha_course.heads_task import LookUp, Readers, TwoPlaces, learn
-from mha_course.widgets import SilenceLab, silence
+from mha_course.widgets import HeadExplorer, SilenceLab, silence
 
 QUICK = {"runs": 3, "steps": 300}
 
@@ -218,6 +218,56 @@ def test_tables_hold_what_the_measures_say(model, texts):
     assert heads_tables.names(model) == ["L0 H0", "L0 H1", "L0 H2", "L0 H3", "L1 H0", "L1 H1", "L1 H2", "L1 H3"]
 
 
+def places_where_words_belong_together_in_another_way_do_not_count(room):
+    """Heads that look at related words alone, and at nothing else: whatever the relation, places explain nothing."""
+    drawn = sentences(300, "test", seed=5)
+    weights = torch.zeros(1, len(drawn), 1, 15, 15)
+    for n, text in enumerate(drawn):
+        for relation, pairs in text.pairs.items():
+            for start, end in pairs:
+                weights[0, n, 0, start, end] = float(relation != "distractor")
+    for relation in heads_tables.RELATIONS:
+        assert room.relation_weights(weights, drawn, relation).item() == float(relation != "distractor")
+        assert room.position_baseline(weights, drawn, relation).item() == 0
+        alone = torch.zeros_like(weights)
+        for n, text in enumerate(drawn):
+            for start, end in text.pairs.get(relation, ()):
+                alone[0, n, 0, start, end] = 1.0
+        assert room.position_baseline(alone, drawn, relation).item() == 0
+    assert room.position_baseline(torch.ones(1, len(drawn), 1, 15, 15), drawn, "subject").item() == 1
+
+
+def test_places_where_words_belong_together_in_another_way_do_not_count():
+    places_where_words_belong_together_in_another_way_do_not_count(measures)
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        (" & ~joined", ""),
+        ("~related & ", ""),
+        ('!= "distractor")', '== "distractor")'),
+        ("weights[:, unrelated, :, start, end]", "weights[:, joined, :, start, end]"),
+    ],
+)
+def test_a_baseline_with_related_words_in_it_is_noticed(before, after):
+    assert fails(places_where_words_belong_together_in_another_way_do_not_count, rewritten(measures, before, after))
+
+
+def test_a_hidden_word_is_the_one_that_asks(model, texts):
+    for relation in ("pronoun", "noun"):
+        masked = heads_tables.hide(texts, relation)
+        whole = [(text, pair) for text in texts for pair in text.pairs.get(relation, ())]
+        assert len(masked) == len(whole) > 100
+        for text, (before, pair) in zip(masked, whole, strict=True):
+            assert text.pairs == {relation: (pair,)}
+            assert text.words[pair[0]] == "<mask>"
+            back = (*text.words[: pair[0]], before.words[pair[0]], *text.words[pair[0] + 1 :])
+            assert (back, text.kind) == (before.words, before.kind)
+    assert heads_tables.hide(texts[:0], "pronoun") == []
+    assert heads_tables.looks(model, heads_tables.hide(texts, "pronoun"), ["pronoun"])[0, 5] > 0.8
+
+
 def test_was_and_were_are_measured_where_no_pronoun_tells(texts):
     chosen = heads_tables.measured_in(texts, "subject")
     assert {text.kind for text in chosen} == {"agreement"}
@@ -250,6 +300,13 @@ def test_what_the_lesson_says_of_the_trained_model(model, texts):
     looks = heads_tables.looks(model, texts, list(heads_tables.RELATIONS))
     assert looks[0, 5] > 0.8
     assert looks[1, 5] < 0.1
+    place = heads_tables.same_places(model, texts, ["subject"])[0, 5]
+    assert place < 0.25 < looks[2, 5] < 0.5
+    for kind, least, most in (("because_subject", 0.8, 1), ("because_object", 0, 0.2)):
+        masked = heads_tables.hide([text for text in texts if text.kind == kind], "pronoun")
+        at = torch.tensor([text.words.index("<mask>") for text in masked])
+        verb = measures.all_weights(model, masked)[0, torch.arange(len(masked)), 0, at, 3].mean()
+        assert least < verb < most
     pairs = heads_tables.lost_in_pairs(model, texts, "state")
     assert pairs.diagonal().max() < 0.05
     assert pairs[4, 5] > 0.25
@@ -382,6 +439,8 @@ def test_a_report_says_what_the_measures_say(model):
     found = heads_shipped.report(model)
     texts = [text for text in sentences(1000, "test", seed=16) if "pronoun" in text.pairs]
     assert found["accuracy"] == pytest.approx(measures.accuracy(model, texts, "pronoun"), abs=1e-3)
+    looks = heads_tables.looks(model, texts, ["pronoun"])[0].tolist()
+    assert found["weights"] == pytest.approx(looks, abs=1e-6)  # not rounded twice
     silenced = measures.without_head(model, 1, 1)
     assert max(found["weights"]) == found["weights"][5]
     assert found["without"] == pytest.approx(measures.accuracy(silenced, texts, "pronoun"), abs=1e-3)
@@ -415,6 +474,30 @@ def test_tables_have_one_scale(columns, shape):
 def test_signed_tables_have_white_in_the_middle():
     figure = heads_pictures.tables({"t": torch.tensor([[-0.5, 0.2]])}, ["a"], ["x", "y"])
     assert figure.axes[0].collections[0].get_clim() == (-0.5, 0.5)
+
+
+def test_maps_side_by_side_have_one_scale():
+    few, other = torch.full((3, 3), 1 / 3), torch.eye(3).requires_grad_()
+    figure = heads_pictures.maps({"computed": few, "other": other}, ["a", "b", "c"])
+    first, second, bar = figure.axes
+    assert first.collections[0].get_clim() == second.collections[0].get_clim() == (0, 1)
+    assert [ax.get_title("left") for ax in (first, second)] == ["computed", "other"]
+    assert [label.get_text() for label in second.get_yticklabels()] == ["a", "b", "c"]
+    assert bar.get_ylabel() == "weight"
+    assert torch.allclose(torch.tensor(first.collections[0].get_array()), few.double())
+
+
+@pytest.mark.parametrize(("layers", "named"), [(1, "head {}"), (2, "layer 1, head {}")])
+def test_a_picture_of_heads_names_their_layer(layers, named):
+    maps = torch.full((layers, 1, 2, 3, 3), 1 / 3)
+    figure = HeadExplorer(maps, queries=["head 0", "b", "c"], layer=layers - 1).picture()
+    assert [ax.get_title("left") for ax in figure.axes[:-1]] == [named.format(n) for n in range(2)]
+    ax = HeadExplorer(-maps, queries=["a", "b", "c"], layer=layers - 1, head=1).picture()
+    assert ax.get_title("left") == named.format(1)
+
+
+def test_the_lab_says_what_its_bars_are():
+    assert [panel["note"] for panel in SilenceLab().view["panels"]] == ["probability"] * 2
 
 
 def test_thinness_draws_every_run():

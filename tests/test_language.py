@@ -7,7 +7,7 @@ import pytest
 import torch
 from torch.nn import functional as F
 
-from mha_course import grammar, language, language_pictures, leaks, masks, measures, models, parsing, plots
+from mha_course import charts, grammar, language, language_pictures, leaks, masks, measures, models, parsing, plots
 from mha_course.errors import ShapeError
 from mha_course.exercises import QUESTIONS
 from mha_course.exercises import questions_language as questions
@@ -211,6 +211,7 @@ def test_the_lab_says_what_the_model_says(trained):
         bars, table = lab.view["panels"]
         logits = model(language.prompt(start))[0, -1]
         chances = F.one_hot(logits.argmax(), 128) if temperature == 0 else (logits / temperature).softmax(-1)
+        assert bars["note"] == "probability"
         assert bars["values"][0] == pytest.approx(chances.max().item(), abs=1e-3)
         assert bars["names"][0] == language.WORDS[int(logits.argmax())]
         written = language.write(model, 6, temperature=temperature, seed=seed, start=start)
@@ -232,6 +233,15 @@ def test_the_curve_shows_runs_and_lines():
     assert set(line.get_ydata()) == {1.5}
     assert [text.get_text().strip() for text in ax.texts] == ["limit 1.50"]
     plots.png(ax)
+
+
+@pytest.mark.parametrize(("shared", "scales"), [(True, 1), (False, 2)])
+def test_bars_may_share_a_scale_with_a_unit(shared, scales):
+    rows = {"before": [5.0, 4.0], "after": [0.1, 2.0]}
+    figure = charts.token_bars(rows, ["the", "cat"], unit="nats", shared=shared)
+    assert len({ax.get_xlim() for ax in figure.axes}) == scales
+    assert [ax.get_xlabel() for ax in figure.axes] == ["nats", "nats"]
+    assert [ax.get_xlabel() for ax in charts.token_bars(rows, ["the", "cat"]).axes] == ["", ""]
 
 
 @pytest.mark.parametrize("name", questions.QUESTIONS)

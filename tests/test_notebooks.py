@@ -7,7 +7,7 @@ import re
 import nbformat
 import pytest
 
-from mha_course import authoring, exercises
+from mha_course import authoring, exercises, slides
 from mha_course.exercises.lessons import LESSONS as LESSON_LIST
 from mha_course.saving import WIDGET_VIEW
 
@@ -44,6 +44,7 @@ def problems(notebook):
         found.append("foreign kernel")
     if len({cell.id for cell in notebook.cells}) != len(notebook.cells):
         found.append("ids are not unique")
+    found += [f"{cell.id}: {problem}" for cell in notebook.cells for problem in lecture_problems(cell)]
     for cell in cells:
         free = FREE & set(cell.metadata.get("tags", ()))
         if "execution" in cell.metadata:
@@ -51,6 +52,20 @@ def problems(notebook):
         for output in cell.outputs:
             found += [f"{cell.id}: {problem}" for problem in output_problems(output, free)]
     return found
+
+
+def lecture_problems(cell):
+    """Say what a lecturer would miss in a cell."""
+    if cell.metadata.get("slideshow", {}).get("slide_type") not in slides.TYPES:
+        yield "no slide type"
+    lecture = cell.metadata.get("lecture", {})
+    if cell.cell_type == "markdown" and re.match(r"##? ", cell.source):
+        if not lecture.get("minutes", 0) > 0:
+            yield "a section without minutes"
+        if len(lecture.get("notes", "")) < 60:
+            yield "a section without notes"
+    elif {"minutes", "notes"} & set(lecture):
+        yield "minutes or notes outside the first cell of a section"
 
 
 def output_problems(output, free):
@@ -74,7 +89,7 @@ def output_problems(output, free):
 
 def test_names_are_those_of_the_course():
     assert [path.stem for path in LESSONS] == NAMES[: len(LESSONS)]
-    assert {path.suffix for path in authoring.LESSONS.iterdir() if path.is_file()} == {".ipynb"}
+    assert {path.suffix for path in authoring.LESSONS.glob("[!.]*") if path.is_file()} == {".ipynb"}
 
 
 @pytest.mark.parametrize("path", LESSONS, ids=lambda path: path.stem)
@@ -115,6 +130,10 @@ def test_links_between_lessons_lead_somewhere(path):
 
 
 TAMPERED = {
+    "no slide type": lambda n: n.cells[3].metadata.pop("slideshow"),
+    "a foreign slide type": lambda n: n.cells[3].metadata.slideshow.update(slide_type="page"),
+    "no minutes": lambda n: n.cells[0].metadata.lecture.pop("minutes"),
+    "no notes": lambda n: n.cells[4].metadata.lecture.update(notes=""),
     "stripped": lambda n: [cell.update(outputs=[], execution_count=None) for cell in code_cells(n)],
     "out of order": lambda n: code_cells(n)[3].update(execution_count=9),
     "foreign kernel": lambda n: n.metadata.kernelspec.update(name="conda-env-py"),
@@ -208,3 +227,12 @@ def test_every_exercise_stands_in_one_lesson_right_above_its_check():
 def test_every_question_is_asked_once():
     asked = re.findall(r'predict\("([\w-]+)"\)', "\n".join(c.source for p in LESSONS for c in code_cells(read(p))))
     assert sorted(asked) == sorted(exercises.QUESTIONS)
+
+
+def test_the_readme_counts_right():
+    text = (authoring.LESSONS.parent / "README.md").read_text(encoding="utf-8")
+    exercises_there = sum(len(names) for _, names in LESSON_LIST.values())
+    assert f"all {exercises_there} are checked" in text
+    assert f"every code cell of {len(LESSONS)} notebooks" in text
+    for name in re.findall(r"\]\((?!https:)([^)#]+)\)", text):
+        assert (authoring.LESSONS.parent / name).exists(), name

@@ -15,6 +15,7 @@ PACKAGE = ROOT / "mha_course"
 FLOORS = [
     {"__main__"},
     {"launch", "authoring"},
+    {"slides"},
     {"widgets"},
     {"widgets.layout", "widgets.panel", "widgets.tracer", "widgets.heads", "widgets.labs"},
     {"widgets.blocks", "widgets.cache", "widgets.rotary", "widgets.silence", "widgets.sampling", "widgets.labs_mask"},
@@ -74,7 +75,7 @@ FLOORS = [
     {"masks", "positions", "caching", "flash", "costs", "counting"},
     {"attention"},
     {"arrays", "leaks", "heads_task", "shapes"},
-    {"errors", "saving", "serving", "experiments"},
+    {"errors", "saving", "serving", "experiments", "slide_parts"},
 ]
 LONG_FILES = {"variants.py", "launch.py", "questions.py", "hints.py", "mistakes.py"}  # each says why in a comment
 ALONE = {"launch", "__main__", "saving"}  # run before anything is installed

@@ -56,6 +56,16 @@ def test_shape_patches_are_those_that_a_pooled_mask_says():
     pictures = drawn()
     want = F.max_pool2d(pictures.shapes[:, None].float(), vision.PATCH).flatten(1) > 0
     assert torch.equal(vision.shape_patches(pictures), want)
+    share = F.avg_pool2d(pictures.shapes[:, None].float(), vision.PATCH).flatten(1)
+    assert torch.allclose(vision.coverage(pictures), share)
+
+
+def test_the_highest_are_those_that_sorting_says():
+    scores = torch.rand(6, 35, generator=torch.Generator().manual_seed(0))
+    found = vision.highest(scores, 3)
+    assert found.sum(-1).tolist() == [3] * 6
+    for row, chosen in zip(scores, found, strict=True):
+        assert row[chosen].min() > row[~chosen].max()
 
 
 # Patches and the model
@@ -97,6 +107,30 @@ def test_a_hidden_patch_is_not_felt():
     assert not torch.allclose(model(images), model(changed))
     seen[..., 17] = False
     assert torch.allclose(model(images, seen), model(changed, seen), atol=1e-6)
+
+
+class Told(nn.Module):
+    """Answer 1 where the mask says what it should."""
+
+    def __init__(self, seen):
+        super().__init__()
+        self.seen = seen  # (B, S)
+
+    def forward(self, images, mask):
+        assert mask.shape == (len(images), 1, 1, 36)
+        return F.one_hot((mask[:, 0, 0] == self.seen).all(-1).long(), 2)
+
+
+def test_hidden_patches_are_hidden_behind_a_class_token_that_stays():
+    pictures = drawn(40)
+    hidden = vision.highest(torch.rand(40, 35, generator=torch.Generator().manual_seed(0)), 12)
+    seen = torch.cat((torch.ones(40, 1, dtype=torch.bool), ~hidden), dim=1)
+    right = pictures._replace(same=torch.ones(40, dtype=torch.long))
+    assert vision.accuracy_without(Told(seen), right, hidden) == 1
+    assert vision.accuracy_without(Told(seen), right, hidden.flip(1)) == 0
+    model = vision.new_model(0)
+    told = model(pictures.images).argmax(-1)
+    assert vision.accuracy_without(model, pictures._replace(same=told), hidden & False) == 1
 
 
 def test_votes_are_a_mean_of_single_patches():

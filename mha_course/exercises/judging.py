@@ -5,6 +5,7 @@ from __future__ import annotations
 import dis
 import html
 import inspect
+import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -22,6 +23,7 @@ from mha_course.exercises.recognising import recognise
 from mha_course.exercises.running import Outcome, TooLongError, as_list, explain, run
 
 NAMES = tuple(EXERCISES)
+LECTURER, SOLUTIONS = "MHA_COURSE_LECTURER", "MHA_COURSE_SOLUTIONS"  # switches in the environment
 _COLORS = {"correct": "#2da44e", "wrong": "#d4a72c", "unattempted": "#8c959f", "error": "#cf4a3c"}
 _SIGNS = {"correct": "✔", "wrong": "✘", "unattempted": "○", "error": "⚠"}
 _NOTHING = {"RESUME", "NOP", "LOAD_CONST", "RETURN_VALUE", "RETURN_CONST", "POP_TOP"}  # what dots compile to
@@ -100,7 +102,21 @@ def _is_float(x: Any) -> bool:
 
 
 def solution(name: str) -> str:
-    """Return the source of the reference itself. Raises: ShapeError for a name that is not an exercise."""
+    """Return the source of the reference itself.
+
+    With ``MHA_COURSE_SOLUTIONS=off`` in the environment, as a class may have it, it is a comment that points to
+    ``hint`` instead; ``MHA_COURSE_LECTURER=1`` shows the source at once, whatever the class has.
+    Raises: ShapeError for a name that is not an exercise.
+    """
+    lecturer = os.environ.get(LECTURER, "").strip() == "1"
+    if os.environ.get(SOLUTIONS, "").strip().lower() == "off" and not lecturer:
+        _exercise(name)  # a name that does not exist is told all the same
+        return f'# Solutions are off in this class ({SOLUTIONS}=off). hint("{name}") goes on helping.\n'
+    return reference(name)
+
+
+def reference(name: str) -> str:
+    """Return the source of the reference, whatever the class has. Raises: ShapeError as solution does."""
     return inspect.getsource(_exercise(name)[0].reference)
 
 

@@ -130,6 +130,7 @@ function render({ model, el }) {
     if (!root.isConnected || !width) return;
     const at = current(), beside = besideOf(), scale = model.get("scale");
     items.value = at.item;
+    for (const one of besides.options) one.disabled = +one.value === at.layer * state.packet.slots + at.slot; // arrow keys pass it
     besides.value = beside ? beside.layer * state.packet.slots + beside.slot : -1;
     scales.value = scale;
     if (state.cursor) state.cursor = { row: clamp(state.cursor.row, state.packet.T - 1), column: clamp(state.cursor.column, state.packet.S - 1) };

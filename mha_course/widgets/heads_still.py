@@ -14,6 +14,7 @@ import seaborn as sns
 from matplotlib import colormaps
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.text import Text
 
 from mha_course import plots
 from mha_course.widgets.heads_numbers import Maps, shorten
@@ -23,7 +24,10 @@ HEADS, NAMES = 16, 20  # as many as a picture has room for
 
 
 def told(maps: Maps, layer: int, item: int, slot: int) -> str:
-    """Say in one sentence how much there is, and where the head that is shown is largest."""
+    """Say in one sentence how much there is, and where the head that is shown is largest.
+
+    A row that sees a single key tells nothing, so it is passed over where others see more.
+    """
     L, B, H, T, S = maps.shape
     layer, item, slot = min(layer, L - 1), min(item, B - 1), min(slot, maps.slots - 1)
     counts = [f"{n} {word}s" for n, word in ((L, "layer"), (B, "sentence")) if n > 1]
@@ -38,7 +42,8 @@ def told(maps: Maps, layer: int, item: int, slot: int) -> str:
     where = f"layer {layer}, " * (L > 1) + (f"head {slot}" if slot < H else "the average of heads")
     if not seen.any():
         return f"{said}; in {where} there is no number to be seen."
-    matrix = np.where(seen, heads[slot], -np.inf)
+    choosing = seen & (seen.sum(axis=1, keepdims=True) > 1)
+    matrix = np.where(choosing if choosing.any() else seen, heads[slot], -np.inf)
     row, column = np.unravel_index(matrix.argmax(), matrix.shape)
     queries, keys = maps.names(item)
     pair = f"from “{shorten(queries[row])}” to “{shorten(keys[column])}”"
@@ -57,8 +62,14 @@ def drawn(maps: Maps, layer: int, item: int, slot: int) -> Axes | Figure:
     )
     finite = small[np.isfinite(small)]
     if H > 1 and (not finite.size or (finite.min() >= 0 and finite.max() <= 1.01)):
-        return plots.head_grid(small[: min(H, HEADS)], mask=~dark[: min(H, HEADS)], queries=queries, keys=keys)
-    title = f"head {slot}" if slot < H else "average of heads"
+        grid = plots.head_grid(small[: min(H, HEADS)], mask=~dark[: min(H, HEADS)], queries=queries, keys=keys)
+        for number, ax in enumerate(grid.axes[:-1] if L > 1 else ()):
+            for text in ax.findobj(
+                lambda part, name=f"head {number}": isinstance(part, Text) and part.get_text() == name
+            ):
+                text.set_text(f"layer {layer}, head {number}")
+        return grid
+    title = f"layer {layer}, " * (L > 1) + (f"head {slot}" if slot < H else "average of heads")
     return plots.heatmap(small[slot], mask=~dark[slot], title=title, queries=queries, keys=keys)
 
 

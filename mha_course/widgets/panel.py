@@ -7,8 +7,10 @@ import base64
 import html
 import threading
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
+import anywidget
 import ipywidgets as W
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
@@ -16,6 +18,15 @@ from matplotlib.figure import Figure
 from mha_course import plots
 from mha_course.saving import WIDGET_VIEW
 from mha_course.widgets.live import present
+
+HERE = Path(__file__).parent
+
+
+class _Names(anywidget.AnyWidget):
+    """Not to be seen: gives the controls beside it what ipywidgets leaves out, names and a mark of the focus."""
+
+    _esm = HERE / "panel.js"
+    _css = HERE / "panel.css"
 
 
 class Panel(W.VBox):  # type: ignore[misc]
@@ -32,7 +43,9 @@ class Panel(W.VBox):  # type: ignore[misc]
     def __init__(self, draw: Callable[..., tuple[Axes | Figure, str]], **controls: Any) -> None:
         self._draw, self._controls = draw, controls
         self._image, self.text, self._png = W.HTML(), "", b""
-        super().__init__([W.HBox(list(controls.values()), layout={"flex_flow": "row wrap"}), self._image])
+        row = W.HBox(list(controls.values()), layout={"flex_flow": "row wrap"})
+        super().__init__([row, self._image, _Names(layout={"display": "none"})])
+        self.add_class("mha-panel")
         try:
             self._loop: asyncio.AbstractEventLoop | None = asyncio.get_running_loop()
         except RuntimeError:  # no kernel

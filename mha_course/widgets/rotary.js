@@ -3,6 +3,7 @@
 
 {
   const PLACE = 110; // milliseconds from one place to the next while it plays
+  const CALM = 1000; // and for those who asked for less motion
   const SIDE = 148; // pixels of a dial, at most
   const DEGREE = 180 / Math.PI;
 
@@ -41,6 +42,7 @@
     const board = make("div", "dials");
     const play = Object.assign(make("button", "again", "▶\ufe0e Move both on"), { type: "button" });
     let [timer, places] = [null, panel.places];
+    const calm = () => matchMedia("(prefers-reduced-motion: reduce)").matches;
     const stop = () => {
       clearInterval(timer);
       timer = null;
@@ -53,7 +55,7 @@
         const next = value("position") + 1;
         if (!play.isConnected || next >= places) stop();
         else if (idle()) move("position", next);
-      }, PLACE);
+      }, calm() ? CALM : PLACE);
       if (value("position") + 1 >= places) move("position", 0);
     });
     const update = (now) => {

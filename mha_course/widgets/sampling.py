@@ -51,7 +51,7 @@ class SamplingLab(Lab):
         right = [parsing.recognise(words) is not None for words in written]
         rows = [[" ".join(words), "✓" if good else "✗"] for good, words in zip(right, written, strict=True)]
         panels: Panels = (
-            bars(f"the next word: {SHOWN} of {len(language.WORDS)}", names, best.values, lit=[0]),
+            bars(f"the next word: {SHOWN} of {len(language.WORDS)}", names, best.values, lit=[0], note="probability"),
             table("it writes", ("sentence", ""), rows, "✓: the grammar could have made it"),
         )
         begun = f"After “{start}”" if start else "At the start of a sentence"

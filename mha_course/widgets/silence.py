@@ -63,8 +63,14 @@ class SilenceLab(Lab):
         who = ", ".join(f"L{layer} H{head}" for layer, head in off)
         best, now = (vocabulary()[int(found.argmax())] for found in (full, left))
         panels = (
-            bars("with all heads", words, full[likely], lit=[words.index(best)]),
-            bars(f"without {who}" if off else "no head is silent", words, left[likely], lit=[words.index(now)]),
+            bars("with all heads", words, full[likely], lit=[words.index(best)], note="probability"),
+            bars(
+                f"without {who}" if off else "no head is silent",
+                words,
+                left[likely],
+                lit=[words.index(now)],
+                note="probability",
+            ),
         )
         text = f"“{sentence}”: with all heads, “{best}” has {full.max():.2f}."
         if not off:

@@ -1,0 +1,147 @@
+"""What a slide is made of: words with mathematics, code, pictures and questions, as HTML that asks for nothing else."""
+
+from __future__ import annotations
+
+import base64
+import html
+import re
+import struct
+from itertools import pairwise
+
+import mistune
+from latex2mathml.converter import convert
+from nbformat import NotebookNode
+from pygments import highlight
+from pygments.formatters import HtmlFormatter
+from pygments.lexers import PythonLexer
+
+WRAP = 88  # columns at which plots.show breaks its sentence
+LENGTH, SHORT = 620, 130  # letters that one slide of words may hold, and those that get no slide of their own
+LONG = 105  # columns from which on lines of output are broken
+_CODE_OR_MATHS = re.compile(r"(```.*?```|`[^`]*`)|\$\$(.+?)\$\$|\$([^$]+?)\$", re.DOTALL)
+_BADGE = re.compile(r"^\[!\[.*\n?", re.MULTILINE)
+_CHOICE = re.compile(r"<details><summary[^>]*>(.*?)</summary><strong>(.) [^<]*</strong> (.*?)</details>", re.DOTALL)
+_TYPED = re.compile(r"<summary>Show the answer</summary>(.*?)</details>", re.DOTALL)
+_QUESTION = re.compile(r"<strong>Predict\.</strong> (.*?)<(?:details|br)", re.DOTALL)
+
+
+class _Renderer(mistune.HTMLRenderer):
+    """HTML in which code is highlighted and links between lessons lead to their decks."""
+
+    def block_code(self, code: str, info: str | None = None) -> str:
+        """Highlight what is Python, or says nothing else."""
+        return python(code) if info in (None, "python") else f"<pre>{html.escape(code)}</pre>"
+
+    def link(self, text: str, url: str, title: str | None = None) -> str:
+        """Turn NN_name.ipynb into NN_name.html."""
+        return super().link(text, re.sub(r"^(\d\d_\w+)\.ipynb", r"\1.html", url), title)
+
+
+_MARKDOWN = mistune.create_markdown(renderer=_Renderer(escape=True), plugins=["table"])
+
+
+def words(text: str) -> str:
+    """Turn Markdown into HTML and $…$ into MathML; badges are left out."""
+    kept: list[str] = []
+
+    def keep(found: re.Match[str]) -> str:
+        if found[1]:
+            return found[1]
+        kept.append(maths(found[2] or found[3], block=bool(found[2])))
+        return f"\ue000{len(kept) - 1}\ue001"
+
+    page = str(_MARKDOWN(_CODE_OR_MATHS.sub(keep, _BADGE.sub("", text))))
+    return re.sub("\ue000(\\d+)\ue001", lambda found: kept[int(found[1])], page)
+
+
+def maths(formula: str, *, block: bool) -> str:
+    """Turn LaTeX into MathML, with a little room around the names of functions."""
+    formula = re.sub(r"(\\(?:sin|cos|ln|tanh))\b\s*(?=[^(\s])", r"\\,\1\\, ", formula)
+    return str(convert(formula.strip(), display="block" if block else "inline"))
+
+
+def pieces(text: str) -> list[str]:
+    """Cut Markdown between paragraphs, so that each piece fits a slide, and an exercise has one of its own."""
+    found: list[str] = []
+    for paragraph in re.split(r"\n\n+(?![ \t])", text.strip()):
+        items = re.split(r"\n(?=\d\. |- )", paragraph) if size(paragraph) > LENGTH else [paragraph]
+        for block in items:
+            before, more = size(found[-1]) if found else LENGTH, size(block)
+            begins = block.startswith("**Exercise") and before > 2 * SHORT
+            if not begins and (before + more <= LENGTH or min(before, more) < SHORT) and found:
+                found[-1] += "\n\n" + block
+            else:
+                found.append(block)
+    return found or [""]
+
+
+def size(text: str) -> int:
+    """Estimate how much room Markdown takes, in letters: a formula of its own and a row of a table count as a line."""
+    letters = len(re.sub(r"\$\$.+?\$\$", "", re.sub(r"\]\(.*?\)", "", _BADGE.sub("", text)), flags=re.DOTALL))
+    return letters + 130 * text.count("$$") // 2 + 25 * text.count("\n|")
+
+
+def python(source: str) -> str:
+    """Highlight code."""
+    return str(highlight(source.strip("\n"), PythonLexer(), HtmlFormatter(cssclass="code", wrapcode=True)))
+
+
+def styles() -> str:
+    """Return the colours of code, for light and dark."""
+    light, dark = HtmlFormatter(style="xcode"), HtmlFormatter(style="github-dark")
+    return f"{light.get_style_defs('.code')}\n{dark.get_style_defs('.dark .code')}"
+
+
+def outputs(cell: NotebookNode) -> list[str]:
+    """Return the outputs of a cell: pictures with their sentence, HTML, and text."""
+    found: list[str] = []
+    for output in cell.get("outputs", []):
+        data = output.get("data", {})
+        if "image/png" in data:
+            alt = html.escape(output.metadata.get("image/png", {}).get("alt", ""))
+            source = data["image/png"].replace("\n", "")
+            found.append(f'<figure><img alt="{alt}" src="data:image/png;base64,{source}"></figure>')
+        elif "text/html" in data:
+            found.append(f'<div class="html">{data["text/html"]}</div>')
+        elif found and found[-1].startswith("<figure>"):
+            caption = "".join(f"<p>{html.escape(line)}</p>" for line in unwrap(output.get("text", "")))
+            found[-1] = found[-1].replace("</figure>", f"<figcaption>{caption}</figcaption></figure>")
+        else:
+            text = output.get("text", data.get("text/plain", "")).rstrip()
+            wide = " wide" if max(map(len, text.split("\n"))) > LONG else ""
+            found.append(f'<pre class="said{wide}">{html.escape(text)}</pre>')
+    return found
+
+
+def aspect(figure: str) -> float:
+    """Return the width of a picture as a multiple of its height, from the first bytes of its PNG."""
+    found = re.search(r"base64,([\w+/]{32})", figure)
+    if found is None:
+        return 1.0
+    width, height = struct.unpack(">II", base64.b64decode(found[1])[16:24])
+    return float(width / height)
+
+
+def unwrap(text: str) -> list[str]:
+    """Undo line breaks: a line goes on where its last word would not have had room."""
+    lines = text.strip("\n").split("\n")
+    found = lines[:1]
+    for before, line in pairwise(lines):
+        if line.strip() and len(before) + 1 + len(line.split()[0]) > WRAP:
+            found[-1] += " " + line
+        else:
+            found.append(line)
+    return found
+
+
+def question(cell: NotebookNode) -> tuple[str, str]:
+    """Return a question with its choices, and its answer with the reason. Raises: ValueError where there is none."""
+    page = "".join(output.get("data", {}).get("text/html", "") for output in cell.get("outputs", []))
+    asked, choices, typed = _QUESTION.search(page), _CHOICE.findall(page), _TYPED.search(page)
+    right = [(choice, reason) for choice, sign, reason in choices if sign == "✔"]
+    if asked is None or not (right or typed):
+        raise ValueError("a question that was not run")
+    items = "".join(f"<li>{choice}</li>" for choice, *_ in choices)
+    text = f'<p class="ask"><strong>Predict.</strong> {asked[1]}</p>' + (f"<ol>{items}</ol>" if items else "")
+    answer = f"<strong>{right[0][0]}:</strong> {right[0][1]}" if right else typed[1] if typed else ""
+    return f'<div class="question">{text}</div>', f'<div class="answer"><p>{answer}</p></div>'

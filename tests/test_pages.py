@@ -1,0 +1,117 @@
+"""Every lesson as people meet it: in JupyterLab in a browser, run, moved by keys, saved, and opened again.
+
+Pictures of the pages go to build/pages, or to the folder that MHA_COURSE_SCREENSHOTS names.
+"""
+
+import os
+import shutil
+from pathlib import Path
+
+import browsing
+import pytest
+import walking
+
+from mha_course import authoring
+
+LESSONS = sorted(authoring.LESSONS.glob("*.ipynb"))
+QUICK = ("00", "03")  # without --all
+PICTURES = Path(os.environ.get("MHA_COURSE_SCREENSHOTS") or browsing.ROOT / "build" / "pages")
+TALL = 12_000  # pixels of one picture; more of a page goes into the next
+SCROLLS = ".jp-NotebookPanel:not(.lm-mod-hidden) .jp-WindowedPanel-outer"
+THEMES = {"light": "JupyterLab Light", "dark": "JupyterLab Dark"}
+
+
+def picture(page, name):
+    """Keep the page in its whole height, in both themes."""
+    PICTURES.mkdir(parents=True, exist_ok=True)
+    for theme, command in THEMES.items():
+        page.evaluate("(theme) => jupyterapp.commands.execute('apputils:change-theme', { theme })", command)
+        page.wait_for_function(f"document.body.dataset.jpThemeLight === '{str(theme == 'light').lower()}'")
+        whole = page.locator(SCROLLS).evaluate("(node) => node.scrollHeight")
+        page.set_viewport_size({"width": 1280, "height": min(TALL, whole + 160)})
+        page.wait_for_timeout(300)
+        for part, top in enumerate(range(0, whole, TALL - 160)):
+            page.locator(SCROLLS).evaluate("(node, top) => node.scrollTo(0, top)", top)
+            page.wait_for_timeout(100)
+            page.screenshot(path=PICTURES / f"{name}_{theme}_{part + 1}.png")
+        page.set_viewport_size({"width": 1280, "height": 1000})
+    page.evaluate("(theme) => jupyterapp.commands.execute('apputils:change-theme', { theme })", THEMES["light"])
+
+
+@pytest.fixture
+def badges(lab):
+    """Put the badges where the lessons look for them: beside their folder, or at the top of what is served."""
+    folder = lab.folder / "mha_course" / "data"
+    folder.mkdir(parents=True, exist_ok=True)
+    for badge in (browsing.ROOT / "mha_course" / "data").glob("*.svg"):
+        shutil.copy(badge, folder)
+
+
+@pytest.mark.usefixtures("badges")
+@pytest.mark.parametrize("path", LESSONS, ids=lambda path: path.stem)
+def test_a_lesson_in_a_browser(path, request, lab_page):
+    if path.name[:2] not in QUICK and not request.config.getoption("--all"):
+        pytest.skip("all lessons with --all")
+    told = []
+    page = lab_page(path, run=False, height=1000)
+    page.on("console", lambda message: told.append(message.text) if message.type == "error" else None)
+    page.evaluate("jupyterapp.commands.execute('application:toggle-left-area')")
+    runs(page)
+    picture(page, path.stem)
+    widgets = page.query_selector_all(walking.WIDGETS)
+    for widget in widgets:
+        can_be_reached(page, widget)
+    for widget in widgets:
+        answers(page, widget)
+    walking.settle(page)
+    assert walking.troubles(page) == []
+    assert page.evaluate("complaints") == []
+    assert told == []  # later JupyterLab itself is not content: a kernel goes
+    can_be_opened_again(page)
+
+
+def runs(page):
+    """Run all of it; nothing fails, warns or stays blank."""
+    page.evaluate(walking.LISTEN)
+    assert page.evaluate(walking.RUN), "not run within ten minutes"
+    walking.settle(page)
+    page.wait_for_timeout(300)
+    notebook = walking.contents(page)
+    assert walking.wrong_outputs(notebook) == []
+    assert all(cell["execution_count"] for cell in notebook["cells"] if cell["cell_type"] == "code")
+    assert walking.troubles(page) == []
+    assert page.evaluate("complaints") == []
+    assert page.evaluate("[...document.images].filter((image) => !image.naturalWidth).map((image) => image.src)") == []
+
+
+def can_be_reached(page, widget):
+    """Reach each control with Tab, see where the focus is, and have a name for it."""
+    assert walking.tab_through(page, widget) == []
+    assert walking.unreached(widget) == []
+    assert [who for who, name in walking.names(page, widget).items() if not name] == []
+
+
+def answers(page, widget):
+    """Move each control once."""
+    for control in walking.controls(widget):
+        stuck = walking.move(page, control)
+        assert not stuck, f"it did not move: {stuck}"
+
+
+def can_be_opened_again(page):
+    """Save, open again, and once more without a kernel: what does not move any more is still there to see."""
+    shown = walking.views(walking.contents(page))
+    page.evaluate("jupyterapp.commands.execute('docmanager:save')")
+    for end in (False, True):
+        if end:
+            page.evaluate("jupyterapp.shell.currentWidget.sessionContext.shutdown()")
+        page.reload()
+        page.locator(".jp-NotebookPanel .jp-Cell").first.wait_for(timeout=60_000)
+        page.wait_for_function("jupyterapp.shell.currentWidget?.context?.isReady")
+        page.wait_for_timeout(1500)
+        assert walking.troubles(page) == []
+        for number, count in shown.items():
+            cell = page.locator(".jp-Notebook .jp-Cell").nth(number)
+            twins = cell.locator(".jp-OutputArea-output").locator("img, table").filter(visible=True)
+            assert twins.count() >= count, f"cell {number} has no picture"
+        assert page.locator(walking.WIDGETS).count() == 0
