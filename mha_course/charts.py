@@ -13,17 +13,12 @@ from mha_course import plots
 
 
 def token_bars(
-    rows: Mapping[str, Any],
-    names: Sequence[str],
-    *,
-    highlight: Sequence[str] = (),
-    unit: str = "",
-    shared: bool = False,
-) -> Figure:
+    rows: Mapping[str, Any], names: Sequence[str], *,
+    highlight: Sequence[str] = (), unit: str = "", shared: bool = False,
+) -> Figure:  # fmt: skip
     """Draw numbers that belong to tokens as bars, one panel a title, each with its own scale or all with the same.
 
-    Args: rows maps a title to S numbers; names are the S tokens, those in highlight are lit; unit stands under every
-    scale; shared gives all panels one scale.
+    Args: names are the S tokens, those in highlight are lit; unit stands under every scale, which all may share.
     Raises: ShapeError for a panel with another length than names.
 
     >>> len(token_bars({"before": [1, 2], "after": [0, 3]}, ["it", "cat"], highlight=["cat"]).axes)

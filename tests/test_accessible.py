@@ -1,4 +1,4 @@
-"""Lessons for those who do not see pictures, or not all colours, or do not want motion: what can be told from the files.
+"""Lessons for those who do not see pictures, or do not want motion: what can be told from the files, and motion itself.
 
 What needs a browser (keys, names, marks of the focus) is in test_pages.py.
 """

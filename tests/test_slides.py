@@ -1,6 +1,7 @@
 """Decks: every lesson builds, asks for nothing, fits its slides, moves by keys, and keeps its solutions."""
 
 import copy
+import functools
 import html
 import re
 import subprocess
@@ -50,21 +51,25 @@ def plain(page):
 
 
 @pytest.fixture(scope="module")
-def decks(tmp_path_factory):
-    """All decks, without and with solutions: ``decks[False]["03_scaling"]`` is a path."""
+def deck(tmp_path_factory):
+    """Build a deck when it is first asked for: ``deck("03_scaling", solutions=True)`` is its path."""
     folder = tmp_path_factory.mktemp("decks")
-    made = {with_them: slides.build(solutions=with_them, folder=folder / str(with_them)) for with_them in (False, True)}
-    return {with_them: {path.stem: path for path in paths} for with_them, paths in made.items()}
+
+    @functools.cache
+    def build(name, solutions=False):
+        return slides.build([name[:2]], solutions=solutions, folder=folder / str(solutions))[0]
+
+    return build
 
 
 @pytest.fixture
-def open_deck(new_page, decks):
+def open_deck(new_page, deck):
     """Open a deck with no way to anything else, and remember what it asked for: ``page.asked``."""
 
     def open_page(name, solutions=False, **options):
         page = new_page(**({"width": 1920, "height": 1080, "reduced_motion": "reduce"} | options))
         page.asked = []
-        address = decks[solutions][name].as_uri()
+        address = deck(name, solutions).as_uri()
         page.on("request", lambda request: page.asked.append(request.url))
         page.route(re.compile("^(?!data:)"), lambda way: way.continue_() if way.request.url == address else way.abort())
         page.goto(address)
@@ -74,9 +79,9 @@ def open_deck(new_page, decks):
     return open_page
 
 
-def test_every_lesson_becomes_a_deck_and_the_index_lists_it(decks):
-    assert [*decks[False]] == [*(path.stem for path in LESSONS), "index"]
-    index = decks[False]["index"].read_text()
+def test_every_lesson_becomes_a_deck_and_the_index_lists_it(tmp_path):
+    assert [path.stem for path in slides.build(folder=tmp_path)] == [*(path.stem for path in LESSONS), "index"]
+    index = (tmp_path / "index.html").read_text()
     for path in LESSONS:
         title = re.match(r"# (.+)", read(path).cells[0].source)[1]
         assert f'<a href="{path.stem}.html">{title}</a>' in index
@@ -91,12 +96,12 @@ def test_minutes_make_a_lecture(path):
 
 
 @pytest.mark.parametrize("path", **BY_NAME)
-def test_every_formula_becomes_mathml(path, decks):
+def test_every_formula_becomes_mathml(path, deck):
     cells = [cell for cell in read(path).cells if cell.metadata.slideshow.slide_type != "skip"]
     written = [re.sub("`[^`]*`", "", cell.source) for cell in cells if cell.cell_type == "markdown"]
     written += [re.sub("`[^`]*`", "", cell.metadata.get("lecture", {}).get("notes", "")) for cell in cells]
     formulas = [formula for text in written for formula in FORMULA.findall(text)]
-    page = decks[False][path.stem].read_text()
+    page = deck(path.stem).read_text()
     body = page[page.index("<main>") : page.index("<script>")]
     assert body.count("<math") == len(formulas)
     assert "\\" not in plain("".join(re.findall("<math.*?</math>", body, re.DOTALL)))
@@ -105,8 +110,8 @@ def test_every_formula_becomes_mathml(path, decks):
 
 
 @pytest.mark.parametrize("path", **BY_NAME)
-def test_solutions_are_there_for_whoever_asks(path, decks):
-    without, with_them = (plain(decks[how][path.stem].read_text()) for how in (False, True))
+def test_solutions_are_there_for_whoever_asks(path, deck):
+    without, with_them = (plain(deck(path.stem, how).read_text()) for how in (False, True))
     names = LESSON_LIST[int(path.stem[:2])][1]
     assert names
     for name in names:
@@ -218,8 +223,9 @@ def test_the_speaker_sees_notes_minutes_and_what_comes_next(open_deck):
 def test_only_the_current_slide_is_exposed(open_deck):
     page = open_deck("01_projection")
     page.keyboard.press("ArrowRight")
-    exposed = page.evaluate("slides.map((slide, i) => (slide.inert || slide.ariaHidden === 'true' ? -1 : i))")
-    assert [place for place in exposed if place >= 0] == [1]
+    for hidden in ("slide.inert", "slide.ariaHidden === 'true'"):
+        states = page.evaluate(f"slides.map((slide) => Boolean({hidden}))")
+        assert [place for place, state in enumerate(states) if not state] == [1], hidden
     label = page.locator("section.current").get_attribute("aria-label")
     assert re.match(r"Slide 2 of \d+: 1 · Projection", label)
     assert page.evaluate("document.activeElement === slides[1]")

@@ -34,10 +34,12 @@ FIND = """(root, controls) => [root, ...root.querySelectorAll(controls)].filter(
   node.matches(controls) && node.checkVisibility() && !node.disabled && node.getAttribute('aria-hidden') !== 'true')"""
 # What is under the keys: is it seen to be, which control is it, and in which widget?
 FOCUSED = """(widgets) => {
-  const node = document.activeElement, near = [node, node.parentElement, node.nextElementSibling].filter(Boolean);
+  const node = document.activeElement, track = node.querySelector('.track');
+  const near = [node, node.parentElement, node.nextElementSibling, track].filter(Boolean);
   const marked = (one) => {
-    const { outlineStyle, outlineWidth, boxShadow } = getComputedStyle(one);
-    return (outlineStyle !== 'none' && parseFloat(outlineWidth) >= 1) || boxShadow !== 'none';
+    const { outlineStyle, outlineWidth, boxShadow, stroke, strokeWidth } = getComputedStyle(one);
+    const lined = one.matches('.track') && stroke !== 'none' && parseFloat(strokeWidth) >= 2;
+    return (outlineStyle !== 'none' && parseFloat(outlineWidth) >= 1) || boxShadow !== 'none' || lined;
   };
   const [inside, again] = [node.closest(widgets)?.dataset.walked === 'now', node.dataset.tabbed === 'yes'];
   if (inside) node.dataset.tabbed = 'yes';

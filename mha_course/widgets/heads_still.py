@@ -64,10 +64,9 @@ def drawn(maps: Maps, layer: int, item: int, slot: int) -> Axes | Figure:
     if H > 1 and (not finite.size or (finite.min() >= 0 and finite.max() <= 1.01)):
         grid = plots.head_grid(small[: min(H, HEADS)], mask=~dark[: min(H, HEADS)], queries=queries, keys=keys)
         for number, ax in enumerate(grid.axes[:-1] if L > 1 else ()):
-            for text in ax.findobj(
-                lambda part, name=f"head {number}": isinstance(part, Text) and part.get_text() == name
-            ):
-                text.set_text(f"layer {layer}, head {number}")
+            for text in ax.get_children():  # set_title would forget how far above the names it stands
+                if isinstance(text, Text) and text.get_text() == f"head {number}":
+                    text.set_text(f"layer {layer}, head {number}")
         return grid
     title = f"layer {layer}, " * (L > 1) + (f"head {slot}" if slot < H else "average of heads")
     return plots.heatmap(small[slot], mask=~dark[slot], title=title, queries=queries, keys=keys)
