@@ -217,7 +217,13 @@ def _quieten_news(venv: Path) -> None:
 def copy_lessons() -> Path:
     """Copy the lessons that the learner does not have yet, never over a file, and return the first."""
     copies = ROOT / COPIES
-    copies.mkdir(exist_ok=True)
+    try:
+        copies.mkdir(exist_ok=True)
+    except PermissionError as error:
+        raise SetupError(
+            f"lessons are worked on in copies, which go into {copies}. expected a folder that can be written to, "
+            f"got {error.strerror}, fix: copy the course into a folder of your own and run the same command there"
+        ) from error
     for lesson in sorted((ROOT / LESSONS).glob("*.ipynb")):
         target = copies / lesson.name
         if not target.exists():

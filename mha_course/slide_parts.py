@@ -16,7 +16,7 @@ from pygments.formatters import HtmlFormatter
 from pygments.lexers import PythonLexer
 
 WRAP = 88  # columns at which plots.show breaks its sentence
-LENGTH, SHORT = 620, 130  # letters that one slide of words may hold, and those that get no slide of their own
+LENGTH, SHORT = 700, 130  # letters that one slide of words may hold, and those that get no slide of their own
 LONG = 105  # columns from which on lines of output are broken
 _CODE_OR_MATHS = re.compile(r"(```.*?```|`[^`]*`)|\$\$(.+?)\$\$|\$([^$]+?)\$", re.DOTALL)
 _BADGE = re.compile(r"^\[!\[.*\n?", re.MULTILINE)

@@ -9,11 +9,12 @@ from pathlib import Path
 
 import nbformat
 import pytest
+import walking
 
 from mha_course import authoring, widgets
 from mha_course.tracing import trace
 from mha_course.variants import FusedQKV
-from mha_course.widgets import LayoutPlayer, ShapeTracer
+from mha_course.widgets import HeadExplorer, LayoutPlayer, ShapeTracer
 
 LESSONS = sorted(authoring.LESSONS.glob("*.ipynb"))
 HERE = Path(widgets.__file__).parent
@@ -185,3 +186,42 @@ def test_arrows_turn_step_by_step_for_those_who_want_less_motion(lab_page, motio
     page.wait_for_timeout(3500)
     page.get_by_role("button", name="Stop").click()
     assert least <= int(place.input_value()) - before <= most
+
+
+def test_arrow_keys_pass_over_the_head_that_is_shown_already(new_page, draw, tmp_path):
+    file = tmp_path / "heads.html"
+    file.write_text(HeadExplorer(draw(3, 4, 4).softmax(-1)).to_html(), encoding="utf-8")
+    page = new_page()
+    page.goto(file.as_uri())
+    page.wait_for_selector("[data-drawn]")
+    menu = page.get_by_label("compare with")
+    menu.focus()
+    for wanted in ("1", "2", "3"):  # head 0 is shown: to compare it with itself says nothing
+        page.keyboard.press("ArrowDown")
+        page.wait_for_timeout(60)
+        assert menu.input_value() == wanted
+
+
+PANEL = """
+import ipywidgets as W, numpy as np
+from mha_course import plots
+from mha_course.widgets import Panel
+def draw(size, palette, much): return plots.heatmap(np.eye(size) * much), f"An identity of {size}."
+Panel(draw, size=W.IntSlider(3, 2, 5, description="size"), much=W.BoundedIntText(1, 0, 1, description="much"),
+      palette=W.ToggleButtons(options=["a", "b"], description="palette")).show()
+"""
+
+
+def test_controls_of_a_panel_have_names_and_a_mark_of_the_focus(lab_page):
+    page = lab_page([PANEL])
+    page.wait_for_selector(".mha-panel [aria-pressed]")
+    panel = page.query_selector(".mha-panel")
+    assert walking.tab_through(page, panel) == []
+    assert walking.unreached(panel) == []
+    assert sorted(walking.names(page, panel).values()) == ["a", "b", "much", "size"]
+    group = page.get_by_role("group", name="palette")
+    assert group.get_by_role("button", pressed=True).inner_text() == "a"
+    group.get_by_role("button", name="b").press("Enter")
+    page.wait_for_function("document.querySelectorAll('.mha-panel [aria-pressed=true]')[0]?.textContent === 'b'")
+    walking.settle(page)
+    assert walking.troubles(page) == []
