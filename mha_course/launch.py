@@ -265,9 +265,10 @@ def open_lab(python: Path, options: Sequence[str]) -> int:
 
 
 def run_tests(python: Path, *, everything: bool) -> int:
-    """Run the tests and every notebook as a test."""
+    """Run the tests and every notebook as a test, file by file on up to four processors."""
     notebooks = ("--nbval", "--nbval-current-env", "--nbval-cell-timeout=300")
-    return _in_venv(python, "pytest", "tests", LESSONS, *notebooks, *(["--all"] if everything else []))
+    spread = ("-n", str(min(os.cpu_count() or 1, 4)), "--dist=loadfile", "--no-loadscope-reorder")
+    return _in_venv(python, "pytest", "tests", LESSONS, *notebooks, *spread, *(["--all"] if everything else []))
 
 
 def _in_venv(python: Path, module: str, *arguments: str) -> int:

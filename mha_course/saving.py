@@ -2,18 +2,28 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 WIDGET_VIEW = "application/vnd.jupyter.widget-view+json"
+PROGRESS = re.compile(r"\d+%\|")  # as tqdm writes
 
 
 def drop_widget_views(model: dict[str, Any], **_: Any) -> None:
-    """Drop the live view of each widget that has a static twin: without its kernel it would be an error box."""
+    """Drop progress bars, and the live view of widgets with a static twin: without a kernel they are error boxes."""
     content = model.get("content")
     if model.get("type") != "notebook" or not isinstance(content, dict):
         return
     for cell in content.get("cells", []):
+        if "outputs" in cell:
+            cell["outputs"] = [output for output in cell["outputs"] if not is_progress(output)]
         for output in cell.get("outputs", []):
             data = output.get("data", {})
             if {"image/png", "text/html"} & set(data):
                 data.pop(WIDGET_VIEW, None)
+
+
+def is_progress(output: dict[str, Any]) -> bool:
+    """Say whether an output is a live progress bar."""
+    data = output.get("data", {})
+    return WIDGET_VIEW in data and PROGRESS.search("".join(data.get("text/plain", ""))) is not None
