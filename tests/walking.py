@@ -83,7 +83,7 @@ def views(notebook):
     return counts
 
 
-def settle(page, seconds=60):
+def settle(page, seconds=300):
     """Wait until the kernel has had nothing to do for a moment."""
     assert page.evaluate(SETTLED, seconds), f"the kernel is busy after {seconds} s"
 
