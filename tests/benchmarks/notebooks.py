@@ -96,7 +96,7 @@ def main():
     found = table(paths)
     if options.write:
         said = ", ".join(f"{name} {version(name)}" for name in ("torch", "jupyterlab", "ipywidgets"))
-        words = f"One run of each lesson on {options.cpus} CPU of a {platform.machine()} machine, Python "
+        words = f"One run of each lesson on {options.cpus} CPU ({platform.machine()}), Python "
         words += (
             f"{platform.python_version()}, {said}. mybinder.org gives 1 CPU and 2 GB; JupyterLab itself needs about "
         )
