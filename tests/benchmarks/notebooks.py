@@ -97,10 +97,8 @@ def main():
     if options.write:
         said = ", ".join(f"{name} {version(name)}" for name in ("torch", "jupyterlab", "ipywidgets"))
         words = f"One run of each lesson on {options.cpus} CPU ({platform.machine()}), Python "
-        words += (
-            f"{platform.python_version()}, {said}. mybinder.org gives 1 CPU and 2 GB; JupyterLab itself needs about "
-        )
-        words += "0.2 GB of them. `python tests/benchmarks/notebooks.py --write` measures again."
+        words += f"{platform.python_version()}, {said}. mybinder.org gives 1 CPU and 2 GB. "
+        words += "`python tests/benchmarks/notebooks.py --write` measures again."
         TARGET.write_text(f"# What each lesson needs\n\n{words}\n\n{found}\n", encoding="utf-8")
     return None
 
