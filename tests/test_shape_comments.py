@@ -153,6 +153,7 @@ def use_vision():
     vision.put_together(vision.patchify(pictures.images, 4), 4, 7)
     model = vision.VisionTransformer(d_model=24, answers=3)
     vision.accuracy(model, pictures)
+    vision.accuracy_without(model, pictures, vision.highest(vision.coverage(pictures), 3))
     vision.share_on_shapes(model, pictures)
     vision.looks_by_colour(model, pictures)
     vision.PatchVotes(d_model=24, answers=3)(pictures.images)
