@@ -20,7 +20,7 @@ from mha_course.exercises import keeping
 ROOT = authoring.ROOT
 LESSONS = sorted(authoring.LESSONS.glob("*.ipynb"))
 QUICK = "00"  # without --all
-TWICE = ("00", "02", "05", "08", "11")  # one of each kind: every cell runs three times there
+TWICE = ("00", "02", "05", "08", "11", "13")  # one of each kind: every cell runs three times there
 LONG = 20.0  # seconds; what trains for longer is not trained again
 PLACE = "mé cours ☕"
 # Runs a lesson without a kernel, as some places do, and says where the package was found.
@@ -129,10 +129,7 @@ def texts(output):
 @pytest.fixture
 def course(tmp_path):
     """Copy the course, with two of its lessons, into a folder with a space and letters beyond ASCII."""
-    return copy_to(tmp_path / PLACE)
-
-
-def copy_to(place):
+    place = tmp_path / PLACE
     shutil.copytree(ROOT / "mha_course", place / "mha_course", ignore=shutil.ignore_patterns("__pycache__"))
     (place / "notebooks").mkdir()
     for path in LESSONS[:2]:
