@@ -1,4 +1,4 @@
-"""For whoever maintains or teaches the course: train what ships, execute notebooks, build decks, set the address."""
+"""For whoever maintains the course: train what ships, execute the notebooks, set the address."""
 
 from __future__ import annotations
 
@@ -15,18 +15,16 @@ import torch
 from nbclient import NotebookClient
 from nbformat import NotebookNode
 
-from mha_course import example, measures, slides
+from mha_course import example, launch, measures
 from mha_course.grammar import sentences
 from mha_course.models import MaskedWordModel
-from mha_course.saving import WIDGET_VIEW
+from mha_course.saving import WIDGET_VIEW, is_progress
 
-ROOT = Path(__file__).resolve().parent.parent
-LESSONS = ROOT / "notebooks"
+ROOT, LESSONS = launch.ROOT, launch.ROOT / launch.LESSONS
 COLAB = {"accelerator": "GPU", "colab": {"gpuType": "T4", "provenance": [], "toc_visible": True}}
 KERNEL = {"display_name": "Python 3 (ipykernel)", "language": "python", "name": "python3"}
 RELATIONS = ("pronoun", "subject", "adjective", "noun", "state", "adverb")
 SHIPPED_SEED = 10  # the best of 0 to 12 by score()
-PROGRESS = re.compile(r"\s*\d+%\|")  # as tqdm writes
 
 
 def train_command(seeds: Sequence[int]) -> None:
@@ -116,8 +114,8 @@ def normalise(notebook: NotebookNode) -> None:
             if joined and output.output_type == joined[-1].output_type == "stream" and output.name == joined[-1].name:
                 joined[-1].text += output.text
                 continue
-            output.get("data", {}).pop(WIDGET_VIEW, None)
-            if not PROGRESS.match(output.get("data", {}).get("text/plain", "")):
+            if not is_progress(output):
+                output.get("data", {}).pop(WIDGET_VIEW, None)
                 joined.append(output)
         cell.outputs = joined
 
@@ -144,19 +142,6 @@ def address_command(new: str) -> None:
         path.write_text(text, encoding="utf-8")
 
 
-def slides_command(numbers: Sequence[str], *, solutions: bool) -> int:
-    """Build lecture decks and say where they lie; return the exit status."""
-    try:
-        written = slides.build(numbers, solutions=solutions)
-    except slides.SlideError as error:
-        print(f"mha_course: {error}", file=sys.stderr)
-        return 1
-    for path in written[:-1]:
-        print(f"built {path.relative_to(ROOT)}")
-    print(f"All decks are listed in {written[-1]}. They need no network; S opens the speaker's window.")
-    return 0
-
-
 def main(argv: Sequence[str]) -> int:
     """Run one authoring command."""
     parser = argparse.ArgumentParser(prog="python3 -m mha_course")
@@ -165,9 +150,6 @@ def main(argv: Sequence[str]) -> int:
     train.add_argument("seeds", nargs="*", type=int, default=[SHIPPED_SEED], help="several: the best is saved")
     rendering = commands.add_parser("render", help="execute lessons in place")
     rendering.add_argument("numbers", nargs="*", help="such as 00 03; all without")
-    building = commands.add_parser("slides", help="build lecture decks of lessons in decks/")
-    building.add_argument("numbers", nargs="*", help="such as 00 03; all without")
-    building.add_argument("--solutions", action="store_true", help="a solution after each exercise")
     moving = commands.add_parser("address", help="set the repository's address everywhere, for a fork")
     moving.add_argument("url", help="https://github.com/OWNER/NAME")
     chosen = parser.parse_args(argv)
@@ -175,8 +157,6 @@ def main(argv: Sequence[str]) -> int:
         train_command(chosen.seeds)
     elif chosen.command == "render":
         render_command(chosen.numbers)
-    elif chosen.command == "slides":
-        return slides_command(chosen.numbers, solutions=chosen.solutions)
     else:
         address_command(chosen.url)
     return 0

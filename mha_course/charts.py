@@ -18,7 +18,7 @@ def token_bars(
 ) -> Figure:  # fmt: skip
     """Draw numbers that belong to tokens as bars, one panel a title, each with its own scale or all with the same.
 
-    Args: names are the S tokens, those in highlight are lit; unit stands under every scale, which all may share.
+    Args: rows maps titles to S numbers; names are the S tokens, those in highlight are lit; unit stands below scales.
     Raises: ShapeError for a panel with another length than names.
 
     >>> len(token_bars({"before": [1, 2], "after": [0, 3]}, ["it", "cat"], highlight=["cat"]).axes)

@@ -23,10 +23,9 @@ CPU_INDEX = "https://download.pytorch.org/whl/cpu"
 CUDA_INDEX = "https://download.pytorch.org/whl/cu130"
 GIB_NEEDED = {"cpu": 2.5, "cuda": 9.0}
 AUTHORING = {
-    "slides": "build lecture decks in decks/ (for lecturers)",
-    "render": "execute notebooks in place (for maintainers)",
-    "train": "train the model of the running example (for maintainers)",
-    "address": "set the repository's address everywhere (for maintainers)",
+    "render": "execute notebooks in place",
+    "train": "train the model of the running example",
+    "address": "set the repository's address everywhere",
 }
 SUITS = "import sys; sys.exit(not (3, 11) <= sys.version_info[:2] < (3, 15))"
 NETWORK_SIGNS = (
@@ -63,9 +62,12 @@ def _run(argv: list[str]) -> int:
     reset = commands.add_parser("reset", help="bring one lesson back as it was, keeping yours beside it")
     reset.add_argument("lesson", help="its number, such as 03")
     for name, text in AUTHORING.items():
-        commands.add_parser(name, help=text, add_help=False)
+        commands.add_parser(name, help=text + " (for maintainers)", add_help=False)
+    commands.add_parser("slides", help="build lecture decks in decks/ (for lecturers)", add_help=False)
     if not argv or (argv[0].startswith("-") and argv[0] not in ("-h", "--help")):
         return open_lab(set_up(), argv)
+    if argv[0] == "slides":
+        return _in_venv(set_up(), "mha_course.slides", *argv[1:])
     if argv[0] in AUTHORING:
         return _in_venv(set_up(), "mha_course.authoring", *argv)
     chosen = parser.parse_args(argv)

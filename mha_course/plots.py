@@ -88,8 +88,7 @@ def heatmap(
     height = 0.36 * len(rows) + max(0.9, 0.3 + _rise(columns))
     ax = ax or new_figure(min(max(width, 3.2), 11), min(max(height, 2.2), 10)).subplots()
     side = 0.8 * np.divide(ax.get_window_extent().size, matrix.shape[::-1]).min() * 72 / ax.figure.dpi  # rest: names
-    shown = len(columns) <= 8 if annotate is None else annotate
-    _draw(ax, matrix, hidden, side, _colors(matrix[~hidden]), annot=shown)
+    _draw(ax, matrix, hidden, side, _colors(matrix[~hidden]), annot=len(columns) <= 8 if annotate is None else annotate)
     _label(ax, rows, columns, side)
     ax.set(xlabel="key" + _odd(matrix[~hidden]), ylabel="query")
     ax.set_title(title or ax.get_title("left"), loc="left", fontsize=11, fontweight="bold")
@@ -102,11 +101,12 @@ def head_grid(
     queries: Sequence[str] | None = None,
     keys: Sequence[str] | None = None,
     mask: Any = None,
+    layer: int | None = None,
 ) -> Figure:
-    """Draw the heads (H, T, S) of one layer beside each other, all on one scale.
+    """Draw the heads (H, T, S) of one layer beside each other, with their numbers, all on one scale.
 
     It runs from 0 to 1, or further where numbers are larger, or evenly to both sides of 0 if some are negative.
-    Names stand along the outermost heads.
+    Names stand along the outermost heads; layer, where it is given, above each.
 
     >>> len(head_grid(np.full((4, 5, 5), 0.2)).axes)  # four heads and the colour bar
     5
@@ -116,12 +116,12 @@ def head_grid(
     hidden = as_hidden("head_grid", mask, heads.shape)
     colors = _colors(heads[~hidden], least=1.0)
     figure, side, across = _frame(len(heads), rows, columns)
-    *panels, bar = figure.axes
+    (*panels, bar), above = figure.axes, "" if layer is None else f"layer {layer}, "
     for number, ax in enumerate(panels):
         row, column = divmod(number, across)
         _draw(ax, heads[number], hidden[number], side, colors, cbar=False)
         _label(ax, [] if column else rows, [] if row else columns, side)
-        ax.set_title(f"head {number}", fontsize=10, loc="left", y=1, pad=4 if row else 4 + 72 * _rise(columns))
+        ax.set_title(f"{above}head {number}", fontsize=10, loc="left", y=1, pad=4 if row else 4 + 72 * _rise(columns))
     label = "weight" if (colors["vmin"], colors["vmax"]) == (0, 1) else "value"
     figure.colorbar(panels[0].collections[0], cax=bar, label=label + _odd(heads[~hidden]))
     return figure

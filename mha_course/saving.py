@@ -6,7 +6,6 @@ import re
 from typing import Any
 
 WIDGET_VIEW = "application/vnd.jupyter.widget-view+json"
-PROGRESS = re.compile(r"\d+%\|")  # as tqdm writes
 
 
 def drop_widget_views(model: dict[str, Any], **_: Any) -> None:
@@ -24,6 +23,6 @@ def drop_widget_views(model: dict[str, Any], **_: Any) -> None:
 
 
 def is_progress(output: dict[str, Any]) -> bool:
-    """Say whether an output is a live progress bar."""
+    """Say whether an output is a live progress bar, as tqdm writes it."""
     data = output.get("data", {})
-    return WIDGET_VIEW in data and PROGRESS.search("".join(data.get("text/plain", ""))) is not None
+    return WIDGET_VIEW in data and re.match(r"\s*\d+%\|", "".join(data.get("text/plain", ""))) is not None

@@ -15,7 +15,8 @@ from pygments import highlight
 from pygments.formatters import HtmlFormatter
 from pygments.lexers import PythonLexer
 
-WRAP = 88  # columns at which plots.show breaks its sentence
+from mha_course.plots import LINE
+
 LENGTH, SHORT = 700, 130  # letters that one slide of words may hold, and those that get no slide of their own
 LONG = 105  # columns from which on lines of output are broken
 _CODE_OR_MATHS = re.compile(r"(```.*?```|`[^`]*`)|\$\$(.+?)\$\$|\$([^$]+?)\$", re.DOTALL)
@@ -123,11 +124,11 @@ def aspect(figure: str) -> float:
 
 
 def unwrap(text: str) -> list[str]:
-    """Undo line breaks: a line goes on where its last word would not have had room."""
+    """Undo the line breaks of plots.show: a line goes on where its last word would not have had room."""
     lines = text.strip("\n").split("\n")
     found = lines[:1]
     for before, line in pairwise(lines):
-        if line.strip() and len(before) + 1 + len(line.split()[0]) > WRAP:
+        if line.strip() and len(before) + 1 + len(line.split()[0]) > LINE:
             found[-1] += " " + line
         else:
             found.append(line)

@@ -8,8 +8,10 @@ cell of a section also has ``lecture``: its ``minutes`` and its ``notes``. On an
 
 from __future__ import annotations
 
+import argparse
 import html
 import re
+import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -18,11 +20,10 @@ from typing import Any
 import nbformat
 from nbformat import NotebookNode
 
-from mha_course import slide_parts
+from mha_course import launch, slide_parts
 from mha_course.exercises.judging import reference
 
-ROOT = Path(__file__).resolve().parent.parent
-LESSONS, DECKS, DATA = ROOT / "notebooks", ROOT / "decks", Path(__file__).parent / "data"
+LESSONS, DECKS, DATA = launch.ROOT / launch.LESSONS, launch.ROOT / "decks", Path(__file__).parent / "data"
 TYPES = ("slide", "subslide", "fragment", "-", "notes", "skip")
 SHOWS = ("output", "code", "both")
 _HEADING = re.compile(r"(#+) (.+?)(?:\n+|$)")
@@ -193,3 +194,24 @@ def _index(folder: Path) -> str:
     )
     style = "body { font: 20px/1.7 system-ui, sans-serif; margin: 3em auto; max-width: 34em } ul { list-style: none }"
     return _PAGE.format(title="Decks", style=style, body=f"<main><h1>Decks</h1><ul>{rows}</ul></main>", script="")
+
+
+def main(argv: Sequence[str]) -> int:
+    """Build lecture decks and say where they lie; return the exit status."""
+    parser = argparse.ArgumentParser(prog="python3 -m mha_course slides")
+    parser.add_argument("numbers", nargs="*", help="such as 00 03; all without")
+    parser.add_argument("--solutions", action="store_true", help="a solution after each exercise")
+    chosen = parser.parse_args(argv)
+    try:
+        written = build(chosen.numbers, solutions=chosen.solutions)
+    except SlideError as error:
+        print(f"mha_course: {error}", file=sys.stderr)
+        return 1
+    for path in written[:-1]:
+        print(f"built {path.relative_to(launch.ROOT)}")
+    print(f"All decks are listed in {written[-1]}. They need no network; S opens the speaker's window.")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -14,7 +14,7 @@ PACKAGE = ROOT / "mha_course"
 # From the top floor down: a room imports only from rooms below its own.
 FLOORS = [
     {"__main__"},
-    {"launch", "authoring"},
+    {"authoring"},
     {"slides"},
     {"widgets"},
     {"widgets.layout", "widgets.panel", "widgets.tracer", "widgets.heads", "widgets.labs"},
@@ -42,7 +42,7 @@ FLOORS = [
     },
     {"exercises.steps", "exercises.asking"},
     {"exercises.references", "exercises.beyond"},
-    {"tiling"},
+    {"tiling", "slide_parts"},
     {
         "diagrams",
         "charts",
@@ -75,7 +75,7 @@ FLOORS = [
     {"masks", "positions", "caching", "flash", "costs", "counting"},
     {"attention"},
     {"arrays", "leaks", "heads_task", "shapes"},
-    {"errors", "saving", "serving", "experiments", "slide_parts"},
+    {"errors", "saving", "serving", "experiments", "launch"},
 ]
 LONG_FILES = {"variants.py", "launch.py", "questions.py", "hints.py", "mistakes.py"}  # each says why in a comment
 ALONE = {"launch", "__main__", "saving"}  # run before anything is installed

@@ -267,7 +267,7 @@ def test_a_missing_or_unknown_type_is_one_clear_message():
 
 def test_a_lesson_that_does_not_exist_is_one_clear_message(capsys, tmp_path, monkeypatch):
     monkeypatch.setattr(slides, "DECKS", tmp_path)
-    assert authoring.main(["slides", "3", "99"]) == 1
+    assert slides.main(["3", "99"]) == 1
     told = capsys.readouterr().err
     assert told.startswith("mha_course: slides: lesson 99: there is none. expected one of 00, 01, 02")
     assert told.endswith("got 99, fix: choose one\n")
@@ -276,9 +276,9 @@ def test_a_lesson_that_does_not_exist_is_one_clear_message(capsys, tmp_path, mon
 
 def test_the_command_writes_what_was_asked_for(tmp_path):
     command = (
-        "import sys; from pathlib import Path; from mha_course import authoring, slides; "
-        f"folder = Path({str(tmp_path)!r}); slides.build.__kwdefaults__['folder'] = folder; authoring.ROOT = folder; "
-        "sys.exit(authoring.main(['slides', '5', '07', '--solutions']))"
+        "import sys; from pathlib import Path; from mha_course import launch, slides; "
+        f"folder = Path({str(tmp_path)!r}); slides.build.__kwdefaults__['folder'] = folder; launch.ROOT = folder; "
+        "sys.exit(slides.main(['5', '07', '--solutions']))"
     )
     done = subprocess.run([sys.executable, "-c", command], cwd=ROOT, capture_output=True, text=True, check=False)
     assert (done.returncode, done.stderr) == (0, "")

@@ -14,7 +14,6 @@ import seaborn as sns
 from matplotlib import colormaps
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.text import Text
 
 from mha_course import plots
 from mha_course.widgets.heads_numbers import Maps, shorten
@@ -62,12 +61,8 @@ def drawn(maps: Maps, layer: int, item: int, slot: int) -> Axes | Figure:
     )
     finite = small[np.isfinite(small)]
     if H > 1 and (not finite.size or (finite.min() >= 0 and finite.max() <= 1.01)):
-        grid = plots.head_grid(small[: min(H, HEADS)], mask=~dark[: min(H, HEADS)], queries=queries, keys=keys)
-        for number, ax in enumerate(grid.axes[:-1] if L > 1 else ()):
-            for text in ax.get_children():  # set_title would forget how far above the names it stands
-                if isinstance(text, Text) and text.get_text() == f"head {number}":
-                    text.set_text(f"layer {layer}, head {number}")
-        return grid
+        shown, names = slice(min(H, HEADS)), {"queries": queries, "keys": keys}
+        return plots.head_grid(small[shown], mask=~dark[shown], layer=layer if L > 1 else None, **names)
     title = f"layer {layer}, " * (L > 1) + (f"head {slot}" if slot < H else "average of heads")
     return plots.heatmap(small[slot], mask=~dark[slot], title=title, queries=queries, keys=keys)
 
