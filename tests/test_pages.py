@@ -19,23 +19,25 @@ PICTURES = Path(os.environ.get("MHA_COURSE_SCREENSHOTS") or browsing.ROOT / "bui
 TALL = 12_000  # pixels of one picture; more of a page goes into the next
 SCROLLS = ".jp-NotebookPanel:not(.lm-mod-hidden) .jp-WindowedPanel-outer"
 THEMES = {"light": "JupyterLab Light", "dark": "JupyterLab Dark"}
+VIEWS = (("light", 1920), ("dark", 1280), ("light", 1280))  # a projector and a laptop; the last one stays
 
 
 def picture(page, name):
-    """Keep the page in its whole height, in both themes."""
+    """Keep the page in its whole height: on a projector, and on a laptop in both themes."""
     PICTURES.mkdir(parents=True, exist_ok=True)
-    for theme, command in THEMES.items():
-        page.evaluate("(theme) => jupyterapp.commands.execute('apputils:change-theme', { theme })", command)
+    for theme, width in VIEWS:
+        page.evaluate("(theme) => jupyterapp.commands.execute('apputils:change-theme', { theme })", THEMES[theme])
         page.wait_for_function(f"document.body.dataset.jpThemeLight === '{str(theme == 'light').lower()}'")
+        page.set_viewport_size({"width": width, "height": 1000})
+        page.wait_for_timeout(300)
         whole = page.locator(SCROLLS).evaluate("(node) => node.scrollHeight")
-        page.set_viewport_size({"width": 1280, "height": min(TALL, whole + 160)})
+        page.set_viewport_size({"width": width, "height": min(TALL, whole + 160)})
         page.wait_for_timeout(300)
         for part, top in enumerate(range(0, whole, TALL - 160)):
             page.locator(SCROLLS).evaluate("(node, top) => node.scrollTo(0, top)", top)
             page.wait_for_timeout(100)
-            page.screenshot(path=PICTURES / f"{name}_{theme}_{part + 1}.png")
-        page.set_viewport_size({"width": 1280, "height": 1000})
-    page.evaluate("(theme) => jupyterapp.commands.execute('apputils:change-theme', { theme })", THEMES["light"])
+            page.screenshot(path=PICTURES / f"{name}_{theme}_{width}_{part + 1}.png")
+        page.set_viewport_size({"width": width, "height": 1000})
 
 
 @pytest.fixture
