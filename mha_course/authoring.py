@@ -75,7 +75,7 @@ def report(model: MaskedWordModel) -> str:
         without = measures.accuracy(measures.without_head(model, layer, head), chosen, relation)
         table = " | ".join(" ".join(f"{w:.2f}" for w in row) for row in trained.tolist())
         lines.append(
-            f"{relation:9s} weights {table}; best: layer {layer + 1} head {head}, same places {place:.2f}, "
+            f"{relation:9s} weights {table}; best: layer {layer} head {head}, same places {place:.2f}, "
             f"untrained {chance:.2f}; accuracy {with_it:.2f}, without it {without:.2f}"
         )
     return "\n".join(lines)

@@ -50,7 +50,8 @@ MODELS = (
     ),
     Published(
         "GPT-3", 96, 96, 96, 128, 175e9, 2048,
-        "Brown et al. 2020, Language Models are Few-Shot Learners, table 2.1",
+        "Brown et al. 2020, Language Models are Few-Shot Learners, table 2.1; every other layer looks at a band "
+        "of words alone (section 2.1), so its cache may be smaller",
     ),
     Published(
         "Llama 2 7B", 32, 32, 32, 128, 6.7e9, 4096,
@@ -59,7 +60,7 @@ MODELS = (
     ),
     Published(
         "Llama 3 8B", 32, 32, 8, 128, 8e9, 131072,
-        "Grattafiori et al. 2024, The Llama 3 Herd of Models, table 3; 128K tokens: section 3.4.2",
+        "Grattafiori et al. 2024, The Llama 3 Herd of Models, table 3; 128K tokens, from 3.1 on: section 3.4.2",
     ),
     Published("Llama 3 70B", 80, 64, 8, 128, 70e9, 131072, "the same tables as Llama 3 8B"),
     Published(

@@ -18,6 +18,7 @@ from pygments.lexers import PythonLexer
 from mha_course.plots import LINE
 
 LENGTH, SHORT = 700, 130  # letters that one slide of words may hold, and those that get no slide of their own
+_PRIME = '<mo lspace="0" rspace="0">&#x02032;</mo>'
 LONG = 105  # columns from which on lines of output are broken
 _CODE_OR_MATHS = re.compile(r"(```.*?```|`[^`]*`)|\$\$(.+?)\$\$|\$([^$]+?)\$", re.DOTALL)
 _BADGE = re.compile(r"^\[!\[.*\n?", re.MULTILINE)
@@ -56,15 +57,17 @@ def words(text: str) -> str:
 
 
 def maths(formula: str, *, block: bool) -> str:
-    """Turn LaTeX into MathML, with a little room around the names of functions."""
+    """Turn LaTeX into MathML: a little room around the names of functions, none around ∞, and primes in full size."""
     formula = re.sub(r"(\\(?:sin|cos|ln|tanh))\b\s*(?=[^(\s])", r"\\,\1\\, ", formula)
-    return str(convert(formula.strip(), display="block" if block else "inline"))
+    made = str(convert(formula.strip(), display="block" if block else "inline"))
+    made = made.replace("<mo>&#x0221E;</mo>", "<mi>&#x0221E;</mi>")
+    return re.sub(r"<msup>(<m\w>[^<]*</m\w>)<mi>&#x02032;</mi></msup>", rf"<mrow>\1{_PRIME}</mrow>", made)
 
 
 def pieces(text: str) -> list[str]:
     """Cut Markdown between paragraphs, so that each piece fits a slide, and an exercise has one of its own."""
     found: list[str] = []
-    for paragraph in re.split(r"\n\n+(?![ \t])", text.strip()):
+    for paragraph in re.split(r"(?<![,:])\n\n+(?![ \ta-z])", text.strip()):  # else a sentence goes on
         items = re.split(r"\n(?=\d\. |- )", paragraph) if size(paragraph) > LENGTH else [paragraph]
         for block in items:
             before, more = size(found[-1]) if found else LENGTH, size(block)
@@ -114,6 +117,11 @@ def outputs(cell: NotebookNode) -> list[str]:
     return found
 
 
+def columns(said: str) -> int:
+    """Return the length of the longest line of an output."""
+    return max(map(len, html.unescape(re.sub("<.*?>", "", said)).split("\n")))
+
+
 def aspect(figure: str) -> float:
     """Return the width of a picture as a multiple of its height, from the first bytes of its PNG."""
     found = re.search(r"base64,([\w+/]{32})", figure)
@@ -128,7 +136,7 @@ def unwrap(text: str) -> list[str]:
     lines = text.strip("\n").split("\n")
     found = lines[:1]
     for before, line in pairwise(lines):
-        if line.strip() and len(before) + 1 + len(line.split()[0]) > LINE:
+        if len(before) <= LINE and line.strip() and len(before) + 1 + len(line.split()[0]) > LINE:
             found[-1] += " " + line
         else:
             found.append(line)

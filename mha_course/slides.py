@@ -26,6 +26,7 @@ from mha_course.exercises.judging import reference
 LESSONS, DECKS, DATA = launch.ROOT / launch.LESSONS, launch.ROOT / "decks", Path(__file__).parent / "data"
 TYPES = ("slide", "subslide", "fragment", "-", "notes", "skip")
 SHOWS = ("output", "code", "both")
+NARROW = 52  # columns of output that have room beside a picture
 _HEADING = re.compile(r"(#+) (.+?)(?:\n+|$)")
 _PAGE = """<!doctype html>
 <html lang="en"><head><meta charset="utf-8"><title>{title}</title>
@@ -164,8 +165,11 @@ def _parts(cell: NotebookNode, lecture: dict[str, Any], text: str, *, whole: boo
 def _section(slide: Slide, number: int, count: int) -> str:
     """Write one slide as HTML."""
     figures = [part for part in slide.parts if part.startswith("<figure")]
-    table = any(part.startswith("<pre") and part.count("\n") > 3 for part in slide.parts)
+    said = [part for part in slide.parts if "<pre" in part]
+    table = any(part.count("\n") > 3 for part in said)
+    wide = max((slide_parts.columns(part) for part in said), default=0) > NARROW
     beside = len(figures) == 1 and len(slide.parts) > 1 and (table or slide_parts.aspect(figures[0]) < 1.6)
+    beside = beside and not wide
     kinds = " ".join(["title"] * slide.title + ["beside"] * beside + ["picture"] * bool(figures))
     level = 1 if slide.title else 2
     notes = f'<aside class="notes" hidden>{"".join(slide.notes)}</aside>' if slide.notes else ""

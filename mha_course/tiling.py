@@ -70,7 +70,7 @@ def one_pass(scores: Tensor, block_size: int) -> Figure:
     top.set_ylim(min(0.0, float(scores.min())) - 0.2, highest * 1.3 + 0.1)
     bottom.set_ylim(0, tallest * 1.15)
     sums = (
-        "the running sum after each block: what is left of the old sum (blue) + the block's own exponentials (yellow)"
+        "the running sum after each block: what is left of the old sum (blue) + the block's own exponentials (orange)"
     )
     for ax, title in ((top, "the scores of one row, in blocks, and the running maximum"), (bottom, sums)):
         ax.set_title(title, loc="left", fontsize=10.5, color=INK)
@@ -162,7 +162,7 @@ def recomputed() -> Axes:
     ax.annotate("", (8.05, 2.85), (3.3, 2.85), arrowprops=curved)
     for height, text in ((2.95, "forward"), (0.95, "backward")):
         ax.text(0.0, height, text, fontsize=11, fontweight="bold", color=INK, va="bottom")
-    ax.text(9.3, 2.4, "yellow: kept\ndashed: thrown away\nbefore the next block", fontsize=9.5, color=INK, va="center")
+    ax.text(9.3, 2.4, "orange: kept\ndashed: thrown away\nbefore the next block", fontsize=9.5, color=INK, va="center")
     ax.set(xlim=(-0.05, 11.4), ylim=(-0.1, 3.4))
     ax.axis("off")
     return ax

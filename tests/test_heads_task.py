@@ -404,6 +404,15 @@ def test_the_lab_needs_one_hidden_word(sentences, message):
     assert str(caught.value) == message
 
 
+def test_the_lab_starts_with_the_silence_it_is_told():
+    first, moved = SilenceLab(silent=["L1 H1"]), SilenceLab()
+    assert first.text != moved.text
+    moved.set(l1_h1=True)
+    assert first.text == moved.text
+    with pytest.raises(ShapeError, match=r"silent must name heads. expected L0 H0, .* got \['L2 H0'\]"):
+        SilenceLab(silent=["L2 H0"])
+
+
 # What ships
 
 

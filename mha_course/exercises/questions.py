@@ -303,7 +303,7 @@ PART_ONE = {
     "scale-of-one": Question(
         "All scores of a row are 100 times larger. What happens to the largest weight?",
         answer=_larger_scores,
-        because="Softmax sees differences. A hundred times the difference leaves the largest with all of it.",
+        because="Softmax sees differences. A lead that is a hundred times as long leaves next to nothing.",
         choices={
             "nothing: softmax normalises": "It makes the sum 1. How the 1 is shared out depends on the differences.",
             "it gets 100 times larger": "Weights cannot exceed 1, and softmax is not linear.",
@@ -422,7 +422,7 @@ PART_ONE = {
         },
     ),
     "which-is-other": Question(
-        "Four of these five compute the same function, given the same weights. Which does not?",
+        "One of these computes another function than the others, given the same weights. Which?",
         answer=_other_function,
         because="A head that is as wide as the whole vector compares more numbers, and has more weights.",
         choices={

@@ -78,7 +78,7 @@ QUESTIONS: dict[str, Question] = {
         nudge="How many rows does the matrix of scores have, and how many columns?",
     ),
     "flash-work": Question(
-        "Attention in blocks, without a mask, against attention step by step: how many multiplications does it make?",
+        "Attention in blocks, without a mask, against step by step: how many multiplications do its products take?",
         answer=_work,
         because="Every query still meets every key. Only the order changes, and what is kept.",
         choices={

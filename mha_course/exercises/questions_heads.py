@@ -15,7 +15,7 @@ _SAME, _DIFFERENT, _ONE_DIES = (
 
 
 def _best_of_one() -> str:
-    """Try all shares of a and b, and the best factor for each: which part of c_a - c_b can the mixture explain?"""
+    """Try all shares of a and b, and the best factor for each: what share of c_a - c_b can the mixture explain?"""
     a, b = torch.cartesian_prod(*[torch.linspace(0, 1, 11)] * 2)[1:].T  # never negative
     best = float(((a - b).square() / (2 * (a.square() + b.square()))).max())
     return min(("about 0", "about ½", "about 1"), key=lambda choice: abs(_NUMBER[choice] - best))
@@ -74,7 +74,7 @@ QUESTIONS: dict[str, Question] = {
     "zero-query": Question(
         "To silence a head, you set its q to 0. What is its context now?",
         answer=_without_query,
-        because="All scores are 0, so all weights are alike. The head is as loud as before, and says something else.",
+        because="All scores are 0, so all weights are alike. The head goes on: it adds the mean of its values.",
         choices={
             "nothing": "Scores of 0 are not weights of 0: softmax makes all weights alike, and they sum to 1.",
             "the mean of all values": "",

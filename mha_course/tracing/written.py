@@ -28,7 +28,7 @@ FUSED_NOTE = (
     "which never makes the scores and weights as tensors"
 )
 MODULE_NOTE = (
-    "cannot be looked into: nn.MultiheadAttention does all its steps inside one call, "
+    "not looked into: nn.MultiheadAttention does all its steps inside one call, "
     "in torch's own code, so that q, k, v, scores and weights are not seen"
 )
 NOTES = {"scaled_dot_product_attention": FUSED_NOTE, "multi_head_attention_forward": MODULE_NOTE,

@@ -30,14 +30,14 @@ GUESSES = 6
 class SilenceLab(Lab):
     """Silence heads, and compare the guesses for a hidden word.
 
-    Args: sentences of the small world, each with one ``<mask>``.
-    Raises: ShapeError for an unknown word, or another number of hidden words.
+    Args: sentences of the small world, each with one ``<mask>``; the heads silent at the start, as ``"L1 H1"``.
+    Raises: ShapeError for an unknown word, another number of hidden words, or a head that does not exist.
     """
 
     question = "Which heads does this guess need?"
     hint = "L1 H0 is head 0 of layer 1; both are counted from 0. Try one head, then pairs."
 
-    def __init__(self, sentences: Sequence[str] = SENTENCES) -> None:
+    def __init__(self, sentences: Sequence[str] = SENTENCES, *, silent: Sequence[str] = ()) -> None:
         self._model = trained_model()
         for sentence in sentences:
             hidden = sentence.split().count("<mask>")
@@ -46,11 +46,13 @@ class SilenceLab(Lab):
                 raise ShapeError("SilenceLab", "one word must be hidden", expected="one <mask>", got=got)
         self._full = {sentence: guesses(self._model, sentence) for sentence in sentences}
         names = heads_tables.names(self._model)
+        if not set(silent) <= set(names):
+            raise ShapeError("SilenceLab", "silent must name heads", expected=", ".join(names), got=repr(list(silent)))
         self._places = dict(zip(map(_control, names), heads_tables.places(self._model), strict=True))
         super().__init__(
             [
                 Pick("sentence", "sentence", "menu", tuple(sentences), sentences[0]),
-                *(Switch(_control(name), f"silence {name}") for name in names),
+                *(Switch(_control(name), f"silence {name}", name in silent) for name in names),
             ]
         )
 
