@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import html
+import os
 import re
 from collections import Counter
 from dataclasses import dataclass
@@ -12,6 +13,7 @@ from types import FunctionType
 from mha_course.errors import ShapeError
 from mha_course.exercises.hints import HINTS
 
+LECTURER, SOLUTIONS = "MHA_COURSE_LECTURER", "MHA_COURSE_SOLUTIONS"  # switches in the environment
 _BOX = "border-left:4px solid #8250df;padding:2px 12px;margin:4px 0"
 _STEPS: Counter[str] = Counter()  # how many rungs of each exercise this session has shown
 
@@ -26,13 +28,15 @@ class Hint:
     @property
     def heading(self) -> str:
         """Tell how far up the ladder this is."""
-        return f"Hint {len(self.rungs)} of {len(HINTS[self.name])}"
+        return f"Hint {len(self.rungs)} of {len(ladder(self.name))}"
 
     @property
     def more(self) -> str:
         """Tell how to go on from here."""
-        if len(self.rungs) < len(HINTS[self.name]):
+        if len(self.rungs) < len(ladder(self.name)):
             return f'`hint("{self.name}")` once more shows the next.'
+        if withheld():
+            return "This was the last: solutions are off in this class."
         return f'This was the last. `print(solution("{self.name}"))` shows the whole reference.'
 
     def __repr__(self) -> str:
@@ -53,13 +57,25 @@ class Hint:
 def hint(name: str) -> Hint:
     """Show one hint more on an exercise: a question, a pointer, the shape of the line, and the line itself.
 
-    Args: name is that of an exercise; each keeps its own count in this session, and the last hint repeats.
+    Args: name is that of an exercise; each keeps its own count in this session, and the last hint repeats. The line
+        itself is left out where solutions are off (see ``solution``).
     Raises: ShapeError for a name that is not an exercise.
     """
     if not isinstance(name, str) or name not in HINTS:
         raise _unknown(name)
     _STEPS[name] += 1
-    return Hint(name, HINTS[name][: _STEPS[name]])
+    return Hint(name, ladder(name)[: _STEPS[name]])
+
+
+def ladder(name: str) -> tuple[str, ...]:
+    """Return the hints on an exercise; the last one is code, so it is left out where solutions are withheld."""
+    return HINTS[name][:-1] if withheld() else HINTS[name]
+
+
+def withheld() -> bool:
+    """Say whether this class shall not see solutions."""
+    lecturer = os.environ.get(LECTURER, "").strip() == "1"
+    return os.environ.get(SOLUTIONS, "").strip().lower() == "off" and not lecturer
 
 
 def reset_hints() -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import dis
 import html
 import inspect
-import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -17,13 +16,13 @@ from torch import Tensor
 from mha_course.errors import ShapeError
 from mha_course.exercises import describing, keeping, staging
 from mha_course.exercises.catalogue import EXERCISES
+from mha_course.exercises.hinting import SOLUTIONS, withheld
 from mha_course.exercises.noting import Mistake
 from mha_course.exercises.probes import Exercise
 from mha_course.exercises.recognising import recognise
 from mha_course.exercises.running import Outcome, TooLongError, as_list, explain, run
 
 NAMES = tuple(EXERCISES)
-LECTURER, SOLUTIONS = "MHA_COURSE_LECTURER", "MHA_COURSE_SOLUTIONS"  # switches in the environment
 _COLORS = {"correct": "#2da44e", "wrong": "#d4a72c", "unattempted": "#8c959f", "error": "#cf4a3c"}
 _SIGNS = {"correct": "✔", "wrong": "✘", "unattempted": "○", "error": "⚠"}
 _NOTHING = {"RESUME", "NOP", "LOAD_CONST", "RETURN_VALUE", "RETURN_CONST", "POP_TOP"}  # what dots compile to
@@ -108,8 +107,7 @@ def solution(name: str) -> str:
     ``hint`` instead; ``MHA_COURSE_LECTURER=1`` shows the source at once, whatever the class has.
     Raises: ShapeError for a name that is not an exercise.
     """
-    lecturer = os.environ.get(LECTURER, "").strip() == "1"
-    if os.environ.get(SOLUTIONS, "").strip().lower() == "off" and not lecturer:
+    if withheld():
         _exercise(name)  # a name that does not exist is told all the same
         return f'# Solutions are off in this class ({SOLUTIONS}=off). hint("{name}") goes on helping.\n'
     return reference(name)

@@ -98,6 +98,9 @@ def main():
         said = ", ".join(f"{name} {version(name)}" for name in ("torch", "jupyterlab", "ipywidgets"))
         words = f"One run of each lesson on {options.cpus} CPU ({platform.machine()}), Python "
         words += f"{platform.python_version()}, {said}. mybinder.org gives 1 CPU and 2 GB. "
+        words += (
+            "Peaks are those of one lesson at a time: where memory is short, shut its kernel down before the next. "
+        )
         words += "`python tests/benchmarks/notebooks.py --write` measures again."
         TARGET.write_text(f"# What each lesson needs\n\n{words}\n\n{found}\n", encoding="utf-8")
     return None
