@@ -1,6 +1,7 @@
 """The head explorer in a browser: what is drawn, what is said, and what answers, held against the numbers given."""
 
 import math
+import re
 from pathlib import Path
 
 import matplotlib as mpl
@@ -136,6 +137,31 @@ def test_numbers_can_be_read_on_every_colour(new_page):
         codes = [int.from_bytes(bytes.fromhex(color[1:]), "little") for color in colors]
         inks = page.evaluate("(codes) => codes.map((code) => inkOn(code))", codes)
         assert min(contrast(ink, color) for ink, color in zip(inks, colors, strict=True)) >= TEXT
+
+
+# Remembers what is written on the large picture: text, how wide it is, and where it begins from the top.
+REMEMBER = """() => {
+  window.written = [];
+  const write = CanvasRenderingContext2D.prototype.fillText;
+  CanvasRenderingContext2D.prototype.fillText = function (text, x, y, ...rest) {
+    if (this.canvas.matches('.base')) written.push([text, this.measureText(text).width, y]);
+    return write.call(this, text, x, y, ...rest);
+  };
+}"""
+
+
+@pytest.mark.parametrize(("factor", "decimals"), [(1, 2), (10, 1), (10_000, None)])
+def test_numbers_stay_in_their_cells(show, draw, factor, decimals):
+    page = show(HeadExplorer(draw(2, 15, 15).clamp(-2.9, 2.9) * factor, queries=[f"w{n}" for n in range(15)]))
+    page.evaluate(REMEMBER)
+    page.locator(".head").nth(1).click()
+    page.wait_for_function("written.length")
+    place, written = grid(page), page.evaluate("written")
+    ends = place["y"], place["y"] + 15 * place["h"]
+    found = [(text, width) for text, width, y in written if ends[0] < y < ends[1] and re.match("[−0-9]", text)]
+    assert len(found) == (15 * 15 if decimals else 0)
+    assert all(width <= place["w"] for _, width in found)
+    assert all(len(text.partition(".")[2]) == decimals for text, _ in found)
 
 
 def test_hidden_zero_and_nan_look_different(show):

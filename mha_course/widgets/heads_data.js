@@ -161,13 +161,13 @@ function palettesOf(value) {
   return { plain: all.subarray(0, 256), signed: all.subarray(256) };
 }
 
-/** Write a number for people: two decimals, a plain 0 only for nothing at all. */
-function number(value, sign = false) {
+/** Write a number for people: two decimals or fewer, a plain 0 only for nothing at all. */
+function number(value, sign = false, decimals = 2) {
   if (Number.isNaN(value)) return "NaN";
   if (!Number.isFinite(value)) return value < 0 ? "−∞" : "∞";
-  const size = Math.abs(value), digits = size >= 10000 ? size.toExponential(2) : size.toFixed(2);
+  const size = Math.abs(value), digits = size >= 10000 ? size.toExponential(decimals) : size.toFixed(decimals);
   const before = value < 0 ? "−" : sign ? "+" : "";
-  return value === 0 ? "0" : digits === "0.00" ? digits : before + digits;
+  return value === 0 ? "0" : /^0\.0+$/.test(digits) ? digits : before + digits;
 }
 
 const pieces = globalThis.Intl?.Segmenter ? new Intl.Segmenter() : null;

@@ -142,20 +142,33 @@ function inkOn(colour) {
 }
 const inks = new Map();
 
+/** Return with how many decimals the longest of these numbers fits into a cell, or nothing. */
+function decimalsFor(context, values, width) {
+  return [2, 1].find((decimals) => {
+    let longest = "";
+    for (const value of values) {
+      const text = number(value, false, decimals);
+      if (text.length > longest.length) longest = text;
+    }
+    return context.measureText(longest).width <= width;
+  });
+}
+
 /** Write the numbers into cells that are large enough, and mark those that are none. */
 function paintNumbers(context, cells, { box, cell, by, on }, { palette, low, high }, look) {
   if (cell.w < 13 || cell.h < 13 || by > 1 || on > 1 || cells.down > 1) return;
-  const dark = darkOf(cells), wide = cell.w >= 34 && cell.h >= 18;
+  const dark = darkOf(cells);
   context.textAlign = "center";
   context.textBaseline = "middle";
   context.font = look.small;
+  const decimals = cell.w >= 34 && cell.h >= 18 ? decimalsFor(context, cells.values, cell.w) : undefined, wide = decimals !== undefined;
   cells.values.forEach((value, i) => {
     const x = box.x + ((i % cells.columns) + 0.5) * cell.w, y = box.y + (Math.floor(i / cells.columns) + 0.5) * cell.h;
     const none = Number.isNaN(value) || value === Infinity;
     if (!none && (!wide || (dark?.[i] && Math.abs(value) <= 1e-4) || value === -Infinity)) return;
     const at = palette[Math.max(0, Math.min(255, Math.round(((value - low) / (high - low)) * 255)))];
     context.fillStyle = none ? "#fff" : inkOn(at);
-    context.fillText(none && !wide ? "×" : number(value), x, y + 0.5);
+    context.fillText(none && !wide ? "×" : number(value, false, decimals), x, y + 0.5);
   });
 }
 
