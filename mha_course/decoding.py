@@ -6,7 +6,6 @@ Axes: B batch, S tokens, C = d_model width, H heads, G key-value heads, D = C / 
 from __future__ import annotations
 
 import itertools
-import statistics
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -110,12 +109,12 @@ def count(run: Callable[[], Any]) -> Work:
     return Work(projections=found.get("mm", 0) + found.get("addmm", 0), attention=found.get("bmm", 0))
 
 
-def milliseconds(run: Callable[[], Any], repeats: int = 7) -> float:
-    """Measure how long something takes: the median of some runs, after one to warm up."""
+def milliseconds(run: Callable[[], Any], repeats: int = 15) -> float:
+    """Measure how long something takes: the shortest of some runs, for all else is what disturbed it."""
     times = []
     with torch.no_grad():
-        for _ in range(repeats + 1):
+        for _ in range(repeats):
             start = time.perf_counter()
             run()
             times.append(1000 * (time.perf_counter() - start))
-    return statistics.median(times[1:])
+    return min(times)
