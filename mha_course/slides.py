@@ -168,8 +168,8 @@ def _section(slide: Slide, number: int, count: int) -> str:
     said = [part for part in slide.parts if "<pre" in part]
     table = any(part.count("\n") > 3 for part in said)
     wide = max((slide_parts.columns(part) for part in said), default=0) > NARROW
-    beside = len(figures) == 1 and len(slide.parts) > 1 and (table or slide_parts.aspect(figures[0]) < 1.6)
-    beside = beside and not wide
+    alone = len(figures) != 1 or len(slide.parts) == 1 or wide
+    beside = not alone and (table or slide_parts.aspect(figures[0]) < 1.6)
     kinds = " ".join(["title"] * slide.title + ["beside"] * beside + ["picture"] * bool(figures))
     level = 1 if slide.title else 2
     notes = f'<aside class="notes" hidden>{"".join(slide.notes)}</aside>' if slide.notes else ""
