@@ -303,7 +303,7 @@ PART_ONE = {
     "scale-of-one": Question(
         "All scores of a row are 100 times larger. What happens to the largest weight?",
         answer=_larger_scores,
-        because="Softmax sees differences. A lead that is a hundred times as long leaves next to nothing.",
+        because="Softmax sees differences. A lead a hundred times as long leaves the others next to nothing.",
         choices={
             "nothing: softmax normalises": "It makes the sum 1. How the 1 is shared out depends on the differences.",
             "it gets 100 times larger": "Weights cannot exceed 1, and softmax is not linear.",
