@@ -11,9 +11,11 @@ import pytest
 import torch
 from torch import Tensor
 
-from mha_course import attention, caching, flash, grammar, masks, models, positions, shapes, variants, vision
+from mha_course import attention, caching, flash, masks, models, positions, variants
 from mha_course import example as running_example
-from mha_course.exercises import beyond, probes, references
+from mha_course.datasets import grammar, shapes
+from mha_course.exercises import beyond, inputs, solutions
+from mha_course.models import blocks, vision
 
 SIZES = {"B": 2, "T": 5, "S": 7, "H": 4, "D": 6, "C": 24, "L": 3, "out": 18}
 # One of these sizes throughout a call; S is free only in a function that does not also name T.
@@ -184,9 +186,9 @@ def use_models():
 
 
 def use_references():
-    for name, parts in probes.EXERCISES.items():
+    for name, parts in inputs.EXERCISES.items():
         for exercise in parts:
-            exercise.run(getattr(references, name), *exercise.probe())
+            exercise.run(getattr(solutions, name), *exercise.probe())
 
 
 CASES = {
@@ -199,8 +201,8 @@ CASES = {
     "shapes": (shapes, use_shapes, {"B": 2, "H": 20, "W": 28}),
     "vision": (vision, use_vision, SIZES | VISION),
     "variants": (variants, use_variants, SIZES),
-    "models": (models, use_models, SIZES | {"V": 11}),
-    "references": (references, use_references, SIZES),
+    "models": (blocks, use_models, SIZES | {"V": 11}),
+    "references": (solutions, use_references, SIZES),
 }
 
 

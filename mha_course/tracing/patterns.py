@@ -11,7 +11,7 @@ import torch
 from torch import nn
 
 from mha_course.errors import ShapeError
-from mha_course.tracing.call import tensors_in
+from mha_course.tracing.rules.call import tensors_in
 
 Patterns = str | Sequence[str | None] | Mapping[str, str] | None
 HEADS = ("num_heads", "n_heads", "n_head", "nhead", "num_attention_heads", "heads")

@@ -12,13 +12,14 @@ from typing import Any
 
 import torch
 
-from mha_course.tracing import diagnosis, reports
-from mha_course.tracing.comparing import Comparison, Ledger
-from mha_course.tracing.naming import Names
+from mha_course.tracing import render
+from mha_course.tracing.axes import Names
+from mha_course.tracing.compare import Comparison, Ledger
 from mha_course.tracing.patterns import Patterns, assign, bind, declared, modules_of, named_tensors, solve
-from mha_course.tracing.places import HERE, assignments, code_lines, line_at, name_results
-from mha_course.tracing.recording import Recorder
-from mha_course.tracing.steps import Argument, Source, Step
+from mha_course.tracing.recorder import Recorder
+from mha_course.tracing.records import Argument, Source, Step
+from mha_course.tracing.rules import warnings as diagnosis
+from mha_course.tracing.source_lines import HERE, assignments, code_lines, line_at, name_results
 
 COMPILED = "compiled code was run as it was written: what the compiler fuses and reorders cannot be seen"
 MACHINERY = tuple(os.path.join(os.path.dirname(torch.__file__), name) for name in ("_compile.py", "_dynamo", "_ops.py"))
@@ -27,7 +28,7 @@ SCRIPTED = "scripted code runs outside Python: what it ran is shown, but its lin
 
 
 @dataclass(frozen=True, repr=False)
-class Trace(reports.Reports):
+class Trace(render.Reports):
     """What happened in one call, step by step.
 
     Attributes: steps (one for each tensor that was made), result (what the call returned), arguments (tensors that
