@@ -10,6 +10,7 @@ import pytest
 
 from mha_course.cli.authoring import ROOT
 
+pytestmark = pytest.mark.elsewhere
 KEPT = ("PATH", "LANG", "LC_ALL", "SSL_CERT_FILE", "PIP_INDEX_URL", "PIP_FIND_LINKS", "PIP_CONFIG_FILE", "PIP_NO_INDEX")
 ASK = """
 import json, pathlib, sys, mha_course, torch
@@ -21,10 +22,8 @@ print(json.dumps([mha_course.__file__, torch.version.cuda, torch.__version__.spl
 
 
 @pytest.fixture(scope="module")
-def image(request, tmp_path_factory):
+def image(tmp_path_factory):
     """Build it, and return how to run something in it."""
-    if not request.config.getoption("--all"):
-        pytest.skip("Binder's image with --all")
     if not (ROOT / ".git").exists() or shutil.which("bash") is None:
         pytest.skip("a clone and bash are needed")
     home = tmp_path_factory.mktemp("jovyan")

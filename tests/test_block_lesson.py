@@ -112,6 +112,7 @@ def test_depth_refuses_nothing_to_measure(layers, draws):
 # Watching
 
 
+@pytest.mark.train
 def test_watching_changes_nothing_and_looks_when_asked():
     plain, losses = example.train_model(5, steps=6, progress=False)
     watched, seen = example.new_model(5), []

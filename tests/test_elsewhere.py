@@ -55,6 +55,7 @@ def run_alone(notebook, folder, **environment):
     return json.loads(notebook.cells[-1].outputs[0].text)
 
 
+@pytest.mark.elsewhere
 @pytest.mark.skipif(not (ROOT / ".git").exists(), reason="not a clone")
 def test_a_notebook_alone_in_an_empty_folder_on_colab(tmp_path):
     notebook = alone(authoring.LESSONS / "02_head_splitting.ipynb")
@@ -64,6 +65,7 @@ def test_a_notebook_alone_in_an_empty_folder_on_colab(tmp_path):
     assert run_alone(notebook, tmp_path)["programs"] == []  # a restarted runtime finds the folder there
 
 
+@pytest.mark.elsewhere
 @pytest.mark.skipif(not (ROOT / ".git").exists(), reason="not a clone")
 @pytest.mark.parametrize("path", sorted(authoring.LESSONS.glob("*.ipynb")), ids=lambda path: path.stem)
 def test_every_notebook_runs_on_colabs_versions_and_installs_nothing(path, tmp_path, colab_versions):

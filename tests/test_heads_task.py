@@ -127,6 +127,7 @@ def test_the_hand_made_heads_of_lesson_6_solve_the_task():
 # What is learned
 
 
+@pytest.mark.train
 def test_two_heads_do_what_one_cannot():
     """A seed that no lesson uses."""
     one, two = (learn(TwoPlaces(), heads, seed=101, **QUICK) for heads in (1, 2))
@@ -142,14 +143,17 @@ def test_two_heads_do_what_one_cannot():
     assert one.curve.shape == (3, 300)
 
 
+@pytest.mark.train
 def test_four_heads_find_it_from_another_seed():
     assert learn(TwoPlaces(), 4, seed=104, **QUICK).r2.min() > 0.98
 
 
+@pytest.mark.train
 def test_one_head_is_enough_for_a_sum():
     assert learn(TwoPlaces(sign=1), 1, seed=102, **QUICK).r2.min() > 0.98
 
 
+@pytest.mark.train
 def test_heads_that_start_alike_stay_alike():
     found = learn(TwoPlaces(), 2, seed=103, twins=True, **QUICK)
     for weight in found.readers.parameters():
@@ -421,6 +425,7 @@ def test_the_lab_starts_with_the_silence_it_is_told():
 # What ships
 
 
+@pytest.mark.train
 def test_fifty_runs_ship_as_they_come_out():
     shipped = precomputed.load().difference
     assert [len(runs) for runs in shipped.values()] == [50, 50, 50]
@@ -430,6 +435,7 @@ def test_fifty_runs_ship_as_they_come_out():
     assert min(shipped[4]) > 0.99
 
 
+@pytest.mark.train
 def test_thin_heads_ship_as_they_come_out():
     """The quickest of the runs that ship, made again for fewer steps: the order is theirs."""
     shipped = precomputed.load().thin

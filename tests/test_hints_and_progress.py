@@ -726,6 +726,7 @@ def test_folders_may_have_any_name(tmp_path, monkeypatch):
     assert progress().rows[1].done == 1
 
 
+@pytest.mark.slow
 def test_two_notebooks_at_once_lose_nothing():
     code = (
         "import pathlib, sys, time\n"

@@ -143,6 +143,7 @@ def test_a_bigram_counts():
     assert table[:, [language.PAD, language.START]].max() == 0
 
 
+@pytest.mark.train
 def test_it_learns_up_to_the_limit_and_no_further(trained):
     model, losses = trained
     bigram, limit = language.bigram(language.training_texts(1)), language.limit(DRAWN, "train")
@@ -156,6 +157,7 @@ def test_it_learns_up_to_the_limit_and_no_further(trained):
     assert not weights.triu(1).any()
 
 
+@pytest.mark.train
 def test_no_model_beats_the_limit_but_one_that_sees_ahead(cheat, trained):
     model, losses = cheat
     assert sum(losses[-20:]) / 20 < 0.4 * math.log(language.limit(DRAWN, "train"))
@@ -168,6 +170,7 @@ def test_no_model_beats_the_limit_but_one_that_sees_ahead(cheat, trained):
         assert torch.equal(one(ids)[:, :9], one(later)[:, :9]) is not moved
 
 
+@pytest.mark.train
 def test_it_writes_sentences(trained, cheat):
     written = language.write(trained[0], 100, temperature=0.5, seed=2)
     assert sum(parsing.recognise(words) is not None for words in written) > 75
@@ -178,6 +181,7 @@ def test_it_writes_sentences(trained, cheat):
     assert sum(parsing.recognise(words) is not None for words in nonsense) < 20
 
 
+@pytest.mark.train
 def test_training_is_bit_equal():
     (one, losses), (two, again) = (language.train_language_model(3, steps=4, progress=False) for _ in range(2))
     assert losses == again
@@ -207,6 +211,7 @@ def test_generated_in_chunks_as_in_one_go(model):
     )
 
 
+@pytest.mark.train
 def test_the_lab_says_what_the_model_says(trained):
     model, _ = trained
     lab = SamplingLab(model)

@@ -6,8 +6,10 @@ import os
 import shutil
 import subprocess
 import sys
+import venv as venv_module
 from pathlib import Path
 
+import pip
 import pytest
 from jupyter_server.services.kernels.connection.channels import ZMQChannelsWebsocketConnection
 from jupyter_server.services.kernels.websocket import KernelWebsocketHandler
@@ -41,20 +43,45 @@ def forbid_installing(monkeypatch):
         monkeypatch.setattr(launch, name, refuse)
 
 
+@pytest.fixture
+def light(course, monkeypatch):
+    """Environments that are made at once, and counted: a real interpreter, to which the pip that runs here is lent."""
+    made, lent = [], Path(pip.__file__).parent
+
+    def make_venv(venv):
+        made.append(venv)
+        venv_module.create(venv, clear=True, symlinks=os.name != "nt")
+        packages = next(venv.rglob("site-packages"))
+        (packages / "pip").symlink_to(lent)
+        for metadata in lent.parent.glob("pip-*.dist-info"):
+            shutil.copytree(metadata, packages / metadata.name)  # not a link: an upgrade may delete what lies in it
+
+    monkeypatch.setattr(launch, "_make_venv", make_venv)
+    return made
+
+
+@pytest.mark.setup
 def test_set_up_once_then_never_again(course, monkeypatch):
     python = launch.set_up()
     inside = "import sys; sys.exit(sys.prefix == sys.base_prefix)"
     assert subprocess.run([python, "-c", inside], check=False).returncode == 0
+    assert has_pip(python)
     news = json.loads((course / ".venv/share/jupyter/lab/settings/overrides.json").read_text())
     assert news["@jupyterlab/apputils-extension:notification"]["fetchNews"] == "false"
     forbid_installing(monkeypatch)
     assert launch.set_up() == python
 
 
+def has_pip(python):
+    return subprocess.run([python, "-m", "pip", "--version"], capture_output=True, check=False).returncode == 0
+
+
 def remove(venv, pattern):
-    for folder in list(venv.rglob(pattern)):
-        if folder.is_dir():
-            shutil.rmtree(folder)
+    for path in list(venv.rglob(pattern)):
+        if path.is_symlink():
+            path.unlink()
+        elif path.is_dir():
+            shutil.rmtree(path)
 
 
 # How it is damaged, and whether the environment must be made anew or only mended.
@@ -69,8 +96,9 @@ DAMAGES = {
 }
 
 
+@pytest.mark.setup
 @pytest.mark.parametrize("damage", DAMAGES)
-def test_whatever_was_interrupted_is_repaired(course, damage):
+def test_whatever_was_interrupted_is_repaired(course, light, damage):
     python = launch.set_up()
     venv = course / ".venv"
     leftover = venv / "leftover"
@@ -79,19 +107,22 @@ def test_whatever_was_interrupted_is_repaired(course, damage):
     break_it, made_anew = DAMAGES[damage]
     break_it(venv, python)
     assert launch.set_up() == python
-    assert subprocess.run([python, "-m", "pip", "--version"], capture_output=True, check=False).returncode == 0
+    assert has_pip(python)
     assert leftover.exists() != made_anew
+    assert len(light) == 1 + made_anew
     assert not (venv / "mha_course.unfinished").exists()
 
 
-def test_an_environment_that_does_not_start_is_noticed_at_once(course):
+@pytest.mark.setup
+def test_an_environment_that_does_not_start_is_noticed_at_once(light):
     python = launch.set_up()
     python.unlink()
     assert launch.set_up() == python
     assert subprocess.run([python, "-c", ""], check=False).returncode == 0
 
 
-def test_an_update_without_network_leaves_what_was_there(course, monkeypatch, capsys):
+@pytest.mark.setup
+def test_an_update_without_network_leaves_what_was_there(course, light, monkeypatch, capsys):
     python = launch.set_up()
     leftover = course / ".venv/leftover"
     leftover.touch()
@@ -133,7 +164,8 @@ def without_network(monkeypatch):
     monkeypatch.setenv("PIP_INDEX_URL", "http://127.0.0.1:9/simple")
 
 
-def test_no_network(course, monkeypatch, capsys):
+@pytest.mark.setup
+def test_no_network(course, light, monkeypatch, capsys):
     (course / "requirements.txt").write_text("surely-not-installed==1.0\n")
     without_network(monkeypatch)
     said = message(capsys, "setup")
@@ -143,7 +175,8 @@ def test_no_network(course, monkeypatch, capsys):
     assert not (course / ".venv/mha_course.json").exists()
 
 
-def test_pip_fails_for_another_reason(course, capsys):
+@pytest.mark.setup
+def test_pip_fails_for_another_reason(course, light, capsys):
     (course / "requirements.txt").write_text("./is-not-there.whl\n")
     said = message(capsys, "setup")
     assert "pip could not install the requirements:" in said
@@ -193,10 +226,8 @@ def test_reset_of_a_lesson_that_is_not(course, capsys):
     assert "there is no lesson 42. expected one of 00, 01, got 42" in message(capsys, "reset", "42")
 
 
-def test_opening_is_local_with_the_token_on(course, monkeypatch):
-    started = []
-    monkeypatch.setattr(launch, "_in_venv", lambda python, *arguments: started.extend(arguments) or 0)
-    assert launch.main(["--no-browser", "--port", "9999"]) == 0
+def test_opening_is_local_with_the_token_on(course, started):
+    assert launch.main(["--no-browser", "--port", "9999"]) == 3
     assert started[0] == "jupyterlab"
     assert "--LabApp.default_url=/lab/tree/my_course/00_start_here.ipynb" in started
     assert (course / "my_course/00_start_here.ipynb").exists()
@@ -207,14 +238,35 @@ def test_opening_is_local_with_the_token_on(course, monkeypatch):
     assert "--ServerApp.kernel_websocket_connection_class=mha_course.cli.jupyter_hooks.PromptConnection" in started
 
 
-@pytest.mark.parametrize("arguments", [["test"], ["test", "--all"]])
-def test_testing_runs_the_tests_and_every_notebook_strictly(course, monkeypatch, arguments):
-    started = []
-    monkeypatch.setattr(launch, "_in_venv", lambda python, *arguments: started.extend(arguments) or 3)
-    assert launch.main(arguments) == 3
-    assert started[:3] == ["pytest", "tests", "notebooks"]
-    assert "--nbval" in started
-    assert ("--all" in started) == (len(arguments) > 1)
+@pytest.fixture
+def started(monkeypatch):
+    """What would be started in an environment that is there; it ends with the status 3."""
+    modules = []
+    monkeypatch.setattr(launch, "set_up", lambda: Path("python"))
+    monkeypatch.setattr(launch, "_in_venv", lambda python, *arguments: modules.extend(arguments) or 3)
+    return modules
+
+
+@pytest.mark.parametrize(
+    ("arguments", "notebooks", "everything"),
+    [(["--fast"], False, False), ([], True, False), (["--all"], True, True)],
+    ids=["fast", "everyday", "all"],
+)
+def test_testing_runs_the_tests_and_the_notebooks_strictly(started, arguments, notebooks, everything):
+    assert launch.main(["test", *arguments, "-k", "masks", "tests/test_masks.py"]) == 3
+    assert started[0] == "pytest"
+    assert started[-3:] == ["-k", "masks", "tests/test_masks.py"]
+    assert ("--nbval" in started) == ("testpaths=tests notebooks" in started) == notebooks
+    assert "--nbval-lax" not in started
+    assert (started[-6:-3] == ["-m", "", "-rs"]) == everything
+
+
+def test_a_command_that_is_not_or_does_not_go_with_another(started, capsys):
+    for arguments in (["test", "--fast", "--all"], ["setup", "--fast"], ["lessons"]):
+        with pytest.raises(SystemExit):
+            launch.main(arguments)
+    assert started == []
+    assert "not allowed with argument --fast" in capsys.readouterr().err
 
 
 def test_an_interrupt_is_one_line(course, monkeypatch, capsys):

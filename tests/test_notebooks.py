@@ -179,10 +179,9 @@ def test_normalising_drops_what_changes_and_what_needs_a_kernel():
     assert notebook == before
 
 
+@pytest.mark.notebook
 @pytest.mark.parametrize("path", LESSONS[::5], ids=lambda path: path.stem)  # nbval compares the others' outputs
-def test_rendering_again_changes_no_byte(path, request):
-    if path != LESSONS[0] and not request.config.getoption("--all"):
-        pytest.skip("more lessons with --all")
+def test_rendering_again_changes_no_byte(path):
     kept = path.read_text(encoding="utf-8")
     assert lasting(authoring.render(kept)) == lasting(kept)
 

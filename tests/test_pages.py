@@ -14,7 +14,6 @@ import walking
 from mha_course.cli import authoring
 
 LESSONS = sorted(authoring.LESSONS.glob("*.ipynb"))
-QUICK = ("00", "03")  # without --all
 PICTURES = Path(os.environ.get("MHA_COURSE_SCREENSHOTS") or browsing.ROOT / "build" / "pages")
 TALL = 12_000  # pixels of one picture; more of a page goes into the next
 SCROLLS = ".jp-NotebookPanel:not(.lm-mod-hidden) .jp-WindowedPanel-outer"
@@ -51,9 +50,7 @@ def badges(lab):
 
 @pytest.mark.usefixtures("badges")
 @pytest.mark.parametrize("path", LESSONS, ids=lambda path: path.stem)
-def test_a_lesson_in_a_browser(path, request, lab_page, lab):
-    if path.name[:2] not in QUICK and not request.config.getoption("--all"):
-        pytest.skip("all lessons with --all")
+def test_a_lesson_in_a_browser(path, lab_page, lab):
     told = []
     page = lab_page(path, run=False, height=1000)
     page.on("console", lambda message: told.append(message.text) if message.type == "error" else None)

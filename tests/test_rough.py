@@ -20,7 +20,6 @@ from mha_course.exercises import progress_store
 
 ROOT = authoring.ROOT
 LESSONS = sorted(authoring.LESSONS.glob("*.ipynb"))
-QUICK = "00"  # without --all
 TWICE = ("00", "02", "05", "08", "11", "13")  # one of each kind: every cell runs three times there
 LONG = 20.0  # seconds; what trains for longer is not trained again
 PLACE = "mé cours ☕"
@@ -73,10 +72,9 @@ def sections(notebook):
     return [range(*ends) for ends in itertools.pairwise([0, *starts, len(notebook.cells)])]
 
 
+@pytest.mark.notebook
 @pytest.mark.parametrize("path", [path for path in LESSONS if path.name[:2] in TWICE], ids=lambda path: path.stem)
-def test_cells_run_twice_and_sections_in_any_order(path, request):
-    if not path.name.startswith(QUICK) and not request.config.getoption("--all"):
-        pytest.skip("more lessons with --all")
+def test_cells_run_twice_and_sections_in_any_order(path):
     notebook = read(path)
     with kernel(notebook) as run:
         quick = []
@@ -90,6 +88,7 @@ def test_cells_run_twice_and_sections_in_any_order(path, request):
                     run(number)
 
 
+@pytest.mark.notebook
 def test_a_section_that_fails_out_of_order_is_noticed():
     cells = ["## a", "## b"]
     notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_markdown_cell(cell) for cell in cells])
@@ -103,6 +102,7 @@ def test_a_section_that_fails_out_of_order_is_noticed():
             run(3)
 
 
+@pytest.mark.notebook
 def test_a_kernel_that_dies_in_the_middle_leaves_nothing_behind(tmp_path):
     path = LESSONS[1]
     half, whole = read(path), read(path)
@@ -151,6 +151,7 @@ def python(arguments, folder, *, before=(), **environment):
     return done
 
 
+@pytest.mark.setup
 def test_a_folder_with_a_space_and_other_letters(course):
     said = python(["-c", SCRIPT, LESSONS[0].name], course / "notebooks").stdout
     assert f"PACKAGE {ascii(str(course))[:-1]}" in said
@@ -175,6 +176,7 @@ def without_rights():
     return drop
 
 
+@pytest.mark.setup
 def test_a_folder_that_cannot_be_written_to(course):
     before = without_rights()
     for path in (course, *course.rglob("*")):
@@ -206,6 +208,7 @@ def without_network():
     return ()
 
 
+@pytest.mark.setup
 @pytest.mark.parametrize("home", [None, "/dev/null/nowhere"])
 def test_no_network_and_no_home(course, home):
     dead = dict.fromkeys(("http_proxy", "https_proxy", "HTTP_PROXY", "HTTPS_PROXY"), "http://127.0.0.1:9")
@@ -243,6 +246,7 @@ def pythons():
     return [name for name in runs if Path(name).resolve() != Path(sys.executable).resolve()]
 
 
+@pytest.mark.setup
 def test_other_pythons_read_all_of_it_and_start_the_set_up(tmp_path):
     others = pythons()
     if not others:

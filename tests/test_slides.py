@@ -277,6 +277,7 @@ def test_a_lesson_that_does_not_exist_is_one_clear_message(capsys, tmp_path, mon
     assert not list(tmp_path.iterdir())
 
 
+@pytest.mark.slow
 def test_the_command_writes_what_was_asked_for(tmp_path):
     command = (
         "import sys; from pathlib import Path; from mha_course.cli import launch, slides; "

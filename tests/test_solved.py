@@ -9,6 +9,7 @@ import pytest
 
 from mha_course.exercises.lessons import LESSONS as LESSON_LIST
 
+pytestmark = pytest.mark.notebook
 ROOT = Path(__file__).resolve().parent.parent
 PATHS = sorted((ROOT / "notebooks").glob("*.ipynb"))
 CHECK = re.compile(r'check\("(\w+)", (\w+)\)')
@@ -42,12 +43,6 @@ def run(notebook, monkeypatch):
     options = {"timeout": 240, "kernel_name": "python3", "resources": {"metadata": {"path": str(ROOT / "notebooks")}}}
     nbclient.NotebookClient(notebook, **options).execute()
     return notebook
-
-
-@pytest.fixture(autouse=True)
-def all_only(request):
-    if not request.config.getoption("--all"):
-        pytest.skip("with --all")
 
 
 @pytest.mark.parametrize("path", PATHS, ids=lambda path: path.stem)

@@ -99,6 +99,7 @@ def test_translating_reads_the_source_once(model, monkeypatch):
     torch.testing.assert_close(weights.sum(-1), torch.ones(2, len(said)))
 
 
+@pytest.mark.train
 def test_it_learns_and_looks_at_the_right_words(trained):
     model, losses = trained
     batch = translation.encode(DRAWN)

@@ -146,6 +146,7 @@ def test_votes_are_a_mean_of_single_patches():
 # What is learned and measured
 
 
+@pytest.mark.train
 def test_a_short_training_learns_and_repeats_itself():
     pictures = drawn(500)
     runs = [vision.new_model(0) for _ in range(2)]

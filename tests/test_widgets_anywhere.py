@@ -17,7 +17,7 @@ def test_every_widget_has_a_case():
     assert sorted(CASES) == sorted(widgets.__all__)
 
 
-@pytest.fixture(scope="module", params=["here", "Colab"])
+@pytest.fixture(scope="module", params=["here", pytest.param("Colab", marks=pytest.mark.elsewhere)])
 def folder(request):
     """What comes before the installed packages: nothing, or those of Colab's versions."""
     return None if request.param == "here" else request.getfixturevalue("colab_versions")
