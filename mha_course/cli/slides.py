@@ -5,8 +5,8 @@ same one, ``fragment`` too, and waits for a key; ``notes`` are for the lecturer 
 cell of a section also has ``lecture``: its ``minutes`` and its ``notes``. On any cell, ``lecture.show`` is ``output``,
 ``code`` or ``both``.
 
-The engine of a deck is deck.js and deck.css, some 230 lines. reveal.js 6.0 would put 173 kB of vendored script and style
-(740 kB with a theme, and MathJax for formulas) in their place, and leave everything else in this file as it is: cutting
+The engine of a deck is deck.js and deck.css, some 230 lines. reveal.js 6.0 would put 173 kB of vendored script and
+style (740 kB with a theme, and MathJax for formulas) in their place, and leave all else in this file as it is: cutting
 cells to slides, solutions, notes, formulas as MathML, tables that fit. So the engine stays.
 """
 
