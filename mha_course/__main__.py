@@ -26,7 +26,7 @@ def find_python() -> "list[str]":
 def main() -> int:
     """Run the command here, or in a Python that suits, or say what is missing."""
     if OLDEST <= sys.version_info[:2] < TOO_NEW:
-        from mha_course import launch
+        from mha_course.cli import launch
 
         return launch.main(sys.argv[1:])
     found = find_python()

@@ -18,8 +18,8 @@ import torch
 from torch import Tensor
 
 from mha_course.attention import MultiHeadAttention
+from mha_course.datasets.grammar import MAX_WORDS, sentences, vocabulary, word_classes
 from mha_course.errors import ShapeError
-from mha_course.grammar import MAX_WORDS, sentences, vocabulary, word_classes
 from mha_course.models import MaskedWordModel, masked_word_loss, train
 
 SENTENCE = "the grey cat that chased the loud dogs was hungry , so it ate greedily"

@@ -71,8 +71,8 @@ class Lab:
         options = ["--no-browser", "--allow-root", f"--port={self.address.rpartition(':')[2]}", "--ip=127.0.0.1"]
         options += ["--IdentityProvider.token=", f"--ServerApp.root_dir={self.folder}"]
         options += ["--ServerApp.disable_check_xsrf=True", "--LabApp.expose_app_in_browser=True"]
-        options += ["--ServerApp.kernel_websocket_connection_class=mha_course.serving.PromptConnection"]
-        options += ["--ContentsManager.pre_save_hook=mha_course.saving.drop_widget_views"]
+        options += ["--ServerApp.kernel_websocket_connection_class=mha_course.cli.jupyter_hooks.PromptConnection"]
+        options += ["--ContentsManager.pre_save_hook=mha_course.cli.jupyter_hooks.drop_widget_views"]
         self.log = (folder / "server.log").open("wb")
         command = [sys.executable, "-m", "jupyterlab", *options]
         self.process = subprocess.Popen(command, env=environment, stdout=self.log, stderr=subprocess.STDOUT)

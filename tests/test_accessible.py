@@ -11,7 +11,8 @@ import nbformat
 import pytest
 import walking
 
-from mha_course import authoring, widgets
+from mha_course import widgets
+from mha_course.cli import authoring
 from mha_course.tracing import trace
 from mha_course.variants import FusedQKV
 from mha_course.widgets import HeadExplorer, LayoutPlayer, ShapeTracer

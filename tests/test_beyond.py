@@ -9,9 +9,10 @@ from rewriting import TOLERANCE, Largest, fails, numbers, one_thread, rewritten,
 from torch import nn
 from torch.nn import functional as F
 
-from mha_course import attention, caching, flash, masks, positions, vision
+from mha_course import attention, caching, flash, masks, positions
 from mha_course.errors import ShapeError
-from mha_course.exercises import beyond, references
+from mha_course.exercises import beyond, solutions
+from mha_course.models import vision
 
 B, T, S, C, H, D = 2, 5, 7, 24, 4, 6
 DTYPES = tuple(TOLERANCE)
@@ -225,7 +226,7 @@ def cross_attention_equals_torchs(room, dtype):
         same(mine, out.detach(), dtype)
         same(my_weights, weights.detach(), dtype)
     same(room.cross_attention(x, x, *weights_of(module), H)[0],
-         references.multi_head_attention(x, *weights_of(module), H)[0], dtype)  # fmt: skip
+         solutions.multi_head_attention(x, *weights_of(module), H)[0], dtype)  # fmt: skip
 
 
 def layer_norm_equals_torchs(room, dtype):

@@ -8,7 +8,7 @@ import sys
 
 import pytest
 
-from mha_course.authoring import ROOT
+from mha_course.cli.authoring import ROOT
 
 pytestmark = pytest.mark.elsewhere
 KEPT = ("PATH", "LANG", "LC_ALL", "SSL_CERT_FILE", "PIP_INDEX_URL", "PIP_FIND_LINKS", "PIP_CONFIG_FILE", "PIP_NO_INDEX")
@@ -54,8 +54,8 @@ def test_the_package_is_there_and_the_lessons_are_trusted(image):
 
 def test_the_server_reads_its_settings(image):
     said = json.loads(image("jupyter", "server", "--show-config-json"))
-    assert said["ContentsManager"]["pre_save_hook"] == "mha_course.saving.drop_widget_views"
-    assert said["ServerApp"]["kernel_websocket_connection_class"] == "mha_course.serving.PromptConnection"
+    assert said["ContentsManager"]["pre_save_hook"] == "mha_course.cli.jupyter_hooks.drop_widget_views"
+    assert said["ServerApp"]["kernel_websocket_connection_class"] == "mha_course.cli.jupyter_hooks.PromptConnection"
 
 
 @pytest.mark.parametrize("lesson", ["00_start_here"])

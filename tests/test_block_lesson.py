@@ -12,9 +12,12 @@ from matplotlib.patches import FancyBboxPatch
 from rewriting import one_thread  # noqa: F401
 from torch.nn import functional as F
 
-from mha_course import block_pictures, depth, example, grammar, measures, models, plots, watching
-from mha_course.block_pictures import Lines
+from mha_course import example, models, plots
+from mha_course.datasets import grammar
 from mha_course.errors import ShapeError
+from mha_course.experiments import depth, head_analysis, training_snapshots
+from mha_course.plots import blocks
+from mha_course.plots.blocks import Lines
 
 
 def pre_norm(block, x):
@@ -113,7 +116,7 @@ def test_depth_refuses_nothing_to_measure(layers, draws):
 def test_watching_changes_nothing_and_looks_when_asked():
     plain, losses = example.train_model(5, steps=6, progress=False)
     watched, seen = example.new_model(5), []
-    batches = watching.watched(watched, example.training_batches(5), (0, 4), seen)
+    batches = training_snapshots.watched(watched, example.training_batches(5), (0, 4), seen)
     again = models.train(watched, batches, models.masked_word_loss, steps=6, lr=3e-3, progress=False)
     assert again == losses
     for mine, theirs in zip(watched.parameters(), plain.parameters(), strict=True):
@@ -128,11 +131,11 @@ def test_watching_changes_nothing_and_looks_when_asked():
 
 def test_a_snapshot_holds_what_the_measures_say():
     model, texts = example.trained_model(), grammar.sentences(300, "test", seed=2)
-    snapshot = watching.look(model, 3000)
-    want = measures.relation_weights(measures.all_weights(model, texts), texts, "pronoun")
+    snapshot = training_snapshots.look(model, 3000)
+    want = head_analysis.relation_weights(head_analysis.all_weights(model, texts), texts, "pronoun")
     assert torch.equal(snapshot.pronoun, want)
     assert want[snapshot.best] == want.max()
-    assert snapshot.accuracy == measures.accuracy(model, texts, "pronoun")
+    assert snapshot.accuracy == head_analysis.accuracy(model, texts, "pronoun")
     loaded = example.load()
     assert torch.allclose(snapshot.weights()[1], loaded.mha(loaded.x)[1][0], atol=1e-6)
     assert snapshot.weights("the cat was hungry").shape == (2, 4, 4, 4)
@@ -142,7 +145,7 @@ def test_a_snapshot_holds_what_the_measures_say():
 
 
 def test_both_wirings_have_the_parts_and_only_one_has_norms_on_the_stream():
-    figure = block_pictures.wirings()
+    figure = blocks.wirings()
     stream = 1.0
     for ax, on_stream in zip(figure.axes, ([], ["norm1", "norm2"]), strict=True):
         texts = {text.get_text(): text.get_position()[1] for text in ax.texts if text.get_text()}
@@ -162,7 +165,7 @@ def test_lit_are_the_numbers_that_feel_the_same_mean(dims, title):
     """Autograd is the authority: the mean that one number is measured by depends on these."""
     x = torch.ones(2, 5, 6, requires_grad=True)
     (gradient,) = torch.autograd.grad(x.mean(dims, keepdim=True).expand_as(x)[0, 1, 2], x)
-    figure = block_pictures.norm_groups({"way": dims}, (2, 5, 6))
+    figure = blocks.norm_groups({"way": dims}, (2, 5, 6))
     (ax,) = figure.axes
     lit = torch.tensor([colors.to_hex(patch.get_facecolor()) != plots.QUIET for patch in ax.patches]).view(2, 5, 6)
     assert torch.equal(lit, gradient > 0)
@@ -174,13 +177,13 @@ def test_lit_are_the_numbers_that_feel_the_same_mean(dims, title):
 
 def test_an_axis_that_is_not_there_is_refused():
     with pytest.raises(ShapeError, match=r"x has three axes.*expected -3 to 2, got \(3,\)"):
-        block_pictures.norm_groups({"way": (3,)}, (2, 5, 6))
+        blocks.norm_groups({"way": (3,)}, (2, 5, 6))
 
 
 def test_lines_keep_their_colour_from_panel_to_panel():
     one = Lines("left", "layer", [1, 2, 4], {"a": [1.0, 2.0, 3.0], "b": [3.0, 2.0, 1.0]})
     other = Lines("right", "depth", [1, 2, 4], {"b": torch.tensor([1.0, 10.0, 100.0])}, log_x=True, log_y=True)
-    figure = block_pictures.plot_lines(one, other)
+    figure = blocks.plot_lines(one, other)
     left, right = figure.axes
     assert left.lines[1].get_color() == right.lines[0].get_color() != left.lines[0].get_color()
     assert left.lines[1].get_marker() == right.lines[0].get_marker()
@@ -193,7 +196,7 @@ def test_lines_keep_their_colour_from_panel_to_panel():
 
 def test_a_line_under_another_is_seen():
     """The numbers of both are the same; still the picture has the colours of both."""
-    figure = block_pictures.plot_lines(Lines("left", "layer", [1, 2, 4], {"a": [1.0, 2.0, 3.0], "b": [1.0, 2.0, 3.0]}))
+    figure = blocks.plot_lines(Lines("left", "layer", [1, 2, 4], {"a": [1.0, 2.0, 3.0], "b": [1.0, 2.0, 3.0]}))
     (ax,) = figure.axes
     (legend,) = figure.legends
     legend.remove()
@@ -207,12 +210,12 @@ def test_a_line_under_another_is_seen():
 
 def test_a_line_that_is_too_short_is_refused():
     with pytest.raises(ShapeError, match="expected 3, got 2 numbers of “a”"):
-        block_pictures.plot_lines(Lines("left", "layer", [1, 2, 3], {"a": [1.0, 2.0]}))
+        blocks.plot_lines(Lines("left", "layer", [1, 2, 3], {"a": [1.0, 2.0]}))
 
 
 def test_learning_draws_every_step_and_the_mean_of_the_last():
     losses = [float(10 - n) for n in range(8)]
-    ax = block_pictures.learning(losses, {3: "here"}, window=4)
+    ax = blocks.learning(losses, {3: "here"}, window=4)
     steps, means, mark = ax.lines
     assert list(steps.get_ydata()) == losses
     assert list(means.get_xdata()) == [3, 4, 5, 6, 7]

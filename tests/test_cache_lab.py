@@ -7,8 +7,8 @@ import pytest
 import torch
 
 from mha_course.errors import ShapeError
-from mha_course.published import MODELS
-from mha_course.widgets.cache import BATCHES, STORED, TOKENS, CacheLab
+from mha_course.experiments.model_sizes import MODELS
+from mha_course.widgets.labs.cache import BATCHES, STORED, TOKENS, CacheLab
 
 DTYPES = {"float32": torch.float32, "float16": torch.float16, "int8": torch.int8}
 

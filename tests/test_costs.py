@@ -12,9 +12,9 @@ from torch.nn import functional as F
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from mha_course import costs
 from mha_course.attention import MultiHeadAttention, attention
 from mha_course.errors import ShapeError
+from mha_course.experiments import costs
 
 BENCHMARK = Path(__file__).parent / "benchmarks" / "attention.py"
 N = 1000
@@ -214,7 +214,7 @@ def test_inputs_that_do_not_fit(ask):
 
 
 def test_the_meter_is_there_at_once():
-    code = "import sys, torch; from mha_course import costs; costs.peak_bytes(torch.zeros, 3)"
+    code = "import sys, torch; from mha_course.experiments import costs; costs.peak_bytes(torch.zeros, 3)"
     code += "; sys.exit('torch._dynamo' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], cwd=BENCHMARK.parents[2], check=False)
     assert done.returncode == 0

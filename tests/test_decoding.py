@@ -7,10 +7,12 @@ import pytest
 import torch
 from test_shape_comments import SIZES, audit, promises
 
-from mha_course import cache_pictures, decoding, example, grouping, masks, plots, published
+from mha_course import example, masks, plots
 from mha_course.attention import MultiHeadAttention, attention
 from mha_course.caching import GroupedQueryAttention
 from mha_course.errors import ShapeError
+from mha_course.experiments import decoding, gqa, model_sizes
+from mha_course.plots import cache
 
 B, S, C, H, D = 2, 7, 24, 4, 6
 NAMES = ["the", "grey", "cat", "that", "chased"]
@@ -99,17 +101,17 @@ def test_shape_comments_of_decoding_tell_the_truth():
 
 # What is known without the table: bytes of the weights by counting a decoder's matrices, and well-known figures.
 def test_published_sizes_are_consistent():
-    for model in published.MODELS:
+    for model in model_sizes.MODELS:
         assert model.num_heads % model.num_kv_heads == 0
         width = model.num_heads * model.head_dim
         attention_alone = model.layers * width * (2 * width + 2 * model.num_kv_heads * model.head_dim)
         assert 2 < model.parameters / attention_alone < 16, model.name  # the rest is feed-forward and vocabulary
         assert model.source
-    assert {model.kind for model in published.MODELS} == {"MHA", "GQA", "MQA"}
+    assert {model.kind for model in model_sizes.MODELS} == {"MHA", "GQA", "MQA"}
 
 
 def test_cache_bytes_are_those_of_tensors():
-    model = published.Published("toy", 3, 4, 2, 6, 10.0, 50, "here")
+    model = model_sizes.Published("toy", 3, 4, 2, 6, 10.0, 50, "here")
     made = [torch.zeros(2, 5, 2, 7, 6, dtype=torch.float16) for _ in range(model.layers)]
     assert model.cache_bytes(7, batch=5) == sum(x.numel() * x.element_size() for x in made)
     assert model.cache_bytes(7, num_kv_heads=1, bytes_per_value=4) == 2 * 3 * 7 * 6 * 4
@@ -121,38 +123,38 @@ def test_cache_bytes_are_those_of_tensors():
     [(0, "0 B"), (1023, "1,023 B"), (1024, "1.00 KiB"), (10 * 2**20, "10.0 MiB"), (128 * 2**10, "128 KiB")],
 )
 def test_amounts_have_three_digits(size, want):
-    assert published.amount(size) == want
+    assert model_sizes.amount(size) == want
 
 
 def test_the_table_lines_up_and_marks_what_is_too_long():
-    lines = published.table((1, 4096, 131072)).splitlines()
-    assert len(lines) == len(published.MODELS) + 1
+    lines = model_sizes.table((1, 4096, 131072)).splitlines()
+    assert len(lines) == len(model_sizes.MODELS) + 1
     assert len(set(map(len, lines))) == 1
     assert max(map(len, lines)) <= plots.LINE
     llama = next(line for line in lines if line.startswith("Llama 2 7B"))
     assert "2.00 GiB " in llama
     assert "(64.0 GiB)" in llama
-    assert published.sources().count("\n") >= len(published.MODELS) - 1
-    assert max(map(len, published.sources().splitlines())) <= plots.LINE
+    assert model_sizes.sources().count("\n") >= len(model_sizes.MODELS) - 1
+    assert max(map(len, model_sizes.sources().splitlines())) <= plots.LINE
 
 
 def test_shared_heads_are_means_in_every_layer():
     model = example.trained_model()
-    shared = grouping.share_heads(model, 2)
+    shared = gqa.share_heads(model, 2)
     ids, mask = example.encode([example.SENTENCE.split()])
     for block, other in zip(model.blocks, shared.blocks, strict=True):
         assert isinstance(other.attention, GroupedQueryAttention)
         heads = block.attention.k_proj.weight.unflatten(0, (4, 12))
         assert torch.allclose(other.attention.k_proj.weight[:12], (heads[0] + heads[1]) / 2)
     assert not torch.allclose(shared(ids, mask), model(ids, mask), atol=0.1)
-    assert torch.allclose(grouping.share_heads(model, 4)(ids, mask), model(ids, mask), atol=1e-4)
+    assert torch.allclose(gqa.share_heads(model, 4)(ids, mask), model(ids, mask), atol=1e-4)
     assert isinstance(model.blocks[0].attention, MultiHeadAttention)  # the original is left as it was
 
 
 def test_uptraining_trains_a_copy_for_its_share_of_the_steps():
-    shared = grouping.share_heads(example.trained_model(), 2)
+    shared = gqa.share_heads(example.trained_model(), 2)
     before = {name: tensor.clone() for name, tensor in shared.state_dict().items()}
-    trained = grouping.uptrain(shared, 2 / grouping.TRAINED)
+    trained = gqa.uptrain(shared, 2 / gqa.TRAINED)
     assert all(torch.equal(shared.state_dict()[name], tensor) for name, tensor in before.items())
     assert not torch.equal(
         trained.blocks[0].attention.k_proj.weight, before["encoder.layers.0.attention.k_proj.weight"]
@@ -165,24 +167,24 @@ def test_moved_is_the_share_of_attention_that_went_elsewhere():
     same = torch.tensor([[[[0.5, 0.5], [0.2, 0.8]]] * 2])[0][None]
     other = same.clone()
     other[0, 1] = torch.tensor([[1.0, 0.0], [1.0, 0.0]])
-    assert torch.allclose(grouping.moved(same, other), torch.tensor([0.0, (0.5 + 0.8) / 2]))
+    assert torch.allclose(gqa.moved(same, other), torch.tensor([0.0, (0.5 + 0.8) / 2]))
 
 
 def test_one_step_draws_all_keys_and_one_query():
     weights = torch.tensor([0.1, 0.2, 0.3, 0.1, 0.3])
-    figure = cache_pictures.one_step(torch.randn(6), torch.randn(5, 6), torch.randn(5, 6), weights, NAMES)
+    figure = cache.one_step(torch.randn(6), torch.randn(5, 6), torch.randn(5, 6), weights, NAMES)
     query, keys, bars, values, context = (ax for ax in figure.axes)
     for ax, rows in ((query, 1), (keys, 5), (values, 5), (context, 1)):
         shown = ax.images[0].get_array()
         assert (~shown.mask).any(1).sum() == rows if shown.mask.any() else shown.shape[0] == rows
     assert [bar.get_width() for bar in bars.patches] == pytest.approx(weights.tolist())
     with pytest.raises(ShapeError, match="one_step"):
-        cache_pictures.one_step(torch.randn(1, 2, 6), torch.randn(5, 6), torch.randn(5, 6), weights, NAMES)
+        cache.one_step(torch.randn(1, 2, 6), torch.randn(5, 6), torch.randn(5, 6), weights, NAMES)
 
 
 @pytest.mark.parametrize("groups", [1, 2, 3, 6])
 def test_sharing_draws_neighbours_together(groups):
-    (ax,) = cache_pictures.sharing(6, (groups,)).axes
+    (ax,) = cache.sharing(6, (groups,)).axes
     ends = [tuple(line.get_xdata()) for line in ax.lines]
     assert [start for start, _ in ends] == list(range(6))
     below = [below for _, below in ends]
@@ -193,13 +195,13 @@ def test_sharing_draws_neighbours_together(groups):
 
 def test_sharing_refuses_groups_that_do_not_divide():
     with pytest.raises(ShapeError, match="must divide"):
-        cache_pictures.sharing(6, (4,))
+        cache.sharing(6, (4,))
 
 
 def test_against_weights_marks_each_size_and_hollows_what_is_too_long():
-    ax = cache_pictures.against_weights(published.MODELS[:2], (1, 131072))
+    ax = cache.against_weights(model_sizes.MODELS[:2], (1, 131072))
     places = [tuple(dots.get_offsets()[0]) for dots in ax.collections]
-    first = published.MODELS[0]
+    first = model_sizes.MODELS[0]
     assert places[0] == (first.cache_bytes(1), 0)
     assert places[1] == (first.cache_bytes(131072), 0)
     assert places[2][0] == first.weight_bytes
@@ -208,7 +210,7 @@ def test_against_weights_marks_each_size_and_hollows_what_is_too_long():
 
 
 def test_head_rows_draws_each_head_of_each_row_on_one_scale():
-    figure = cache_pictures.head_rows({"a": torch.rand(3, 5, 5), "b": torch.rand(3, 5, 5)}, NAMES)
+    figure = cache.head_rows({"a": torch.rand(3, 5, 5), "b": torch.rand(3, 5, 5)}, NAMES)
     images = [ax.images[0] for ax in figure.axes if ax.images]
     assert len(images) == 6
     assert {image.get_clim() for image in images} == {(0, 1)}

@@ -14,7 +14,7 @@ import torch
 from elsewhere import COLAB, STUB
 from nbclient import NotebookClient
 
-from mha_course import authoring
+from mha_course.cli import authoring
 
 ROOT = authoring.ROOT
 RECORD = """

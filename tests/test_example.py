@@ -9,8 +9,11 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
-from mha_course import authoring, example, grammar, measures
+from mha_course import example
+from mha_course.cli import authoring
+from mha_course.datasets import grammar
 from mha_course.errors import ShapeError
+from mha_course.experiments import head_analysis
 from mha_course.models import EncoderBlock, MaskedWordModel
 from mha_course.variants import to_torch
 
@@ -151,17 +154,17 @@ def test_guess_wants_one_gap():
 def shipped():
     """The model that ships, with its weights on sentences about noun pairs it never saw."""
     model = example.trained_model()
-    return model, measures.all_weights(model, DRAWN)
+    return model, head_analysis.all_weights(model, DRAWN)
 
 
 def test_the_model_resolves_what_it_should(shipped):
     model, _ = shipped
     agreement = [text for text in DRAWN if text.kind == "agreement"]  # was or were, with no other cue of number
-    assert measures.accuracy(model, DRAWN, "pronoun") > 0.98
-    assert measures.accuracy(model, agreement, "subject") > 0.95
-    assert measures.accuracy(model, DRAWN, "state") > 0.98
-    assert measures.accuracy(model, DRAWN, "adjective") > 0.95  # hides nouns: their adjective gives them away
-    assert 0.4 < measures.accuracy(model, DRAWN, "noun") < 0.6  # hides adjectives: every noun has two
+    assert head_analysis.accuracy(model, DRAWN, "pronoun") > 0.98
+    assert head_analysis.accuracy(model, agreement, "subject") > 0.95
+    assert head_analysis.accuracy(model, DRAWN, "state") > 0.98
+    assert head_analysis.accuracy(model, DRAWN, "adjective") > 0.95  # hides nouns: their adjective gives them away
+    assert 0.4 < head_analysis.accuracy(model, DRAWN, "noun") < 0.6  # hides adjectives: every noun has two
 
 
 @pytest.mark.parametrize(
@@ -170,10 +173,12 @@ def test_the_model_resolves_what_it_should(shipped):
 )
 def test_a_head_of_the_last_layer_looks_there_and_not_by_chance(shipped, relation, least, above_places):
     _model, weights = shipped
-    found = measures.relation_weights(weights, DRAWN, relation)[-1]
+    found = head_analysis.relation_weights(weights, DRAWN, relation)[-1]
     head = int(found.argmax())
-    places = measures.position_baseline(weights, DRAWN, relation)[-1, head]
-    untrained = measures.relation_weights(measures.all_weights(example.new_model(1), DRAWN), DRAWN, relation).max()
+    places = head_analysis.position_baseline(weights, DRAWN, relation)[-1, head]
+    untrained = head_analysis.relation_weights(
+        head_analysis.all_weights(example.new_model(1), DRAWN), DRAWN, relation
+    ).max()
     assert found[head] > least
     assert found[head] - places > above_places
     assert untrained < 0.2
@@ -181,14 +186,16 @@ def test_a_head_of_the_last_layer_looks_there_and_not_by_chance(shipped, relatio
 
 def test_heads_do_different_things(shipped):
     model, weights = shipped
-    table = torch.stack([measures.relation_weights(weights, DRAWN, r)[-1] for r in ("pronoun", "adjective", "state")])
+    table = torch.stack(
+        [head_analysis.relation_weights(weights, DRAWN, r)[-1] for r in ("pronoun", "adjective", "state")]
+    )
     assert len(set(table.argmax(1).tolist())) == 3
     pronoun = int(table[0].argmax())
-    assert measures.relation_weights(weights, DRAWN, "distractor")[-1, pronoun] < 0.1
-    silenced = measures.without_head(model, -1, pronoun)
-    assert measures.accuracy(silenced, DRAWN, "pronoun") < 0.8
-    others = [measures.without_head(model, -1, head) for head in range(4) if head != pronoun]
-    assert all(measures.accuracy(other, DRAWN, "pronoun") > 0.9 for other in others)
+    assert head_analysis.relation_weights(weights, DRAWN, "distractor")[-1, pronoun] < 0.1
+    silenced = head_analysis.without_head(model, -1, pronoun)
+    assert head_analysis.accuracy(silenced, DRAWN, "pronoun") < 0.8
+    others = [head_analysis.without_head(model, -1, head) for head in range(4) if head != pronoun]
+    assert all(head_analysis.accuracy(other, DRAWN, "pronoun") > 0.9 for other in others)
 
 
 def test_silencing_is_zeroing_the_context_of_a_head(draw):
@@ -199,12 +206,12 @@ def test_silencing_is_zeroing_the_context_of_a_head(draw):
     context = steps.context.clone()
     context[:, 2] = 0
     want = attention.out_proj(context.transpose(1, 2).flatten(2))
-    silenced = measures.without_head(model, -1, 2)
+    silenced = head_analysis.without_head(model, -1, 2)
     assert torch.allclose(silenced.blocks[-1].attention(x)[0], want, atol=1e-6)
     assert torch.equal(attention(x)[0], steps.out)
     for head in (-1, 4):
         with pytest.raises(IndexError, match=f"there is no head {head}, expected 0 to 3"):
-            measures.without_head(model, -1, head)
+            head_analysis.without_head(model, -1, head)
 
 
 def test_measures_on_weights_that_are_known():
@@ -214,13 +221,13 @@ def test_measures_on_weights_that_are_known():
     for n, text in enumerate(texts):
         for start, end in text.pairs["pronoun"]:
             weights[0, n, 0, start, end] = 1.0
-    assert measures.relation_weights(weights, texts, "pronoun").item() == 1
-    assert measures.relation_weights(weights, texts, "distractor").item() == 0
-    assert measures.position_baseline(weights, texts, "pronoun").item() == 0
+    assert head_analysis.relation_weights(weights, texts, "pronoun").item() == 1
+    assert head_analysis.relation_weights(weights, texts, "distractor").item() == 0
+    assert head_analysis.position_baseline(weights, texts, "pronoun").item() == 0
     with pytest.raises(ValueError, match="no sentence has the relation 'subject'"):
-        measures.relation_weights(weights, texts, "subject")
+        head_analysis.relation_weights(weights, texts, "subject")
     with pytest.raises(ValueError, match="no sentence has the relation 'subject'"):
-        measures.accuracy(example.trained_model(), texts, "subject")
+        head_analysis.accuracy(example.trained_model(), texts, "subject")
 
 
 @pytest.mark.slow

@@ -8,7 +8,7 @@ from torch import nn
 from torch.nn import functional as F
 
 from mha_course.errors import ShapeError
-from mha_course.exercises import NAMES, QUESTIONS, Report, check, predict, references, solution
+from mha_course.exercises import NAMES, QUESTIONS, Report, check, predict, solution, solutions
 from mha_course.exercises.catalogue import EXERCISES
 
 
@@ -17,11 +17,11 @@ def whole(x, w_q, w_k, w_v, w_o, num_heads, mask=None):
     q, k, v = (F.linear(x, w).unflatten(2, (num_heads, -1)).transpose(1, 2) for w in (w_q, w_k, w_v))
     context = F.scaled_dot_product_attention(q, k, v, mask)
     scores = q @ k.mT * q.size(-1) ** -0.5
-    weights = scores.softmax(-1) if mask is None else references.masked_softmax(scores, mask)
+    weights = scores.softmax(-1) if mask is None else solutions.masked_softmax(scores, mask)
     return F.linear(context.transpose(1, 2).flatten(2), w_o), weights
 
 
-class Fused(references.MultiHeadAttention):
+class Fused(solutions.MultiHeadAttention):
     """Keep the four Linears, and leave the middle to PyTorch."""
 
     def forward(self, x, mask=None):
@@ -29,7 +29,7 @@ class Fused(references.MultiHeadAttention):
         return self.out_proj(F.scaled_dot_product_attention(q, k, v, mask).transpose(1, 2).flatten(2))
 
 
-class Unscaled(references.MultiHeadAttention):
+class Unscaled(solutions.MultiHeadAttention):
     def forward(self, x, mask=None):
         return super().forward(x * 2, mask)
 
@@ -40,7 +40,7 @@ class OtherNames(nn.Module):
         self.q = nn.Linear(d_model, d_model)
 
 
-class NoMask(references.MultiHeadAttention):
+class NoMask(solutions.MultiHeadAttention):
     def forward(self, x, mask=None):
         return super().forward(x)
 
@@ -120,7 +120,7 @@ RIGHT = {
         lambda c, w: c @ w.T.unflatten(0, (c.size(1), -1)),
     ],
     "build_subtractor": [
-        lambda d: [a * b for a, b in zip(references.build_subtractor(d), (2, 1, -3, -1 / 3), strict=True)],
+        lambda d: [a * b for a, b in zip(solutions.build_subtractor(d), (2, 1, -3, -1 / 3), strict=True)],
     ],
     "multi_head_attention": [
         lambda x, a, b, c, o, h, mask=None: whole(x, a, b, c, o, h, mask),
@@ -243,10 +243,10 @@ WRONG = {
     ],
     "self_attention": [
         (lambda x, a, b, c: F.scaled_dot_product_attention(x @ a.T, x @ b.T, x @ c.T), "type"),
-        (lambda x, a, b, c: references.self_attention(x, b, a, c), "values"),
-        (lambda x, a, b, c: references.self_attention(x, a, b, b), "values"),
-        (lambda x, a, b, c: references.self_attention(x, a.T, b.T, c.T), "values"),
-        (lambda x, a, b, c: references.self_attention(x, a, b, c)[::-1], "shape"),
+        (lambda x, a, b, c: solutions.self_attention(x, b, a, c), "values"),
+        (lambda x, a, b, c: solutions.self_attention(x, a, b, b), "values"),
+        (lambda x, a, b, c: solutions.self_attention(x, a.T, b.T, c.T), "values"),
+        (lambda x, a, b, c: solutions.self_attention(x, a, b, c)[::-1], "shape"),
     ],
     "merge_heads": [
         (lambda c: c.reshape(c.size(0), c.size(2), -1), "values"),
@@ -256,23 +256,23 @@ WRONG = {
         (lambda c: torch.cat(c.unbind(1), 1), "shape"),
     ],
     "head_contributions": [
-        (lambda c, w: references.head_contributions(c, w.T), "values"),
-        (lambda c, w: references.head_contributions(c, w).sum(1), "shape"),
-        (lambda c, w: references.head_contributions(c.flip(1), w), "values"),
-        (lambda c, w: references.head_contributions(c, w) / 4, "values"),
+        (lambda c, w: solutions.head_contributions(c, w.T), "values"),
+        (lambda c, w: solutions.head_contributions(c, w).sum(1), "shape"),
+        (lambda c, w: solutions.head_contributions(c.flip(1), w), "values"),
+        (lambda c, w: solutions.head_contributions(c, w) / 4, "values"),
     ],
     "build_subtractor": [
-        (lambda d: [w * 0 for w in references.build_subtractor(d)], "values"),
-        (lambda d: [w.abs() for w in references.build_subtractor(d)], "values"),
-        (lambda d: [w / 30 for w in references.build_subtractor(d)], "values"),
-        (lambda d: references.build_subtractor(d)[:3], "run"),
+        (lambda d: [w * 0 for w in solutions.build_subtractor(d)], "values"),
+        (lambda d: [w.abs() for w in solutions.build_subtractor(d)], "values"),
+        (lambda d: [w / 30 for w in solutions.build_subtractor(d)], "values"),
+        (lambda d: solutions.build_subtractor(d)[:3], "run"),
     ],
     "multi_head_attention": [
-        (lambda x, a, b, c, o, h, mask=None: references.multi_head_attention(x, a, b, c, o, h), "values"),
-        (lambda x, a, b, c, o, h, mask=None: references.multi_head_attention(x, b, a, c, o, h, mask), "values"),
-        (lambda x, a, b, c, o, h, mask=None: references.multi_head_attention(x, a, b, c, o.T, h, mask), "values"),
-        (lambda x, a, b, c, o, h, mask=None: references.multi_head_attention(x, a, b, c, o, 1, mask), "values"),
-        (lambda x, a, b, c, o, h, mask=None: references.multi_head_attention(x, a, b, c, o, h, mask)[0], "type"),
+        (lambda x, a, b, c, o, h, mask=None: solutions.multi_head_attention(x, a, b, c, o, h), "values"),
+        (lambda x, a, b, c, o, h, mask=None: solutions.multi_head_attention(x, b, a, c, o, h, mask), "values"),
+        (lambda x, a, b, c, o, h, mask=None: solutions.multi_head_attention(x, a, b, c, o.T, h, mask), "values"),
+        (lambda x, a, b, c, o, h, mask=None: solutions.multi_head_attention(x, a, b, c, o, 1, mask), "values"),
+        (lambda x, a, b, c, o, h, mask=None: solutions.multi_head_attention(x, a, b, c, o, h, mask)[0], "type"),
         (lambda x, a, b, c, o, h: (x, x), "values"),
     ],
     "MultiHeadAttention": [
@@ -280,7 +280,7 @@ WRONG = {
         (NoMask, "values"),
         (OtherNames, "run"),
         (OnlyInit, None),
-        (references.multi_head_attention, "run"),
+        (solutions.multi_head_attention, "run"),
     ],
     "parameter_count": [
         (lambda c, h, bias: 4 * c * c, "values"),

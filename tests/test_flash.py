@@ -8,9 +8,10 @@ from rewriting import Largest, fails, numbers, one_thread, rewritten, same  # no
 from torch.nn import functional as F
 from torch.nn.attention.bias import causal_lower_right
 
-from mha_course import costs, flash
+from mha_course import flash
 from mha_course.attention import attention
 from mha_course.errors import ShapeError
+from mha_course.experiments import costs
 
 B, T, S, H, D, WIDTH = 2, 5, 7, 4, 6, 9  # values have a width of their own
 BLOCKS = (1, (2, 3), (4, 1), 20)

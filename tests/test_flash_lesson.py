@@ -7,9 +7,11 @@ import pytest
 import torch
 from torch.nn import functional as F
 
-from mha_course import counting, flash, plots, tiling
+from mha_course import flash, plots
 from mha_course.attention import attention
 from mha_course.errors import ShapeError
+from mha_course.experiments import counting
+from mha_course.plots import flash as tiling
 from mha_course.widgets import BlocksLab
 
 TOKENS = ["the", "grey", "cat", "that", "chased", "the", "loud", "dogs", "was", "hungry"]

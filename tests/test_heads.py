@@ -10,13 +10,13 @@ import numpy as np
 import pytest
 import torch
 
+from mha_course.cli.jupyter_hooks import WIDGET_VIEW
 from mha_course.errors import ShapeError
 from mha_course.masks import causal_mask, causal_mask_for_cache
-from mha_course.saving import WIDGET_VIEW
 from mha_course.widgets import HeadExplorer
-from mha_course.widgets import heads_packing as packing
-from mha_course.widgets.heads_asking import mask_of, paint
-from mha_course.widgets.heads_page import write_page
+from mha_course.widgets.head_explorer import packing
+from mha_course.widgets.head_explorer.controls import mask_of, paint
+from mha_course.widgets.head_explorer.page import write_page
 
 EVIL = '</script><img src=x onerror="window.hacked=1">'
 FACTS = ("low", "high", "entropy", "least", "most", "upright", "missing", "leak")

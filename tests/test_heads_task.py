@@ -8,14 +8,17 @@ from rewriting import fails, numbers, one_thread, rewritten  # noqa: F401
 from torch import nn
 from torch.nn import functional as F
 
-from mha_course import example, heads_pictures, heads_shipped, heads_tables, heads_task, measures, other_maps
+from mha_course import example
 from mha_course.attention import MultiHeadAttention
+from mha_course.datasets.grammar import sentences, vocabulary
 from mha_course.errors import ShapeError
 from mha_course.exercises.beyond import other_weights
-from mha_course.exercises.references import build_subtractor
-from mha_course.grammar import sentences, vocabulary
-from mha_course.heads_task import LookUp, Readers, TwoPlaces, learn
-from mha_course.widgets import HeadExplorer, SilenceLab, silence
+from mha_course.exercises.solutions import build_subtractor
+from mha_course.experiments import alternative_weights, head_analysis, head_tasks, heads_tables, precomputed
+from mha_course.experiments.head_tasks import LookUp, Readers, TwoPlaces, learn
+from mha_course.plots import heads as heads_pictures
+from mha_course.widgets import HeadExplorer, SilenceLab
+from mha_course.widgets.labs import ablation
 
 QUICK = {"runs": 3, "steps": 300}
 
@@ -43,7 +46,7 @@ def a_difference_is_what_the_flags_say(room):
 
 
 def test_a_difference_is_what_the_flags_say():
-    a_difference_is_what_the_flags_say(heads_task)
+    a_difference_is_what_the_flags_say(head_tasks)
 
 
 def test_what_is_looked_up_stands_beside_the_key():
@@ -95,7 +98,7 @@ def readers_are_multi_head_attention(room):
 
 
 def test_readers_are_multi_head_attention():
-    readers_are_multi_head_attention(heads_task)
+    readers_are_multi_head_attention(head_tasks)
 
 
 def test_every_number_of_heads_starts_with_the_same_numbers():
@@ -116,7 +119,7 @@ def test_the_hand_made_heads_of_lesson_6_solve_the_task():
             getattr(readers, name).copy_(w.view(1, 2, 9, 18))
         for name in ("b_q", "b_k", "b_v", "b_o"):
             getattr(readers, name).zero_()
-    r2, _ = heads_task.measure(readers, TwoPlaces(width=18), generator())
+    r2, _ = head_tasks.measure(readers, TwoPlaces(width=18), generator())
     assert r2.item() == pytest.approx(1, abs=1e-5)
     assert torch.allclose(readers(x)[0][..., :6], target, atol=1e-4)
 
@@ -194,8 +197,8 @@ def test_what_cannot_be_learned_is_said():
     ],
 )
 def test_a_broken_task_is_noticed(check, before, after):
-    assert not fails(check, rewritten(heads_task))
-    assert fails(check, rewritten(heads_task, before, after))
+    assert not fails(check, rewritten(head_tasks))
+    assert fails(check, rewritten(head_tasks, before, after))
 
 
 # Tables of heads
@@ -212,13 +215,13 @@ def texts():
 
 
 def test_tables_hold_what_the_measures_say(model, texts):
-    weights = measures.all_weights(model, texts)
+    weights = head_analysis.all_weights(model, texts)
     found = heads_tables.looks(model, texts, ["pronoun", "noun"])
     for row, relation in enumerate(("pronoun", "noun")):
-        want = measures.relation_weights(weights, texts, relation).flatten()
+        want = head_analysis.relation_weights(weights, texts, relation).flatten()
         assert torch.allclose(found[row], want, atol=1e-5)
     place = heads_tables.same_places(model, texts, ["pronoun"])
-    assert torch.equal(place[0], measures.position_baseline(weights, texts, "pronoun").flatten())
+    assert torch.equal(place[0], head_analysis.position_baseline(weights, texts, "pronoun").flatten())
     assert heads_tables.names(model) == ["L0 H0", "L0 H1", "L0 H2", "L0 H3", "L1 H0", "L1 H1", "L1 H2", "L1 H3"]
 
 
@@ -242,7 +245,7 @@ def places_where_words_belong_together_in_another_way_do_not_count(room):
 
 
 def test_places_where_words_belong_together_in_another_way_do_not_count():
-    places_where_words_belong_together_in_another_way_do_not_count(measures)
+    places_where_words_belong_together_in_another_way_do_not_count(head_analysis)
 
 
 @pytest.mark.parametrize(
@@ -255,7 +258,9 @@ def test_places_where_words_belong_together_in_another_way_do_not_count():
     ],
 )
 def test_a_baseline_with_related_words_in_it_is_noticed(before, after):
-    assert fails(places_where_words_belong_together_in_another_way_do_not_count, rewritten(measures, before, after))
+    assert fails(
+        places_where_words_belong_together_in_another_way_do_not_count, rewritten(head_analysis, before, after)
+    )
 
 
 def test_a_hidden_word_is_the_one_that_asks(model, texts):
@@ -282,9 +287,9 @@ def test_was_and_were_are_measured_where_no_pronoun_tells(texts):
 def test_what_is_lost_is_the_difference_of_two_accuracies(model, texts):
     heads = [(0, 0), (1, 1)]
     found = heads_tables.lost(model, texts, ["pronoun"], [[heads[0]], heads, []])
-    silenced = measures.without_head(measures.without_head(model, 0, 0), 1, 1)
-    full = measures.accuracy(model, [t for t in texts if "pronoun" in t.pairs], "pronoun")
-    both = measures.accuracy(silenced, [t for t in texts if "pronoun" in t.pairs], "pronoun")
+    silenced = head_analysis.without_head(head_analysis.without_head(model, 0, 0), 1, 1)
+    full = head_analysis.accuracy(model, [t for t in texts if "pronoun" in t.pairs], "pronoun")
+    both = head_analysis.accuracy(silenced, [t for t in texts if "pronoun" in t.pairs], "pronoun")
     assert found[0, 1].item() == pytest.approx(full - both, abs=1e-6)
     assert found[0, 0] > 0
     assert found[0, 2] == 0
@@ -309,7 +314,7 @@ def test_what_the_lesson_says_of_the_trained_model(model, texts):
     for kind, least, most in (("because_subject", 0.8, 1), ("because_object", 0, 0.2)):
         masked = heads_tables.hide([text for text in texts if text.kind == kind], "pronoun")
         at = torch.tensor([text.words.index("<mask>") for text in masked])
-        verb = measures.all_weights(model, masked)[0, torch.arange(len(masked)), 0, at, 3].mean()
+        verb = head_analysis.all_weights(model, masked)[0, torch.arange(len(masked)), 0, at, 3].mean()
         assert least < verb < most
     pairs = heads_tables.lost_in_pairs(model, texts, "state")
     assert pairs.diagonal().max() < 0.05
@@ -318,11 +323,11 @@ def test_what_the_lesson_says_of_the_trained_model(model, texts):
 
 def test_other_maps_leave_the_output_alone(model):
     ids, _ = example.encode([example.SENTENCE.split()])
-    logits, computed, used = other_maps.in_all_heads(model, ids, other_weights)
+    logits, computed, used = alternative_weights.in_all_heads(model, ids, other_weights)
     assert torch.allclose(logits.float(), model(ids), atol=1e-4)
     assert torch.allclose(computed[:, None].float(), model.attention_weights(ids), atol=1e-5)
     assert (used - computed).abs().sum(-1).max() > 0.2
-    wrong, *_ = other_maps.in_all_heads(model, ids, lambda weights, v: weights.roll(1, -1))
+    wrong, *_ = alternative_weights.in_all_heads(model, ids, lambda weights, v: weights.roll(1, -1))
     assert not torch.allclose(wrong.float(), model(ids), atol=0.1)
 
 
@@ -332,7 +337,7 @@ def test_any_context_can_be_made_from_few_tokens(T, S, D):
     v, weights = numbers(S, D), numbers(T, S, seed=1).softmax(-1)
     weights[0, 1] = 0.0
     weights = weights / weights.sum(-1, keepdim=True)
-    found = other_maps.on_few_tokens(weights, v)
+    found = alternative_weights.on_few_tokens(weights, v)
     assert (found > 0).sum(-1).max() <= min(D + 1, S)
     assert found.min() >= 0
     assert found[0, 1] == 0
@@ -344,7 +349,7 @@ def test_any_context_can_be_made_from_few_tokens(T, S, D):
 def test_few_tokens_with_values_that_come_twice():
     v = numbers(4, 3).repeat(3, 1)
     weights = numbers(2, 12, seed=1).softmax(-1)
-    found = other_maps.on_few_tokens(weights, v)
+    found = alternative_weights.on_few_tokens(weights, v)
     assert (found > 0).sum(-1).max() <= 4
     assert torch.allclose(found @ v, weights @ v, atol=1e-12)
 
@@ -355,7 +360,7 @@ def test_few_tokens_with_values_that_come_twice():
 def test_the_lab_says_what_the_silenced_model_guesses(model):
     lab = SilenceLab()
     sentence = "the woolly goats heard the sly fox , and <mask> answered it"
-    full, left = (dict(example_guess(m, sentence)) for m in (model, measures.without_head(model, 1, 1)))
+    full, left = (dict(example_guess(m, sentence)) for m in (model, head_analysis.without_head(model, 1, 1)))
     best, now = max(full, key=full.get), max(left, key=left.get)
     assert lab.text == f"“{sentence}”: with all heads, “{best}” has {full[best]:.2f}."
     lab.set(l1_h1=True)
@@ -383,7 +388,7 @@ def example_guess(model, sentence):
 
 def test_every_sentence_of_the_lab_and_every_head_is_drawn():
     lab = SilenceLab()
-    for sentence in silence.SENTENCES:
+    for sentence in ablation.SENTENCES:
         lab.set(sentence=sentence, l0_h3=True, l1_h2=True)
         assert "⚠" not in lab.text
         assert "Without L0 H3, L1 H2" in lab.text
@@ -422,9 +427,9 @@ def test_the_lab_starts_with_the_silence_it_is_told():
 
 @pytest.mark.train
 def test_fifty_runs_ship_as_they_come_out():
-    shipped = heads_shipped.load().difference
+    shipped = precomputed.load().difference
     assert [len(runs) for runs in shipped.values()] == [50, 50, 50]
-    made = heads_shipped.difference(4, heads_shipped.SEEDS[:1])  # a part of them
+    made = precomputed.difference(4, precomputed.SEEDS[:1])  # a part of them
     assert sum(r2 > 0.99 for r2 in made) >= 4  # on another processor a run may differ
     assert max(shipped[1]) < TwoPlaces().bound
     assert min(shipped[4]) > 0.99
@@ -433,9 +438,9 @@ def test_fifty_runs_ship_as_they_come_out():
 @pytest.mark.train
 def test_thin_heads_ship_as_they_come_out():
     """The quickest of the runs that ship, made again for fewer steps: the order is theirs."""
-    shipped = heads_shipped.load().thin
-    assert list(shipped) == list(heads_shipped.HEADS)
-    wide, thin = (sum(heads_shipped.thin(heads, runs=1, steps=200)) for heads in (1, 8))
+    shipped = precomputed.load().thin
+    assert list(shipped) == list(precomputed.HEADS)
+    wide, thin = (sum(precomputed.thin(heads, runs=1, steps=200)) for heads in (1, 8))
     assert wide > 0.9
     assert thin < 0.75
     assert sum(shipped[1]) / 3 == pytest.approx(wide, abs=0.06)
@@ -443,22 +448,22 @@ def test_thin_heads_ship_as_they_come_out():
 
 
 def test_other_starts_ship_with_a_report_each():
-    starts = heads_shipped.load().starts
-    assert tuple(starts) == heads_shipped.STARTS
+    starts = precomputed.load().starts
+    assert tuple(starts) == precomputed.STARTS
     for report in starts.values():
         assert len(report["weights"]) == 8
         assert report["accuracy"] > 0.95
 
 
 def test_a_report_says_what_the_measures_say(model):
-    found = heads_shipped.report(model)
+    found = precomputed.report(model)
     texts = [text for text in sentences(1000, "test", seed=16) if "pronoun" in text.pairs]
-    assert found["accuracy"] == pytest.approx(measures.accuracy(model, texts, "pronoun"), abs=1e-3)
+    assert found["accuracy"] == pytest.approx(head_analysis.accuracy(model, texts, "pronoun"), abs=1e-3)
     looks = heads_tables.looks(model, texts, ["pronoun"])[0].tolist()
     assert found["weights"] == pytest.approx(looks, abs=1e-6)  # not rounded twice
-    silenced = measures.without_head(model, 1, 1)
+    silenced = head_analysis.without_head(model, 1, 1)
     assert max(found["weights"]) == found["weights"][5]
-    assert found["without"] == pytest.approx(measures.accuracy(silenced, texts, "pronoun"), abs=1e-3)
+    assert found["without"] == pytest.approx(head_analysis.accuracy(silenced, texts, "pronoun"), abs=1e-3)
 
 
 # Pictures

@@ -18,12 +18,12 @@ from torch import nn
 from torch.nn import functional as F
 
 from mha_course.errors import ShapeError
-from mha_course.exercises import check, hinting, keeping, references
+from mha_course.exercises import check, hint_ladder, progress_store, solutions
 from mha_course.exercises.catalogue import EXERCISES
-from mha_course.exercises.hinting import hint, reset_hints
+from mha_course.exercises.hint_ladder import hint, reset_hints
 from mha_course.exercises.hints import HINTS
-from mha_course.exercises.keeping import progress, remember
 from mha_course.exercises.lessons import LESSONS
+from mha_course.exercises.progress_store import progress, remember
 
 ROOT = Path(__file__).resolve().parent.parent
 NOTEBOOKS = {int(path.name[:2]): path for path in sorted((ROOT / "notebooks").glob("[0-9][0-9]_*.ipynb"))}
@@ -36,8 +36,8 @@ SAFE = {"div", "strong", "code", "ol", "li", "pre", "p", "table", "caption", "th
 def fresh(tmp_path, monkeypatch):
     """Run each test in a folder of its own, at the foot of all ladders, as a new session."""
     monkeypatch.chdir(tmp_path)
-    monkeypatch.delenv(keeping.SWITCH, raising=False)
-    monkeypatch.setattr(keeping, "_SAID", set())
+    monkeypatch.delenv(progress_store.SWITCH, raising=False)
+    monkeypatch.setattr(progress_store, "_SAID", set())
     reset_hints()
     yield
     reset_hints()
@@ -160,12 +160,12 @@ def complete(name, code):
         before = start + "running_max = torch.full_like(running_sum, -torch.inf)"
         code = loop + textwrap.indent("scores = scaled_scores(q, k_block)\n" + code, "    ")
         after = "return context / running_sum"
-    signature = SIGNATURES.get(name) or str(inspect.signature(getattr(references, name))).split(" ->")[0].strip("()")
+    signature = SIGNATURES.get(name) or str(inspect.signature(getattr(solutions, name))).split(" ->")[0].strip("()")
     body = textwrap.indent("\n".join(filter(None, (before, code, after))), "    ")
     source = f"from __future__ import annotations\ndef answer({signature}):\n{body}\n"
     if name == "MultiHeadAttention":
         source = complete_module(code)
-    space = {**vars(references), "torch": torch, "nn": nn}
+    space = {**vars(solutions), "torch": torch, "nn": nn}
     exec(compile(source, name, "exec"), space)
     return space["answer"]
 
@@ -227,7 +227,7 @@ def test_hints_point_to_places_that_are_there(number):
 
 @pytest.mark.parametrize("name", EXERCISES)
 def test_last_hints_are_right_by_the_check(name, monkeypatch):
-    monkeypatch.setenv(keeping.SWITCH, "off")
+    monkeypatch.setenv(progress_store.SWITCH, "off")
     report = check(name, complete(name, HINTS[name][3]))
     assert report.status == "correct", report
 
@@ -490,8 +490,8 @@ def test_hints_are_escaped(monkeypatch):
     ("name", "got", "fix"),
     [
         ("split_head", "'split_head'", ', fix: hint("split_heads")'),
-        (references.split_heads, "function", ', fix: hint("split_heads")'),
-        (references.MultiHeadAttention, "type", ', fix: hint("MultiHeadAttention")'),
+        (solutions.split_heads, "function", ', fix: hint("split_heads")'),
+        (solutions.MultiHeadAttention, "type", ', fix: hint("MultiHeadAttention")'),
         ("zzz", "'zzz'", ""),
         ("", "''", ""),
         ("x" * 1000, "'" + "x" * 59, ""),
@@ -508,14 +508,14 @@ def test_unknown_names_get_one_error(name, got, fix):
         hint(name)
     wanted = f"hint: no exercise has this name. expected {', '.join(HINTS)}, got {got}{fix}"
     assert str(raised.value) == wanted
-    assert not hinting._STEPS
+    assert not hint_ladder._STEPS
 
 
 # Progress
 
 
 def kept():
-    return json.loads(Path(keeping.FILE).read_text(encoding="utf-8"))["exercises"]
+    return json.loads(Path(progress_store.FILE).read_text(encoding="utf-8"))["exercises"]
 
 
 def test_an_unsolved_folder_has_an_empty_table_and_no_file(capsys):
@@ -545,7 +545,7 @@ def test_the_best_status_stays_and_attempts_are_counted():
         "project": {"status": "wrong", "attempts": 2},
         "split_heads": {"status": "correct", "attempts": 6},
     }
-    assert os.listdir() == [keeping.FILE]
+    assert os.listdir() == [progress_store.FILE]
 
 
 def test_the_table_tells_what_is_done_and_what_is_open():
@@ -573,7 +573,7 @@ def test_the_table_tells_what_is_done_and_what_is_open():
 
 
 def test_the_table_lists_only_what_can_be_checked(monkeypatch):
-    monkeypatch.setattr(keeping, "EXERCISES", {name: EXERCISES[name] for name in ("project", "softmax")})
+    monkeypatch.setattr(progress_store, "EXERCISES", {name: EXERCISES[name] for name in ("project", "softmax")})
     assert [(row.number, list(row.open)) for row in progress().rows] == [(1, ["project"]), (4, ["softmax"])]
 
 
@@ -602,17 +602,17 @@ BROKEN = {
 
 @pytest.mark.parametrize("content", BROKEN.values(), ids=BROKEN)
 def test_a_broken_file_means_to_start_afresh_and_say_so(content):
-    Path(keeping.FILE).write_bytes(content)
+    Path(progress_store.FILE).write_bytes(content)
     shown = progress()
-    assert shown.note == f"The file {keeping.FILE} could not be read, so progress starts afresh."
+    assert shown.note == f"The file {progress_store.FILE} could not be read, so progress starts afresh."
     assert repr(shown).splitlines()[0] == shown.note
     assert shown.note in Tags(shown._repr_html_()).text
     assert len(repr(shown).splitlines()) == len(shown.rows) + 2
-    assert Path(keeping.FILE).read_bytes() == content, "looking changes nothing"
+    assert Path(progress_store.FILE).read_bytes() == content, "looking changes nothing"
     remember("project", "correct")
     assert kept() == {"project": {"status": "correct", "attempts": 1}}
     assert progress().note == shown.note, "it is told in the session in which it happened"
-    keeping._SAID.clear()
+    progress_store._SAID.clear()
     assert progress().note == ""
 
 
@@ -620,7 +620,7 @@ def test_odd_entries_are_dropped_and_unknown_names_kept():
     sound, odd = {"status": "wrong", "attempts": 2}, [5, None, {}, {"status": "correct"}, {"status": [], "attempts": 1}]
     odd += [{"status": "splendid", "attempts": 1}, {"status": "wrong", "attempts": 0}, {"status": 1, "attempts": "x"}]
     content = {"project": sound, "of a later course": sound, **{f"odd {n}": entry for n, entry in enumerate(odd)}}
-    Path(keeping.FILE).write_text(json.dumps({"exercises": content}), encoding="utf-8")
+    Path(progress_store.FILE).write_text(json.dumps({"exercises": content}), encoding="utf-8")
     assert progress().note == ""
     remember("project", "error")
     assert kept() == {"project": {"status": "wrong", "attempts": 3}, "of a later course": sound}
@@ -636,12 +636,16 @@ def full(*_args, **_kwargs):
 
 @pytest.mark.parametrize(
     ("place", "fails"),
-    [("keeping.os.open", refuse), ("keeping.Path.write_text", full), ("keeping.Path.replace", refuse)],
+    [
+        ("progress_store.os.open", refuse),
+        ("progress_store.Path.write_text", full),
+        ("progress_store.Path.replace", refuse),
+    ],
     ids=["no permission", "no space", "no replacing"],
 )
 def test_where_nothing_can_be_written_progress_is_off(place, fails, monkeypatch):
     remember("softmax", "correct")
-    before = Path(keeping.FILE).read_bytes()
+    before = Path(progress_store.FILE).read_bytes()
     with monkeypatch.context() as patch:
         patch.setattr(f"mha_course.exercises.{place}", fails)
         remember("project", "correct")
@@ -650,8 +654,8 @@ def test_where_nothing_can_be_written_progress_is_off(place, fails, monkeypatch)
     assert shown.note == line
     assert repr(shown).splitlines()[0] == line
     assert sum(row.done for row in shown.rows) == 1, "what is there is shown"
-    assert os.listdir() == [keeping.FILE]
-    assert Path(keeping.FILE).read_bytes() == before
+    assert os.listdir() == [progress_store.FILE]
+    assert Path(progress_store.FILE).read_bytes() == before
     remember("project", "correct")  # the folder is usable again
     assert progress().note == ""
     assert set(kept()) == {"project", "softmax"}
@@ -660,21 +664,21 @@ def test_where_nothing_can_be_written_progress_is_off(place, fails, monkeypatch)
 def test_a_file_that_cannot_be_read_is_left_alone(monkeypatch):
     remember("softmax", "correct")
     with monkeypatch.context() as patch:
-        patch.setattr("mha_course.exercises.keeping.Path.read_text", refuse)
+        patch.setattr("mha_course.exercises.progress_store.Path.read_text", refuse)
         remember("project", "correct")
         assert repr(progress()).startswith("Progress is off")
     assert set(kept()) == {"softmax"}
 
 
 def test_a_folder_that_says_it_is_read_only_gets_one_line(monkeypatch):
-    monkeypatch.setattr(keeping.os, "access", lambda *_: False)
+    monkeypatch.setattr(progress_store.os, "access", lambda *_: False)
     line = "Progress is off, because this folder cannot be written to. Everything else works."
     assert repr(progress()) == line
     assert Tags(progress()._repr_html_()).text == line
 
 
 def test_a_folder_in_the_place_of_the_file_or_no_folder_at_all(tmp_path, monkeypatch):
-    Path(keeping.FILE).mkdir()
+    Path(progress_store.FILE).mkdir()
     remember("project", "correct")
     assert repr(progress()).startswith("Progress is off")
     gone = tmp_path / "gone"
@@ -689,24 +693,24 @@ def test_a_folder_in_the_place_of_the_file_or_no_folder_at_all(tmp_path, monkeyp
 
 
 def test_a_lock_that_was_left_behind_does_not_stop_anyone(monkeypatch):
-    monkeypatch.setattr(keeping, "PATIENCE", 0.05)
-    Path(f"{keeping.FILE}.lock").touch()
+    monkeypatch.setattr(progress_store, "PATIENCE", 0.05)
+    Path(f"{progress_store.FILE}.lock").touch()
     remember("project", "correct")
     assert set(kept()) == {"project"}
-    assert os.listdir() == [keeping.FILE]
+    assert os.listdir() == [progress_store.FILE]
 
 
 @pytest.mark.parametrize("setting", ["off", "OFF", " Off "])
 def test_a_lecturer_switches_it_off(setting, monkeypatch):
     remember("project", "wrong")
-    before = Path(keeping.FILE).read_bytes()
+    before = Path(progress_store.FILE).read_bytes()
     monkeypatch.setenv("MHA_COURSE_PROGRESS", setting)
     remember("project", "correct")
-    assert Path(keeping.FILE).read_bytes() == before
+    assert Path(progress_store.FILE).read_bytes() == before
     line = "Progress is off, because MHA_COURSE_PROGRESS is set to off. Everything else works."
     assert repr(progress()) == line
     assert progress()._repr_html_() == f"<p>{line}</p>"
-    Path(keeping.FILE).write_bytes(b"broken")
+    Path(progress_store.FILE).write_bytes(b"broken")
     assert repr(progress()) == line
     monkeypatch.setenv("MHA_COURSE_PROGRESS", "on")
     remember("project", "correct")
@@ -726,7 +730,7 @@ def test_folders_may_have_any_name(tmp_path, monkeypatch):
 def test_two_notebooks_at_once_lose_nothing():
     code = (
         "import pathlib, sys, time\n"
-        "from mha_course.exercises.keeping import remember\n"
+        "from mha_course.exercises.progress_store import remember\n"
         "pathlib.Path('ready ' + sys.argv[1]).touch()\n"
         "while len(list(pathlib.Path('.').glob('ready *'))) < 2: time.sleep(0.001)\n"
         "for _ in range(150):\n"
@@ -744,7 +748,7 @@ def test_two_notebooks_at_once_lose_nothing():
         "softmax": {"status": "correct", "attempts": 150},
         "split_heads": {"status": "wrong", "attempts": 300},
     }
-    assert sorted(os.listdir()) == [keeping.FILE, "ready project", "ready softmax"]
+    assert sorted(os.listdir()) == [progress_store.FILE, "ready project", "ready softmax"]
 
 
 def test_readers_never_see_half_a_file(monkeypatch):
@@ -752,17 +756,19 @@ def test_readers_never_see_half_a_file(monkeypatch):
     replace = Path.replace
 
     def watch(part, target):
-        seen.append((len(kept()) if Path(keeping.FILE).exists() else 0, len(json.loads(part.read_text())["exercises"])))
+        seen.append(
+            (len(kept()) if Path(progress_store.FILE).exists() else 0, len(json.loads(part.read_text())["exercises"]))
+        )
         return replace(part, target)
 
-    monkeypatch.setattr(keeping.Path, "replace", watch)
+    monkeypatch.setattr(progress_store.Path, "replace", watch)
     for name in ("project", "softmax", "similarity"):
         remember(name, "correct")
     assert seen == [(0, 1), (1, 2), (2, 3)]
 
 
 @pytest.mark.skipif(not (ROOT / ".git").exists(), reason="not a clone")
-@pytest.mark.parametrize("name", [keeping.FILE, f"{keeping.FILE}.lock", f"{keeping.FILE}.123"])
+@pytest.mark.parametrize("name", [progress_store.FILE, f"{progress_store.FILE}.lock", f"{progress_store.FILE}.123"])
 def test_git_ignores_what_is_kept(name):
     for folder in ("notebooks", "my_course", "."):
         done = subprocess.run(["git", "check-ignore", "-q", f"{folder}/{name}"], cwd=ROOT, check=False)

@@ -10,15 +10,16 @@ import pytest
 import torch
 from torch.nn import functional as F
 
-from mha_course import example, experiments, masks
+from mha_course import example, masks
 from mha_course.attention import attention
+from mha_course.cli.jupyter_hooks import WIDGET_VIEW
 from mha_course.errors import ShapeError
-from mha_course.saving import WIDGET_VIEW
+from mha_course.experiments import scaling
 from mha_course.widgets import MaskLab, ScalingLab, SoftmaxLab, SplitLab, WeightedSumLab
-from mha_course.widgets import labs_scores as scores_module
-from mha_course.widgets.labs_controls import Drawn, Pick, Switch
-from mha_course.widgets.labs_hull import hull, inside
-from mha_course.widgets.labs_mask import BY_HAND, COURSE, FINITE, PRESETS
+from mha_course.widgets.labs import scaling as scores_module
+from mha_course.widgets.labs.controls import Drawn, Pick, Switch
+from mha_course.widgets.labs.hull import hull, inside
+from mha_course.widgets.labs.mask import BY_HAND, COURSE, FINITE, PRESETS
 
 EVIL = '"><img src=x onerror="window.hacked=1"><script>window.hacked=1</script>$x$'
 TOKENS = ["the", "cat", "the", "it", "dogs", ","]
@@ -191,7 +192,7 @@ def test_scaling_shows_what_the_experiment_measures(width, divide_by):
     lab = ScalingLab(num_heads=4)
     lab.set(head_dim=width, divide_by=divide_by, follow="gradient at q")
     divisor = {"√D": width**0.5, "nothing": 1, "D": width, "√d_model": (width * 4) ** 0.5}[divide_by]
-    found = experiments.saturation(width, divisor)
+    found = scaling.saturation(width, divisor)
     assert panel(lab, "bars")["values"] == pytest.approx(found.weights[0, :12].tolist(), rel=1e-3)
     told = dict(row[:2] for row in panel(lab, "table")["rows"])
     assert told["spread of the scores"] == f"{found.spread:.2f}"
@@ -210,7 +211,7 @@ def test_divided_by_the_root_the_spread_is_1_at_every_width():
 
 def test_scaling_is_measured_once(monkeypatch):
     lab = ScalingLab()
-    monkeypatch.setattr(experiments, "draw", None)
+    monkeypatch.setattr(scaling, "draw", None)
     for width, by in itertools.product((8, 64), ("√D", "D")):
         lab.set(head_dim=width, divide_by=by)
         assert not lab.view["trouble"]
@@ -280,8 +281,8 @@ def test_scaling_with_bad_input(make, message):
 
 
 def test_the_analytic_gradient_of_several_ways_at_once():
-    drawn = experiments.draw(16, count=3)
-    found = experiments.by_divisors(drawn, [4.0, 1.0])
+    drawn = scaling.draw(16, count=3)
+    found = scaling.by_divisors(drawn, [4.0, 1.0])
     for one, divisor in zip(found, (4.0, 1.0), strict=True):
         w = (drawn.q @ drawn.k.mT / divisor).softmax(-1)
         g = drawn.upstream @ drawn.v.mT

@@ -7,10 +7,14 @@ import pytest
 import torch
 from torch.nn import functional as F
 
-from mha_course import charts, grammar, language, language_pictures, leaks, masks, measures, models, parsing, plots
+from mha_course import masks, models, plots
+from mha_course.datasets import grammar, parsing
 from mha_course.errors import ShapeError
 from mha_course.exercises import QUESTIONS
 from mha_course.exercises import questions_language as questions
+from mha_course.experiments import head_analysis, leakage
+from mha_course.models import language
+from mha_course.plots import charts, language_pictures
 from mha_course.widgets import SamplingLab
 
 DRAWN = grammar.sentences(300, "train", seed=5)
@@ -149,7 +153,7 @@ def test_it_learns_up_to_the_limit_and_no_further(trained):
     assert language.perplexity(model, UNSEEN) > 1.03 * language.limit(UNSEEN, "any")
     texts = [text for text in UNSEEN if "pronoun" in text.pairs]
     weights = language.weights(model, texts)
-    assert measures.relation_weights(weights, texts, "pronoun").max() > 0.35
+    assert head_analysis.relation_weights(weights, texts, "pronoun").max() > 0.35
     assert not weights.triu(1).any()
 
 
@@ -158,7 +162,7 @@ def test_no_model_beats_the_limit_but_one_that_sees_ahead(cheat, trained):
     model, losses = cheat
     assert sum(losses[-20:]) / 20 < 0.4 * math.log(language.limit(DRAWN, "train"))
     x = model.embed(language.prompt(CAT))
-    assert leaks.reach(model.encoder, x).all()
+    assert leakage.reach(model.encoder, x).all()
     ids = language.prompt(CAT)
     later = ids.clone()
     later[0, 9] += 1

@@ -15,8 +15,8 @@ from jupyter_server.services.kernels.connection.channels import ZMQChannelsWebso
 from jupyter_server.services.kernels.websocket import KernelWebsocketHandler
 
 from mha_course import __main__ as entry
-from mha_course import launch
-from mha_course.serving import PromptConnection
+from mha_course.cli import launch
+from mha_course.cli.jupyter_hooks import PromptConnection
 
 REPOSITORY = launch.ROOT
 
@@ -234,8 +234,8 @@ def test_opening_is_local_with_the_token_on(course, started):
     assert "--ServerApp.ip=127.0.0.1" in started
     assert not [option for option in started if "token" in option]
     assert started[-3:] == ["--no-browser", "--port", "9999"]
-    assert "--ContentsManager.pre_save_hook=mha_course.saving.drop_widget_views" in started
-    assert "--ServerApp.kernel_websocket_connection_class=mha_course.serving.PromptConnection" in started
+    assert "--ContentsManager.pre_save_hook=mha_course.cli.jupyter_hooks.drop_widget_views" in started
+    assert "--ServerApp.kernel_websocket_connection_class=mha_course.cli.jupyter_hooks.PromptConnection" in started
 
 
 @pytest.fixture

@@ -10,13 +10,13 @@ import pytest
 import torch
 
 from mha_course.attention import MultiHeadAttention
+from mha_course.cli.jupyter_hooks import WIDGET_VIEW
 from mha_course.errors import ShapeError
-from mha_course.saving import WIDGET_VIEW
 from mha_course.tracing import trace
-from mha_course.tracing.steps import Argument, Operand, Step
+from mha_course.tracing.records import Argument, Operand, Step
 from mha_course.tracing.trace import Trace
-from mha_course.widgets import layout_cells
-from mha_course.widgets.layout import LayoutPlayer
+from mha_course.widgets.layout_player import cells as layout_cells
+from mha_course.widgets.layout_player.widget import LayoutPlayer
 
 EVIL = '"><img src=x onerror="window.hacked=1"><script>window.hacked=1</script>'
 KNOWN = {"axes": "B S C", "sizes": {"H": 2}}

@@ -7,9 +7,11 @@ from matplotlib.colors import to_hex
 from torch import nn
 from torch.nn import functional as F
 
-from mha_course import attention, conventions, leaks, mask_pictures, masks, plots
+from mha_course import attention, masks, plots
 from mha_course.errors import ShapeError
-from mha_course.mask_pictures import Grid
+from mha_course.experiments import leakage, mask_conventions
+from mha_course.plots import masks as mask_pictures
+from mha_course.plots.masks import Grid
 
 B, T, S, C, H = 2, 5, 7, 24, 4
 
@@ -30,7 +32,7 @@ def mha():
 @pytest.mark.parametrize("mask", [masks.causal_mask(S), ~masks.causal_mask(S).T | torch.eye(S).bool(), None])
 def test_reach_is_the_mask_of_one_layer(mha, mask):
     want = torch.ones(S, S, dtype=torch.bool) if mask is None else mask
-    assert torch.equal(leaks.reach(lambda x: mha(x, mask=mask), tokens()), want)
+    assert torch.equal(leakage.reach(lambda x: mha(x, mask=mask), tokens()), want)
 
 
 def test_reach_agrees_with_gradients():
@@ -44,7 +46,7 @@ def test_reach_agrees_with_gradients():
         return layer(layer(x, src_mask=hidden), src_mask=hidden)
 
     gradients = torch.autograd.functional.jacobian(lambda x: fn(x)[0, :, 0], tokens(1))[:, 0]  # (S, S, C)
-    found = leaks.reach(fn, tokens(1))
+    found = leakage.reach(fn, tokens(1))
     assert torch.equal(found, gradients.abs().sum(-1) > 0)
     assert torch.equal(found, masks.causal_mask(S).triu(-4))  # two windows reach twice as far
 
@@ -52,13 +54,13 @@ def test_reach_agrees_with_gradients():
 def test_reach_sees_the_leak_of_one_sentence(mha):
     """Sentence 1 alone sees ahead, and it is seen."""
     mask = torch.stack((masks.causal_mask(S), torch.ones(S, S, dtype=torch.bool)))[:, None]
-    assert leaks.reach(lambda x: mha(x, mask=mask), tokens()).all()
+    assert leakage.reach(lambda x: mha(x, mask=mask), tokens()).all()
 
 
 def test_reach_is_not_square_where_queries_are_others():
     memory, query = tokens(1), tokens(1, T, seed=1)
     mask = masks.causal_mask_for_cache(T, S)
-    found = leaks.reach(lambda x: F.scaled_dot_product_attention(query, x, x, mask), memory)
+    found = leakage.reach(lambda x: F.scaled_dot_product_attention(query, x, x, mask), memory)
     assert torch.equal(found, mask)
 
 
@@ -67,12 +69,12 @@ def test_reach_sees_what_the_weights_hide(mha):
         steps = mha.steps(x)
         return attention.merge_heads(steps.weights.tril() @ steps.v)
 
-    assert leaks.reach(late, tokens()).all()
+    assert leakage.reach(late, tokens()).all()
 
 
 def test_reach_leaves_its_input_and_the_random_state_alone(mha):
     x, before = tokens(), torch.get_rng_state()
-    leaks.reach(mha, x)
+    leakage.reach(mha, x)
     assert torch.equal(x, tokens())
     assert torch.equal(before, torch.get_rng_state())
 
@@ -95,13 +97,13 @@ def test_reach_leaves_its_input_and_the_random_state_alone(mha):
 )  # fmt: skip
 def test_reach_says_what_it_cannot_use(fn, message):
     with pytest.raises(ShapeError) as caught:
-        leaks.reach(fn, tokens())
+        leakage.reach(fn, tokens())
     assert str(caught.value) == message
 
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.float64])
 def test_reach_takes_any_float_on_any_device(device, dtype):
-    found = leaks.reach(lambda x: x.cumsum(1), tokens().to(device, dtype))
+    found = leakage.reach(lambda x: x.cumsum(1), tokens().to(device, dtype))
     assert torch.equal(found, masks.causal_mask(S))
 
 
@@ -112,7 +114,7 @@ NAMES = [f"word {n}" for n in range(S)]
 
 
 def readings(mask=REAL):
-    return {reading.reader: reading for reading in conventions.polarities(mask, NAMES).readings}
+    return {reading.reader: reading for reading in mask_conventions.polarities(mask, NAMES).readings}
 
 
 def test_the_readers_are_the_ones_that_pytorch_and_seaborn_document():
@@ -130,7 +132,7 @@ def test_the_readers_are_the_ones_that_pytorch_and_seaborn_document():
 
 
 def test_a_wrong_converter_would_show(monkeypatch):
-    monkeypatch.setattr(conventions, "from_attend", lambda mask, convention: mask)
+    monkeypatch.setattr(mask_conventions, "from_attend", lambda mask, convention: mask)
     assert {reading.converted for reading in readings().values()} != {tuple(REAL.tolist())}
 
 
@@ -141,7 +143,7 @@ def test_a_mask_is_read_without_touching_the_random_state():
 
 
 def test_the_table_says_the_same_as_text_and_as_html():
-    found = conventions.polarities(torch.tensor([True, True, False]), ["the", "<b>", "<pad>"])
+    found = mask_conventions.polarities(torch.tensor([True, True, False]), ["the", "<b>", "<pad>"])
     text, html = repr(found), found._repr_html_()
     assert text.splitlines()[1].split("  ")[0] == "attention(q, k, v, mask)"
     assert text.count("✔ the <b> ·") == 8
@@ -155,7 +157,7 @@ def test_the_table_says_the_same_as_text_and_as_html():
 @pytest.mark.parametrize("mask", [torch.ones(3).bool(), torch.zeros(3).bool(), torch.tensor([1, 0, 1])])
 def test_a_mask_that_hides_all_or_nothing_tells_nothing(mask):
     with pytest.raises(ShapeError, match="polarities: mask must hide some keys, not all"):
-        conventions.polarities(mask, ["a", "b", "c"])
+        mask_conventions.polarities(mask, ["a", "b", "c"])
 
 
 # Pictures of masks

@@ -5,20 +5,21 @@ import math
 import pytest
 import torch
 
-from mha_course import charts, costs, diagrams, experiments
 from mha_course.attention import MultiHeadAttention
 from mha_course.errors import ShapeError
+from mha_course.experiments import costs, scaling
+from mha_course.plots import charts, diagrams
 
 
 @pytest.mark.parametrize("head_dim", [8, 64, 256])
 def test_the_spread_of_scores_is_that_of_theory(head_dim):
-    assert experiments.saturation(head_dim, 1.0).spread == pytest.approx(math.sqrt(head_dim), rel=0.03)
-    assert experiments.saturation(head_dim, math.sqrt(head_dim)).spread == pytest.approx(1, rel=0.03)
+    assert scaling.saturation(head_dim, 1.0).spread == pytest.approx(math.sqrt(head_dim), rel=0.03)
+    assert scaling.saturation(head_dim, math.sqrt(head_dim)).spread == pytest.approx(1, rel=0.03)
 
 
 def test_saturation_grows_without_scaling_and_stays_with_it():
-    raw = [experiments.saturation(width, 1.0) for width in (8, 64, 256, 1024)]
-    scaled = [experiments.saturation(width, math.sqrt(width)) for width in (8, 64, 256, 1024)]
+    raw = [scaling.saturation(width, 1.0) for width in (8, 64, 256, 1024)]
+    scaled = [scaling.saturation(width, math.sqrt(width)) for width in (8, 64, 256, 1024)]
     tops, entropies = [found.top for found in raw], [found.entropy for found in raw]
     assert tops == sorted(tops)
     assert entropies == sorted(entropies, reverse=True)
@@ -33,7 +34,7 @@ def test_saturation_grows_without_scaling_and_stays_with_it():
 
 def test_gradients_of_the_experiment_are_those_of_softmax():
     """At the scores of one row the gradient is w * (g - w · g); its length must be what is reported."""
-    found = experiments.saturation(16, 4.0, count=3, seed=5)
+    found = scaling.saturation(16, 4.0, count=3, seed=5)
     generator = torch.Generator().manual_seed(5)
     q, k = (torch.randn(3, n, 16, generator=generator, dtype=torch.float64) for n in (1, 64))
     v, upstream = (torch.randn(3, n, 16, generator=generator, dtype=torch.float64) for n in (64, 1))
@@ -46,11 +47,11 @@ def test_gradients_of_the_experiment_are_those_of_softmax():
 
 def test_an_experiment_that_cannot_be_run():
     with pytest.raises(ValueError, match="head_dim and divisor must be positive, got 0 and 1"):
-        experiments.saturation(0, 1)
+        scaling.saturation(0, 1)
 
 
 def test_divisors_by_name():
-    assert experiments.divisors(64, 8) == {"√D": 8, "nothing": 1, "D": 64, "√d_model": math.sqrt(512)}
+    assert scaling.divisors(64, 8) == {"√D": 8, "nothing": 1, "D": 64, "√d_model": math.sqrt(512)}
 
 
 @pytest.mark.parametrize("heads", [1, 4])

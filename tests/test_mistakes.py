@@ -7,13 +7,13 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
-from mha_course.exercises import check, references
+from mha_course.exercises import check, solutions
+from mha_course.exercises.attention_mistakes import MISTAKES
+from mha_course.exercises.attention_steps import COMPOSED, Steps
 from mha_course.exercises.catalogue import EXERCISES
-from mha_course.exercises.mistakes import MISTAKES
-from mha_course.exercises.noting import implementation
-from mha_course.exercises.recognising import alike, shown_by, ways
-from mha_course.exercises.running import Outcome, run
-from mha_course.exercises.steps import COMPOSED, Steps
+from mha_course.exercises.diagnose import alike, shown_by, ways
+from mha_course.exercises.sandbox import Outcome, run
+from mha_course.exercises.spec import implementation
 
 WAYS = [
     pytest.param(name, mistake, way, id=f"{name}-{mistake.name}-{way}")
@@ -80,12 +80,12 @@ def test_two_mistakes_at_once_are_both_named(one, two):
 
 
 ODD = [  # wrong in ways that have no name
-    ("multi_head_attention", lambda *a: tuple(1.5 * t for t in references.multi_head_attention(*a))),
+    ("multi_head_attention", lambda *a: tuple(1.5 * t for t in solutions.multi_head_attention(*a))),
     ("softmax", lambda z: z.softmax(-1) ** 2),
-    ("masked_softmax", lambda z, m: references.masked_softmax(z, m).sqrt()),
+    ("masked_softmax", lambda z, m: solutions.masked_softmax(z, m).sqrt()),
     ("scaled_scores", lambda q, k: q @ k.mT / 7),
-    ("split_heads", lambda x, h: references.split_heads(x, h).flip(1)),
-    ("merge_heads", lambda c: references.merge_heads(c).flip(2)),
+    ("split_heads", lambda x, h: solutions.split_heads(x, h).flip(1)),
+    ("merge_heads", lambda c: solutions.merge_heads(c).flip(2)),
     ("project", lambda x, w, b: F.linear(x, w, 2 * b)),
     ("similarity", lambda x: (x @ x.T).abs()),
 ]
@@ -100,7 +100,7 @@ def test_a_wrong_answer_without_a_name_gets_none(name, answer):
 
 
 STAGED = [
-    ("values and output", lambda x, q, k, v, o, h, m=None: references.multi_head_attention(x, q, k, v, 1.1 * o, h, m)),
+    ("values and output", lambda x, q, k, v, o, h, m=None: solutions.multi_head_attention(x, q, k, v, 1.1 * o, h, m)),
     ("weighted sum", {"weigh": lambda w, v: w.sqrt() @ v}),
     ("scores", {"scores": lambda q, k: (q @ k.mT).tanh()}),
     ("mask", {"hide": lambda z, m: z.masked_fill(~m, -1.5)}),
@@ -116,20 +116,20 @@ def test_a_stage_has_one_suspect(stage, answer):
 
 def test_what_can_be_seen_is_said():
     assert "Rows sum to" in check("softmax", lambda z: z.softmax(-1) ** 2).message
-    half = check("multi_head_attention", lambda *a: tuple(t / 2 for t in references.multi_head_attention(*a)))
+    half = check("multi_head_attention", lambda *a: tuple(t / 2 for t in solutions.multi_head_attention(*a)))
     assert half.picture.count("<table") == 3
     one_head = check(
-        "split_heads", lambda x, h: references.split_heads(x, h) * torch.tensor([1, 1, 1, 2.0])[:, None, None]
+        "split_heads", lambda x, h: solutions.split_heads(x, h) * torch.tensor([1, 1, 1, 2.0])[:, None, None]
     )
     assert "3 of 4 heads agree." in one_head.message
 
 
-class Dropping(references.MultiHeadAttention):
+class Dropping(solutions.MultiHeadAttention):
     def forward(self, x, mask=None):
         return F.dropout(super().forward(x, mask), 0.5)
 
 
-class EvalDropout(references.MultiHeadAttention):
+class EvalDropout(solutions.MultiHeadAttention):
     def __init__(self, d_model, num_heads):
         super().__init__(d_model, num_heads)
         self.dropout = nn.Dropout(0.5)
@@ -149,7 +149,7 @@ def forever(x):
 
 
 def test_a_loop_without_end_is_stopped(monkeypatch):
-    monkeypatch.setattr("mha_course.exercises.running.LIMIT", 0.3)
+    monkeypatch.setattr("mha_course.exercises.sandbox.LIMIT", 0.3)
     start = time.perf_counter()
     report = check("similarity", forever)
     assert time.perf_counter() - start < 2

@@ -10,7 +10,7 @@ from torch.nn import functional as F
 
 from mha_course import masks, models
 from mha_course.errors import ShapeError
-from mha_course.models import CausalLanguageModel, Encoder, EncoderBlock, MaskedWordModel
+from mha_course.models import CausalLanguageModel, Encoder, EncoderBlock, MaskedWordModel, blocks
 
 B, S, C, H, D_FF, L, V = 2, 5, 24, 4, 10, 3, 17
 TOLERANCE = {torch.float32: 1e-5, torch.float64: 1e-12}
@@ -123,17 +123,17 @@ WRONG_AFTER = {
 
 @pytest.mark.parametrize("wrong", WRONG)
 def test_a_wrong_block_differs(wrong):
-    assert fails(equals_torchs_layer, rewritten(models, *WRONG[wrong]))
+    assert fails(equals_torchs_layer, rewritten(blocks, *WRONG[wrong]))
 
 
 @pytest.mark.parametrize("wrong", WRONG_AFTER)
 def test_a_wrong_post_norm_block_differs(wrong):
-    assert fails(equals_torchs_layer, rewritten(models, *WRONG_AFTER[wrong]), "none", False)
+    assert fails(equals_torchs_layer, rewritten(blocks, *WRONG_AFTER[wrong]), "none", False)
 
 
 def test_a_copy_that_is_not_broken_passes():
-    equals_torchs_layer(rewritten(models))
-    equals_torchs_layer(rewritten(models), "none", False)
+    equals_torchs_layer(rewritten(blocks))
+    equals_torchs_layer(rewritten(blocks), "none", False)
 
 
 def test_its_gradients_are_those_of_finite_differences():

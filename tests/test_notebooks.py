@@ -7,9 +7,10 @@ import re
 import nbformat
 import pytest
 
-from mha_course import authoring, exercises, slides
+from mha_course import exercises
+from mha_course.cli import authoring, slides
+from mha_course.cli.jupyter_hooks import WIDGET_VIEW
 from mha_course.exercises.lessons import LESSONS as LESSON_LIST
-from mha_course.saving import WIDGET_VIEW
 
 LESSONS = sorted(authoring.LESSONS.glob("*.ipynb"))
 NAMES = [

@@ -40,7 +40,7 @@ def test_set_up_needs_the_standard_library_alone(name):
     ("module", "absent"),
     [
         ("mha_course", ("torch", "numpy", "matplotlib", "ipywidgets")),
-        ("mha_course.launch", ("torch", "numpy", "matplotlib", "ipywidgets")),
+        ("mha_course.cli.launch", ("torch", "numpy", "matplotlib", "ipywidgets")),
         ("mha_course.attention", ("matplotlib", "ipywidgets", "IPython")),
         ("mha_course.exercises", ("ipywidgets", "anywidget")),
     ],

@@ -11,7 +11,7 @@ import browsing
 import pytest
 import walking
 
-from mha_course import authoring
+from mha_course.cli import authoring
 
 LESSONS = sorted(authoring.LESSONS.glob("*.ipynb"))
 PICTURES = Path(os.environ.get("MHA_COURSE_SCREENSHOTS") or browsing.ROOT / "build" / "pages")

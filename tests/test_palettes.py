@@ -11,10 +11,10 @@ from matplotlib.colors import to_rgb
 from widget_cases import CASES, START
 
 from mha_course import plots
-from mha_course.authoring import ROOT
-from mha_course.tracing.steps import COLORS, OTHER
-from mha_course.widgets.labs_panels import HEADS
-from mha_course.widgets.layout_cells import HUES, PLAIN
+from mha_course.cli.authoring import ROOT
+from mha_course.tracing.records import COLORS, OTHER
+from mha_course.widgets.labs.panels import HEADS
+from mha_course.widgets.layout_player.cells import HUES, PLAIN
 
 # Machado, Oliveira, Fernandes, "A Physiologically-based Model for Simulation of Color Vision Deficiency" (2009),
 # table of severity 1.0, for linear RGB.

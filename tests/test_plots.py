@@ -13,9 +13,10 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.text import Text
 from PIL import Image
 
-from mha_course import charts, diagrams, plots
+from mha_course import plots
 from mha_course.errors import ShapeError
 from mha_course.masks import causal_mask
+from mha_course.plots import charts, diagrams, figures, heatmaps
 
 WORDS = ["the", "grey", "cat", "it", "<b>ate</b>"]
 
@@ -143,7 +144,7 @@ def lines_apart(ax, axis):
     """Return how far the names along an axis are from each other, in heights of their letters, from line to line."""
     places = [(place, 0) if axis is ax.xaxis else (0, place) for place in axis.get_ticklocs()]
     across = 0 if axis is ax.xaxis else 1
-    turned = np.sin(np.radians(plots.SLANT)) if axis is ax.xaxis else 1
+    turned = np.sin(np.radians(heatmaps.SLANT)) if axis is ax.xaxis else 1
     steps = np.abs(np.diff(ax.transData.transform(places)[:, across])) * turned
     return steps / ax.figure.dpi * 72 / axis.get_ticklabels()[0].get_size()
 
@@ -279,7 +280,7 @@ def test_steps_are_lit_by_name():
 
 def test_showing_gives_alt_text_and_prints_it(monkeypatch, capsys):
     shown = []
-    monkeypatch.setattr(plots, "display", lambda bundle, metadata, raw: shown.append((bundle, metadata)))
+    monkeypatch.setattr(figures, "display", lambda bundle, metadata, raw: shown.append((bundle, metadata)))
     text = "One sentence that says what the picture shows, long enough that it has to be broken into two lines."
     plots.show(plots.heatmap(np.ones((2, 2))), text)
     ((bundle, metadata),) = shown

@@ -6,11 +6,12 @@ import pytest
 import torch
 from torch.testing import assert_close
 
-from mha_course import plots, positions, sequence_pictures
+from mha_course import plots, positions
+from mha_course.cli.jupyter_hooks import WIDGET_VIEW
 from mha_course.errors import ShapeError
-from mha_course.saving import WIDGET_VIEW
+from mha_course.plots import positions as sequence_pictures
 from mha_course.widgets import RotaryLab
-from mha_course.widgets.rotary import BASES, FURTHEST, PLACES
+from mha_course.widgets.labs.rotary import BASES, FURTHEST, PLACES
 
 
 def panels(lab):

@@ -14,8 +14,9 @@ import nbformat
 import pytest
 from nbclient import NotebookClient
 
-from mha_course import authoring, launch, plots
-from mha_course.exercises import keeping
+from mha_course import plots
+from mha_course.cli import authoring, launch
+from mha_course.exercises import progress_store
 
 ROOT = authoring.ROOT
 LESSONS = sorted(authoring.LESSONS.glob("*.ipynb"))
@@ -190,10 +191,10 @@ def test_a_folder_that_cannot_be_written_to(course):
     finally:
         for path in (course, *course.rglob("*")):
             path.chmod(0o755)
-    assert done.stdout.splitlines() == ["REPORT correct", f"PROGRESS {keeping._LOCKED}"]
+    assert done.stdout.splitlines() == ["REPORT correct", f"PROGRESS {progress_store._LOCKED}"]
     assert done.stderr == ""
     assert f"PACKAGE {ascii(str(course))[:-1]}" in said
-    assert not (course / "notebooks" / keeping.FILE).exists()
+    assert not (course / "notebooks" / progress_store.FILE).exists()
     assert left.returncode == 1
     assert left.stderr.startswith("mha_course: lessons are worked on in copies")
     assert len(left.stderr.splitlines()) == 1
@@ -217,7 +218,9 @@ def test_no_network_and_no_home(course, home):
     dead["PYTHONPATH"] = str(course)
     done = python(["-c", RIGHT], course / "notebooks", before=cut, HOME=home, **dead)
     assert "REPORT correct" in done.stdout
-    assert json.loads((course / "notebooks" / keeping.FILE).read_text())["exercises"]["similarity"]["attempts"] == 1
+    assert (
+        json.loads((course / "notebooks" / progress_store.FILE).read_text())["exercises"]["similarity"]["attempts"] == 1
+    )
 
 
 @pytest.mark.parametrize("home", ["a file", "a folder that is not there"])

@@ -11,11 +11,12 @@ from pathlib import Path
 import nbformat
 import pytest
 
-from mha_course import authoring, exercises, slide_parts, slides
+from mha_course import exercises
+from mha_course.cli import authoring, slide_html, slides
 from mha_course.errors import ShapeError
-from mha_course.exercises import hinting
+from mha_course.exercises import hint_ladder
+from mha_course.exercises.checker import reference
 from mha_course.exercises.hints import HINTS
-from mha_course.exercises.judging import reference
 from mha_course.exercises.lessons import LESSONS as LESSON_LIST
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -212,7 +213,7 @@ def test_the_speaker_sees_notes_minutes_and_what_comes_next(open_deck):
         page.keyboard.press("s")
     window = popup.value
     notes = next(cell for cell in read(LESSONS[4]).cells if cell.id == "masks").metadata.lecture
-    assert plain(slide_parts.words(notes.notes)).strip() in window.locator("#notes").inner_text()
+    assert plain(slide_html.words(notes.notes)).strip() in window.locator("#notes").inner_text()
     assert f"{notes.minutes}.0 min left for this section" in window.locator("#time").inner_text()
     following = page.evaluate("slides[at + 1].ariaLabel")
     assert window.locator("#next").inner_text() == f"Next: {following}"
@@ -279,7 +280,7 @@ def test_a_lesson_that_does_not_exist_is_one_clear_message(capsys, tmp_path, mon
 @pytest.mark.slow
 def test_the_command_writes_what_was_asked_for(tmp_path):
     command = (
-        "import sys; from pathlib import Path; from mha_course import launch, slides; "
+        "import sys; from pathlib import Path; from mha_course.cli import launch, slides; "
         f"folder = Path({str(tmp_path)!r}); slides.build.__kwdefaults__['folder'] = folder; launch.ROOT = folder; "
         "sys.exit(slides.main(['5', '07', '--solutions']))"
     )
@@ -331,7 +332,7 @@ def test_normalising_keeps_what_the_lecturer_wrote():
 
 def test_sentences_under_pictures_lose_their_line_breaks():
     first = "a " * 43 + "a"
-    assert slide_parts.unwrap(f"{first}\nword goes on\nnext: True\n") == [f"{first} word goes on", "next: True"]
+    assert slide_html.unwrap(f"{first}\nword goes on\nnext: True\n") == [f"{first} word goes on", "next: True"]
 
 
 SWITCHES = {
@@ -356,7 +357,7 @@ def test_the_switch_for_solutions(of_class, of_lecturer, monkeypatch):
         )
     with pytest.raises(ShapeError, match="no exercise has this name"):
         exercises.solution("sofmax")
-    hinting.reset_hints()
+    hint_ladder.reset_hints()
     last = [str(exercises.hint("softmax")) for _ in range(5)][-1]
     shown = SWITCHES[of_class, of_lecturer]
     assert last.startswith("Hint 4 of 4" if shown else "Hint 3 of 3")

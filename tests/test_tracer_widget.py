@@ -8,12 +8,12 @@ import torch
 from torch import nn
 
 from mha_course.attention import MultiHeadAttention
-from mha_course.saving import WIDGET_VIEW
+from mha_course.cli.jupyter_hooks import WIDGET_VIEW
 from mha_course.tracing import trace
-from mha_course.tracing.steps import COLORS, Argument, Operand, Source, Step
+from mha_course.tracing.records import COLORS, Argument, Operand, Source, Step
 from mha_course.tracing.trace import Trace
 from mha_course.variants import FusedQKV
-from mha_course.widgets.tracer import ShapeTracer, payload, sentence
+from mha_course.widgets.shape_tracer.widget import ShapeTracer, payload, sentence
 
 EVIL = '"><img src=x onerror="window.hacked=1"><script>window.hacked=1</script>'
 

@@ -6,12 +6,13 @@ import pytest
 import torch
 from torch.nn import functional as F
 
-from mha_course import endish, translation
+from mha_course.datasets import toy_language
 from mha_course.errors import ShapeError
 from mha_course.exercises.beyond import cross_attention
+from mha_course.models import translation
 
-DRAWN = endish.pairs(400, "test", seed=7)
-WORDS = endish.NOUNS | endish.ADJECTIVES | endish.VERBS | endish.TIMES
+DRAWN = toy_language.pairs(400, "test", seed=7)
+WORDS = toy_language.NOUNS | toy_language.ADJECTIVES | toy_language.VERBS | toy_language.TIMES
 SENTENCE = "the red fox chased the cat today"
 
 
@@ -29,24 +30,24 @@ def test_each_word_stands_for_the_one_it_is_aligned_with():
     for pair in DRAWN:
         assert [WORDS[pair.source[place]] for place in pair.alignment] == list(pair.target)
         assert len(set(pair.alignment)) == len(pair.target) == len(pair.source) - 2
-        assert pair.target[-1] in endish.VERBS.values()
+        assert pair.target[-1] in toy_language.VERBS.values()
         assert pair.source.count("the") == 2
         assert all(word not in pair.target for word in ("the", "<start>"))
-        assert not set(pair.target[1:]) & set(endish.TIMES.values())
+        assert not set(pair.target[1:]) & set(toy_language.TIMES.values())
         for one, two in itertools.pairwise(pair.target):
-            assert two not in endish.ADJECTIVES.values() or one in endish.NOUNS.values()
-    assert max(len(pair.source) for pair in DRAWN) == endish.MAX_SOURCE
-    assert max(len(pair.target) for pair in DRAWN) + 1 == endish.MAX_TARGET
-    assert len(set(endish.SOURCE)) == len(endish.SOURCE)
-    assert len(set(endish.TARGET)) == len(endish.TARGET)
+            assert two not in toy_language.ADJECTIVES.values() or one in toy_language.NOUNS.values()
+    assert max(len(pair.source) for pair in DRAWN) == toy_language.MAX_SOURCE
+    assert max(len(pair.target) for pair in DRAWN) + 1 == toy_language.MAX_TARGET
+    assert len(set(toy_language.SOURCE)) == len(toy_language.SOURCE)
+    assert len(set(toy_language.TARGET)) == len(toy_language.TARGET)
 
 
 def test_splits_share_no_pair_of_nouns():
-    test, train = (set(endish.noun_pairs(split)) for split in ("test", "train"))
+    test, train = (set(toy_language.noun_pairs(split)) for split in ("test", "train"))
     assert not test & train
     assert len(test) + len(train) == 12 * 11
     with pytest.raises(KeyError):
-        endish.noun_pairs("validation")
+        toy_language.noun_pairs("validation")
 
 
 def test_encoding_shifts_and_pads():

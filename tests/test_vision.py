@@ -8,8 +8,11 @@ from rewriting import one_thread  # noqa: F401
 from torch import nn
 from torch.nn import functional as F
 
-from mha_course import models, overlays, plots, shapes, vision
+from mha_course import models, plots
+from mha_course.datasets import shapes
 from mha_course.errors import ShapeError
+from mha_course.models import vision
+from mha_course.plots import images as overlays
 
 
 def drawn(count=400, seed=3):

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from mha_course import plots
-from mha_course.saving import WIDGET_VIEW, drop_widget_views
+from mha_course.cli.jupyter_hooks import WIDGET_VIEW, drop_widget_views
 from mha_course.widgets import Panel
 
 

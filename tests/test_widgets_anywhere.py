@@ -9,8 +9,8 @@ from jupyter_client import KernelManager
 from widget_cases import CASES, MOVED, START
 
 from mha_course import widgets
-from mha_course.authoring import ROOT
-from mha_course.saving import WIDGET_VIEW
+from mha_course.cli.authoring import ROOT
+from mha_course.cli.jupyter_hooks import WIDGET_VIEW
 
 
 def test_every_widget_has_a_case():

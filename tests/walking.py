@@ -2,7 +2,7 @@
 
 import json
 
-from mha_course.saving import WIDGET_VIEW, is_progress
+from mha_course.cli.jupyter_hooks import WIDGET_VIEW, is_progress
 
 WIDGETS = ".mha-lab, .mha-heads, .mha-layout, .mha-tracer, .mha-panel"
 CONTROLS = "input, select, textarea, button, summary, [role=slider], [tabindex='0']"

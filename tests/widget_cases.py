@@ -2,8 +2,8 @@
 
 START = """
 import numpy as np, torch
-from mha_course import language, plots
-from mha_course.models import CausalLanguageModel
+from mha_course import plots
+from mha_course.models import CausalLanguageModel, language
 from mha_course.tracing import trace
 from mha_course.widgets import *
 scores, words = torch.randn(6, 6, generator=torch.Generator().manual_seed(0)), "the grey cat sat on it".split()

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from mha_course import masks
 from mha_course import positions as p
-from mha_course.exercises.noting import Book, Mistake
+from mha_course.exercises.spec import Book, Mistake
 
 MASKS = "8, Masks: one vocabulary"
 CROSS = "9, Cross-attention: two sequences"

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from mha_course import flash
 from mha_course.exercises import beyond as r
-from mha_course.exercises.noting import Book, Mistake
+from mha_course.exercises.spec import Book, Mistake
 
 CACHE = "11, KV cache: one token at a time"
 FEWER = "11, Fewer KV heads"

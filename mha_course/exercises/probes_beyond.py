@@ -10,9 +10,10 @@ import torch
 from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from mha_course import caching, flash, masks, positions, vision
+from mha_course import caching, flash, masks, positions
 from mha_course.exercises import beyond as r
-from mha_course.exercises.probes import Exercise, draw, qkv, square, weights
+from mha_course.exercises.inputs import Exercise, draw, qkv, square, weights
+from mha_course.models import vision
 
 B, T, S, C, H, D, H_KV = 2, 5, 7, 24, 4, 6, 2
 

@@ -7,7 +7,7 @@ from torch import nn
 from torch.nn import functional as F
 
 from mha_course.exercises.asking import Question
-from mha_course.leaks import reach
+from mha_course.experiments.leakage import reach
 from mha_course.models import EncoderBlock
 
 

@@ -8,9 +8,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from mha_course import counting, flash
+from mha_course import flash
 from mha_course.attention import attention
 from mha_course.exercises.asking import Question
+from mha_course.experiments import counting
 
 
 def _scores(tokens: int) -> int:

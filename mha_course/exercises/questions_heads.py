@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 
 from mha_course.exercises.asking import Question
-from mha_course.heads_task import TwoPlaces, learn
+from mha_course.experiments.head_tasks import TwoPlaces, learn
 
 _SAME, _DIFFERENT, _ONE_DIES = (
     "bit for bit the same",

@@ -6,10 +6,10 @@ import math
 
 import torch
 
-from mha_course import language
+from mha_course.datasets.grammar import sentences
 from mha_course.exercises.asking import Question, shape_of
 from mha_course.exercises.beyond import next_token_targets
-from mha_course.grammar import sentences
+from mha_course.models import language
 
 
 def _cat() -> torch.Tensor:

@@ -7,7 +7,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from mha_course.exercises.asking import Question
-from mha_course.leaks import reach
+from mha_course.experiments.leakage import reach
 from mha_course.masks import causal_mask, combine_masks, padding_mask
 
 _EVERYTHING, _REAL, _PADDING = "everything", "the three words", "the two paddings"

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import torch
 
-from mha_course import vision
 from mha_course.exercises.asking import Question, shape_of
+from mha_course.models import vision
 
 _SAME, _MOVED, _OTHER = "the same", "the same numbers, shuffled alike", "something else"
 

@@ -8,9 +8,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from mha_course.exercises import describing
-from mha_course.exercises.probes import Exercise
-from mha_course.exercises.running import as_list, run
+from mha_course.exercises import compare
+from mha_course.exercises.inputs import Exercise
+from mha_course.exercises.sandbox import as_list, run
 
 Arguments = Sequence[Any]
 # Where the tokens and the query weights stand among the arguments; the rest is left as it is.
@@ -58,4 +58,4 @@ def first(name: str, exercise: Exercise, answer: Any) -> tuple[str, str] | None:
 def _differs(got: Any, want: Any) -> bool:
     """Say whether a result is wrong."""
     pairs = zip(as_list(got), as_list(want), strict=False)
-    return any(not isinstance(a, Tensor) or describing.compare(a, b, "?" * b.dim(), 0.0) is not None for a, b in pairs)
+    return any(not isinstance(a, Tensor) or compare.compare(a, b, "?" * b.dim(), 0.0) is not None for a, b in pairs)

@@ -1,15 +1,21 @@
-"""Pictures that answer to controls, each with a static twin that needs no kernel."""
+"""Pictures that answer to controls, each with a static picture that needs no kernel."""
 
-from mha_course.widgets.blocks import BlocksLab
-from mha_course.widgets.cache import CacheLab
-from mha_course.widgets.heads import HeadExplorer
-from mha_course.widgets.labs import MaskLab, ScalingLab, SoftmaxLab, SplitLab, WeightedSumLab
-from mha_course.widgets.layout import LayoutPlayer
+from mha_course.widgets.head_explorer import HeadExplorer
+from mha_course.widgets.labs import (
+    BlocksLab,
+    CacheLab,
+    MaskLab,
+    RotaryLab,
+    SamplingLab,
+    ScalingLab,
+    SilenceLab,
+    SoftmaxLab,
+    SplitLab,
+    WeightedSumLab,
+)
+from mha_course.widgets.layout_player import LayoutPlayer
 from mha_course.widgets.panel import Panel
-from mha_course.widgets.rotary import RotaryLab
-from mha_course.widgets.sampling import SamplingLab
-from mha_course.widgets.silence import SilenceLab
-from mha_course.widgets.tracer import ShapeTracer
+from mha_course.widgets.shape_tracer import ShapeTracer
 
 __all__ = [
     "BlocksLab",

@@ -16,8 +16,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from mha_course import plots
-from mha_course.saving import WIDGET_VIEW
-from mha_course.widgets.live import present
+from mha_course.widgets.base import WIDGET_VIEW, present
 
 HERE = Path(__file__).parent
 

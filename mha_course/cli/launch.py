@@ -1,0 +1,307 @@
+"""Set up the course, open it, test it, bring a lesson back. Only the standard library is needed."""
+
+from __future__ import annotations
+
+# Longer than 250 lines: whoever looks for what went wrong in a set-up should find all of it in one file.
+import argparse
+import hashlib
+import importlib.util
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+import urllib.error
+import urllib.request
+from collections.abc import Sequence
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+LESSONS, COPIES = "notebooks", "my_course"
+CPU_INDEX = "https://download.pytorch.org/whl/cpu"
+CUDA_INDEX = "https://download.pytorch.org/whl/cu130"
+GIB_NEEDED = {"cpu": 2.5, "cuda": 9.0}
+AUTHORING = {
+    "render": "execute notebooks in place",
+    "train": "train the model of the running example",
+    "address": "set the repository's address everywhere",
+}
+SUITS = "import sys; sys.exit(not (3, 11) <= sys.version_info[:2] < (3, 15))"
+NETWORK_SIGNS = (
+    "NewConnectionError|NameResolutionError|ConnectTimeout|Read timed out|ProxyError|Max retries|Network is unreachable"
+)
+
+
+class SetupError(Exception):
+    """A set-up that cannot go on; the message says what to do."""
+
+
+def main(argv: Sequence[str]) -> int:
+    """Run one command and return its exit status; every failure is one message."""
+    try:
+        return _run(list(argv))
+    except (SetupError, OSError) as error:
+        print(f"mha_course: {error}", file=sys.stderr)
+        return 1
+    except KeyboardInterrupt:
+        print("\nmha_course: stopped. Run the same command again to go on.", file=sys.stderr)
+        return 130
+
+
+def _run(argv: list[str]) -> int:
+    """Dispatch on the first word; without one, or with options alone, open the course."""
+    parser = argparse.ArgumentParser(
+        prog="python3 -m mha_course",
+        description="Without a command: set up and open the course in JupyterLab; further options go to JupyterLab.",
+    )
+    commands = parser.add_subparsers(dest="command", metavar="command")
+    commands.add_parser("setup", help="install what the course needs into .venv, and stop")
+    tests = commands.add_parser(
+        "test", help="set up and test the package and every notebook; further options go to pytest", allow_abbrev=False
+    )
+    extent = tests.add_mutually_exclusive_group()
+    extent.add_argument("--fast", action="store_true", help="the quick tests of the package alone")
+    extent.add_argument("--all", action="store_true", help="also what takes long, or needs more than requirements.txt")
+    reset = commands.add_parser("reset", help="bring one lesson back as it was, keeping yours beside it")
+    reset.add_argument("lesson", help="its number, such as 03")
+    for name, text in AUTHORING.items():
+        commands.add_parser(name, help=text + " (for maintainers)", add_help=False)
+    commands.add_parser("slides", help="build lecture decks in decks/ (for lecturers)", add_help=False)
+    if not argv or (argv[0].startswith("-") and argv[0] not in ("-h", "--help")):
+        return open_lab(set_up(), argv)
+    if argv[0] == "slides":
+        return _in_venv(set_up(), "mha_course.cli.slides", *argv[1:])
+    if argv[0] in AUTHORING:
+        return _in_venv(set_up(), "mha_course.cli.authoring", *argv)
+    chosen, further = parser.parse_known_args(argv)
+    if chosen.command == "test":
+        return run_tests(set_up(), further, notebooks=not chosen.fast, everything=chosen.all)
+    if further:
+        parser.error(f"unrecognized arguments: {' '.join(further)}")
+    if chosen.command == "reset":
+        return reset_lesson(chosen.lesson)
+    set_up()
+    return 0
+
+
+def set_up() -> Path:
+    """Make .venv hold exactly requirements.txt, and return its Python. Does nothing when it already does."""
+    requirements = ROOT / "requirements.txt"
+    if not requirements.exists():
+        raise SetupError(
+            f"this copy of the course has no requirements.txt in {ROOT}. Run the command in a clone of it."
+        )
+    venv = ROOT / ".venv"
+    python = venv / ("Scripts/python.exe" if os.name == "nt" else "bin/python")
+    stamp, unfinished = venv / "mha_course.json", venv / "mha_course.unfinished"
+    want = {"requirements": hashlib.sha256(requirements.read_bytes()).hexdigest(), "folder": str(venv)}
+    if _read(stamp) == want and _runs(python, ""):
+        return python
+    print("Setting up the course in .venv. This happens once and takes some minutes.", flush=True)
+    kind = _torch_kind()
+    if unfinished.exists() or not _runs(python, SUITS):
+        _require_disk(GIB_NEEDED[kind])
+        _make_venv(venv)
+    _require_pip(python)
+    unfinished.touch()
+    _install(python, requirements, kind)
+    _quieten_news(venv)
+    stamp.write_text(json.dumps(want))
+    unfinished.unlink()
+    print("The course is set up.", flush=True)
+    if sys.platform == "win32" and shutil.which("nvidia-smi"):
+        torch = next(line for line in requirements.read_text().splitlines() if line.startswith("torch=="))
+        print(f'To use the NVIDIA GPU: "{python}" -m pip install {torch}+cu130 --extra-index-url {CUDA_INDEX}')
+    return python
+
+
+def _read(stamp: Path) -> object:
+    """Return what the last set-up wrote, or None where it was cut short."""
+    try:
+        return json.loads(stamp.read_text())
+    except (OSError, ValueError):
+        return None
+
+
+def _torch_kind() -> str:
+    """Say which build of torch this machine is for: MPS is not used, since it has no float64."""
+    nvidia = shutil.which("nvidia-smi") or Path("/proc/driver/nvidia").exists()
+    return "cuda" if nvidia and sys.platform == "linux" else "cpu"
+
+
+def _require_disk(gib: float) -> None:
+    """Raise unless the disk has room for the packages."""
+    free = shutil.disk_usage(ROOT).free / 2**30
+    if free < gib:
+        raise SetupError(
+            f"the disk of {ROOT} is nearly full. expected {gib} GiB free, got {free:.1f} GiB, "
+            "fix: make room and run the same command again"
+        )
+
+
+def _runs(python: Path, *arguments: str) -> bool:
+    """Say whether this Python can be started and is content with ``-c`` code or a module."""
+    command: list[str | Path] = [python, "-c", *arguments] if len(arguments) == 1 else [python, *arguments]
+    try:
+        return subprocess.run(command, capture_output=True, check=False).returncode == 0
+    except OSError:
+        return False
+
+
+def _require_pip(python: Path) -> None:
+    """Give the environment a pip where it has none, or half of one."""
+    if not _runs(python, "-m", "pip", "--version"):
+        _runs(python, "-m", "ensurepip", "--upgrade")
+        if not _runs(python, "-m", "pip", "--version"):
+            _make_venv(python.parent.parent)
+
+
+def _make_venv(venv: Path) -> None:
+    """Create the environment anew."""
+    base = getattr(sys, "_base_executable", None) or sys.executable
+    version = f"{sys.version_info.major}.{sys.version_info.minor}"
+    if importlib.util.find_spec("venv") is None or importlib.util.find_spec("ensurepip") is None:
+        raise SetupError(
+            f"this Python cannot make environments. expected the modules venv and ensurepip, got {base} without them, "
+            f"fix: on Debian or Ubuntu, sudo apt install python{version}-venv; then run the same command again"
+        )
+    if venv.is_symlink() or venv.is_file():
+        raise SetupError(f"{venv} is in the way. expected a folder or nothing, got a file or link, fix: move it away")
+    made = subprocess.run([base, "-m", "venv", "--clear", venv], capture_output=True, text=True, check=False)
+    if made.returncode:
+        reason = (made.stderr or made.stdout).strip().splitlines() or ["no reason given"]
+        raise SetupError(f"the environment could not be made in {venv}: {reason[-1]}")
+
+
+def _install(python: Path, requirements: Path, kind: str) -> None:
+    """Let pip install the requirements, with its own progress, and turn its failures into one sentence."""
+    log = python.parent.parent / "setup.log"
+    command: list[str | Path] = [
+        python,
+        "-m",
+        "pip",
+        "install",
+        "--disable-pip-version-check",
+        "--retries",
+        "2",
+        "--log",
+        log,
+    ]
+    if sys.platform == "linux" and kind == "cpu" and _answers(f"{CPU_INDEX}/torch/"):
+        command += ["--extra-index-url", CPU_INDEX]
+    log.unlink(missing_ok=True)
+    done = subprocess.run([*command, "-r", requirements], env={**os.environ, "PIP_USER": "0"}, check=False)
+    if done.returncode == 0:
+        return
+    said = log.read_text(errors="replace") if log.exists() else ""
+    if "No space left on device" in said:
+        raise SetupError("the disk is full. fix: make room and run the same command again")
+    if re.search(NETWORK_SIGNS, said):
+        (python.parent.parent / "mha_course.unfinished").unlink()  # pip fetches before it changes anything
+        raise SetupError(
+            "the package index could not be reached. fix: check the network and run the same command again"
+        )
+    errors = re.findall(r"ERROR: (.*)", said) or ["no reason given"]
+    raise SetupError(f"pip could not install the requirements: {errors[0]} (the whole story is in {log})")
+
+
+def _answers(address: str) -> bool:
+    """Say whether an address answers within 3 s."""
+    try:
+        with urllib.request.urlopen(urllib.request.Request(address, method="HEAD"), timeout=3):
+            return True
+    except (urllib.error.URLError, OSError):
+        return False
+
+
+def _quieten_news(venv: Path) -> None:
+    """Keep JupyterLab from asking about news and updates over the first lesson."""
+    settings = venv / "share" / "jupyter" / "lab" / "settings"
+    settings.mkdir(parents=True, exist_ok=True)
+    quiet = {"fetchNews": "false", "checkForUpdates": False}
+    overrides = {"@jupyterlab/apputils-extension:notification": quiet}
+    (settings / "overrides.json").write_text(json.dumps(overrides))
+
+
+def copy_lessons() -> Path:
+    """Copy the lessons that the learner does not have yet, never over a file, and return the first."""
+    copies = ROOT / COPIES
+    try:
+        copies.mkdir(exist_ok=True)
+    except PermissionError as error:
+        raise SetupError(
+            f"lessons are worked on in copies, which go into {copies}. expected a folder that can be written to, "
+            f"got {error.strerror}, fix: copy the course into a folder of your own and run the same command there"
+        ) from error
+    for lesson in sorted((ROOT / LESSONS).glob("*.ipynb")):
+        target = copies / lesson.name
+        if not target.exists():
+            part = target.with_suffix(".part")
+            shutil.copyfile(lesson, part)
+            part.replace(target)
+    return copies / "00_start_here.ipynb"
+
+
+def reset_lesson(number: str) -> int:
+    """Bring one lesson back and keep the learner's beside it."""
+    lessons = {path.name[:2]: path for path in sorted((ROOT / LESSONS).glob("*.ipynb"))}
+    lesson = lessons.get(number.zfill(2))
+    if lesson is None:
+        raise SetupError(f"there is no lesson {number}. expected one of {', '.join(lessons)}, got {number}")
+    mine = ROOT / COPIES / lesson.name
+    if mine.exists():
+        count = 1
+        while (kept := mine.with_name(f"{mine.stem}.kept-{count}.ipynb")).exists():
+            count += 1
+        mine.rename(kept)
+        print(f"Your lesson is kept as {kept.relative_to(ROOT)}.")
+    copy_lessons()
+    print(f"{mine.relative_to(ROOT)} is as it was.")
+    return 0
+
+
+def open_lab(python: Path, options: Sequence[str]) -> int:
+    """Open the first lesson in JupyterLab, on this machine only, with its token on."""
+    lesson = copy_lessons()
+    settings = [
+        "--ServerApp.ip=127.0.0.1",
+        f"--LabApp.default_url=/lab/tree/{COPIES}/{lesson.name}",
+        f"--ServerApp.root_dir={ROOT}",
+        "--ContentsManager.pre_save_hook=mha_course.cli.jupyter_hooks.drop_widget_views",
+        "--ServerApp.kernel_websocket_connection_class=mha_course.cli.jupyter_hooks.PromptConnection",
+    ]
+    return _in_venv(python, "jupyterlab", *settings, *options)
+
+
+def run_tests(python: Path, further: Sequence[str] = (), *, notebooks: bool, everything: bool) -> int:
+    """Run the tests that have no marker, or all; with every notebook as a test; on up to four processors."""
+    options = ["-n", str(min(os.cpu_count() or 1, 4)), "--dist=loadfile", "--no-loadscope-reorder"]
+    if notebooks:
+        options += ["--nbval", "--nbval-current-env", "--nbval-cell-timeout=300"]
+        options += ["--override-ini", f"testpaths=tests {LESSONS}"]
+    if everything:
+        options += ["-m", "", "-rs"]  # and why tests were skipped
+    return _in_venv(python, "pytest", *options, *further)
+
+
+def _in_venv(python: Path, module: str, *arguments: str) -> int:
+    """Run a module of the environment in the course's folder until it ends."""
+    process = subprocess.Popen([python, "-m", module, *arguments], cwd=ROOT, env=_environment(python))
+    while True:
+        try:
+            return process.wait()
+        except KeyboardInterrupt:
+            continue  # the child got it too, and decides
+
+
+def _environment(python: Path) -> dict[str, str]:
+    """Return the environment of what is started; where the home folder cannot be used, it gets one in .venv."""
+    environment = {**os.environ, "JUPYTER_PREFER_ENV_PATH": "1"}
+    home = os.path.expanduser("~")
+    if os.path.isdir(home) and os.access(home, os.W_OK):
+        return environment
+    own = python.parent.parent / "home"
+    own.mkdir(exist_ok=True)
+    print(f"The home folder {home} cannot be used, so settings are kept in {own}.", flush=True)
+    return environment | {"HOME": str(own), "USERPROFILE": str(own)}

@@ -1,0 +1,221 @@
+"""Lecture decks: each notebook as one HTML file that needs no network, made from its cells and their metadata.
+
+Every cell says in ``slideshow.slide_type`` what it becomes: ``slide`` and ``subslide`` begin a slide, ``-`` goes on the
+same one, ``fragment`` too, and waits for a key; ``notes`` are for the lecturer alone, ``skip`` is left out. The first
+cell of a section also has ``lecture``: its ``minutes`` and its ``notes``. On any cell, ``lecture.show`` is ``output``,
+``code`` or ``both``.
+"""
+
+from __future__ import annotations
+
+import argparse
+import html
+import re
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import nbformat
+from nbformat import NotebookNode
+
+from mha_course.cli import launch, slide_html
+from mha_course.exercises.checker import reference
+
+LESSONS, DECKS, HERE = launch.ROOT / launch.LESSONS, launch.ROOT / "decks", Path(__file__).parent
+TYPES = ("slide", "subslide", "fragment", "-", "notes", "skip")
+SHOWS = ("output", "code", "both")
+NARROW = 52  # columns of output that have room beside a picture
+_HEADING = re.compile(r"(#+) (.+?)(?:\n+|$)")
+_PAGE = """<!doctype html>
+<html lang="en"><head><meta charset="utf-8"><title>{title}</title>
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<meta http-equiv="Content-Security-Policy"
+ content="default-src 'none'; img-src data:; style-src 'unsafe-inline'; script-src 'unsafe-inline'">
+<style>{style}</style></head><body>
+{body}
+<script>{script}</script></body></html>
+"""
+
+
+class SlideError(ValueError):
+    """A lesson that does not exist, or a cell of which nobody said what it becomes."""
+
+    def __init__(self, where: str, rule: str, expected: str, got: object, fix: str) -> None:
+        super().__init__(f"slides: {where}: {rule}. expected {expected}, got {got}, fix: {fix}")
+
+
+@dataclass
+class Slide:
+    """One slide: the heading above it, its parts, and what the lecturer alone sees."""
+
+    heading: str
+    parts: list[str] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+    minutes: float = 0.0  # of the section that begins here
+    title: bool = False
+
+    @property
+    def label(self) -> str:
+        """Name the slide by its heading, and by what stands in bold, or is asked."""
+        bold = re.search(r"<strong>(.{3,60}?)</strong>", "".join(self.parts))
+        return self.heading + (f": {re.sub('<.*?>', '', bold[1]).rstrip('.:')}" if bold and not self.title else "")
+
+
+def build(numbers: Sequence[str] = (), *, solutions: bool = False, folder: Path = DECKS) -> list[Path]:
+    """Write the decks of some lessons, of all without numbers, and an index; return what was written.
+
+    Args: numbers are such as ``"3"`` or ``"03"``; with solutions, each exercise is followed by its reference.
+    Raises: SlideError for a number without a lesson, or a cell without a slide type.
+    """
+    lessons = {path.name[:2]: path for path in sorted(LESSONS.glob("*.ipynb"))}
+    chosen = [number.zfill(2) for number in numbers] or list(lessons)
+    for number in chosen:
+        if number not in lessons:
+            raise SlideError(f"lesson {number}", "there is none", f"one of {', '.join(lessons)}", number, "choose one")
+    pages = {path.stem: deck(path, solutions=solutions) for path in (lessons[number] for number in chosen)}
+    folder.mkdir(parents=True, exist_ok=True)
+    written = [folder / f"{stem}.html" for stem in pages]
+    for path, page in zip(written, pages.values(), strict=True):
+        path.write_text(page, encoding="utf-8")
+    (folder / "index.html").write_text(_index(folder), encoding="utf-8")
+    return [*written, folder / "index.html"]
+
+
+def deck(path: Path, *, solutions: bool = False) -> str:
+    """Return the deck of a notebook as one page of HTML."""
+    found = slides(nbformat.read(path, as_version=4), path.stem, solutions=solutions)
+    lesson = found[0].heading
+    body = "\n".join(_section(slide, number, len(found)) for number, slide in enumerate(found, start=1))
+    style = (HERE / "deck.css").read_text(encoding="utf-8") + slide_html.styles()
+    foot = f'<footer><span>{html.escape(lesson)}</span><output></output><i class="progress"></i></footer>'
+    return _PAGE.format(
+        title=html.escape(lesson),
+        style=style,
+        body=f"<main>\n{body}\n{foot}</main>",
+        script=(HERE / "deck.js").read_text(encoding="utf-8"),
+    )
+
+
+def slides(notebook: NotebookNode, name: str, *, solutions: bool = False) -> list[Slide]:
+    """Gather the cells of a notebook to slides. Raises: SlideError, which names the cell."""
+    found: list[Slide] = []
+    for cell in notebook.cells:
+        kind, lecture = _checked(cell, f"{name}, cell {cell.id}")
+        if kind == "notes":
+            found[-1].notes.append(slide_html.words(cell.source))
+        elif kind != "skip":
+            _add(found, cell, kind, lecture)
+            stub = re.match(r"(?:def|class) (\w+)\b.*\.\.\.\s*$", cell.source, re.DOTALL)
+            if solutions and stub and cell.cell_type == "code":
+                answer = f'<p class="lead">A solution of <code>{stub[1]}</code></p>'
+                code = slide_html.python(reference(stub[1]))
+                found.append(Slide(found[-1].heading, [f'<div class="words">{answer}</div>', code]))
+    return found
+
+
+def _checked(cell: NotebookNode, where: str) -> tuple[str, dict[str, Any]]:
+    """Return what a cell becomes, and what the lecturer wrote. Raises: SlideError."""
+    kind = cell.metadata.get("slideshow", {}).get("slide_type")
+    lecture: dict[str, Any] = cell.metadata.get("lecture", {})
+    if kind not in TYPES:
+        fix = "set it in JupyterLab's property inspector"
+        raise SlideError(where, "slide_type is missing or unknown", f"one of {', '.join(TYPES)}", kind, fix)
+    if lecture.get("show", "both") not in SHOWS:
+        raise SlideError(where, "lecture.show is unknown", f"one of {', '.join(SHOWS)}", lecture["show"], "change it")
+    return kind, lecture
+
+
+def _add(found: list[Slide], cell: NotebookNode, kind: str, lecture: dict[str, Any]) -> None:
+    """Put a cell on a new slide, or on the one before."""
+    heading = _HEADING.match(cell.source) if cell.cell_type == "markdown" else None
+    above = heading[2] if heading else found[-1].heading if found else ""
+    empty = bool(found) and not found[-1].parts and found[-1].heading == above
+    if not found or (kind in ("slide", "subslide") and not empty):
+        found.append(Slide(above, title=bool(heading) and len(heading[1] if heading else "") == 1))
+    first = len(found) - 1
+    text = cell.source[heading.end() :] if heading else cell.source
+    for number, parts in enumerate(_parts(cell, lecture, text, whole=found[first].title)):
+        if number:
+            found.append(Slide(above))
+        if kind == "fragment":
+            parts = [f'<div class="fragment">{part}</div>' for part in parts]  # noqa: PLW2901
+        found[-1].parts += parts
+    found[first].minutes += lecture.get("minutes", 0)
+    if "notes" in lecture:
+        found[first].notes.insert(0, slide_html.words(lecture["notes"]))
+
+
+def _parts(cell: NotebookNode, lecture: dict[str, Any], text: str, *, whole: bool) -> list[list[str]]:
+    """Return the parts of a cell, slide by slide; whole, what is written is not cut."""
+    if cell.cell_type == "markdown":
+        pieces = [text] if whole else slide_html.pieces(text)
+        return [[f'<div class="words">{slide_html.words(piece)}</div>'] if piece else [] for piece in pieces]
+    if cell.source.startswith("predict("):
+        asked, answer = slide_html.question(cell)
+        return [[asked, f'<div class="fragment">{answer}</div>']]
+    said = slide_html.outputs(cell)
+    drawn = any(not part.startswith("<pre") for part in said)
+    show = lecture.get("show", "output" if drawn else "both")
+    code = [slide_html.python(cell.source)] if show != "output" else []
+    return [code + (said if show != "code" else [])]
+
+
+def _section(slide: Slide, number: int, count: int) -> str:
+    """Write one slide as HTML."""
+    figures = [part for part in slide.parts if part.startswith("<figure")]
+    said = [part for part in slide.parts if "<pre" in part]
+    table = any(part.count("\n") > 3 for part in said)
+    wide = max((slide_html.columns(part) for part in said), default=0) > NARROW
+    alone = len(figures) != 1 or len(slide.parts) == 1 or wide
+    beside = not alone and (table or slide_html.aspect(figures[0]) < 1.6)
+    kinds = " ".join(["title"] * slide.title + ["beside"] * beside + ["picture"] * bool(figures))
+    level = 1 if slide.title else 2
+    notes = f'<aside class="notes" hidden>{"".join(slide.notes)}</aside>' if slide.notes else ""
+    minutes = f' data-minutes="{slide.minutes:g}"' if slide.minutes else ""
+    return (
+        f'<section class="{kinds}" aria-label="Slide {number} of {count}: {html.escape(html.unescape(slide.label))}"'
+        f' tabindex="-1"{minutes}><h{level}>{_plain(slide.heading)}</h{level}>'
+        f'<div class="content">{"".join(slide.parts)}</div>{notes}</section>'
+    )
+
+
+def _plain(heading: str) -> str:
+    """Write a heading, in which there may be code or mathematics."""
+    return re.sub(r"^<p>|</p>\s*$", "", slide_html.words(heading))
+
+
+def _index(folder: Path) -> str:
+    """List the decks that lie in a folder."""
+    names = [path.stem for path in sorted(folder.glob("[0-9][0-9]_*.html"))]
+    titles = [
+        re.search("<title>(.*?)</title>", (folder / f"{name}.html").read_text(encoding="utf-8")) for name in names
+    ]
+    rows = "".join(
+        f'<li><a href="{name}.html">{title[1] if title else name}</a></li>'
+        for name, title in zip(names, titles, strict=True)
+    )
+    style = "body { font: 20px/1.7 system-ui, sans-serif; margin: 3em auto; max-width: 34em } ul { list-style: none }"
+    return _PAGE.format(title="Decks", style=style, body=f"<main><h1>Decks</h1><ul>{rows}</ul></main>", script="")
+
+
+def main(argv: Sequence[str]) -> int:
+    """Build lecture decks and say where they lie; return the exit status."""
+    parser = argparse.ArgumentParser(prog="python3 -m mha_course slides")
+    parser.add_argument("numbers", nargs="*", help="such as 00 03; all without")
+    parser.add_argument("--solutions", action="store_true", help="a solution after each exercise")
+    chosen = parser.parse_args(argv)
+    try:
+        written = build(chosen.numbers, solutions=chosen.solutions)
+    except SlideError as error:
+        print(f"mha_course: {error}", file=sys.stderr)
+        return 1
+    for path in written[:-1]:
+        print(f"built {path.relative_to(launch.ROOT)}")
+    print(f"All decks are listed in {written[-1]}. They need no network; S opens the speaker's window.")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

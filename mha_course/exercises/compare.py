@@ -1,0 +1,134 @@
+"""Say in words, and in a small picture, how a result differs from the reference's."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from mha_course.exercises.inputs import Exercise
+from mha_course.exercises.sandbox import as_list
+
+# How close a result must come, by its own dtype: any float dtype is accepted.
+TOLERANCE = {torch.float64: 1e-9, torch.float32: 1e-5, torch.float16: 1e-2, torch.bfloat16: 1e-1}
+
+
+def compare(got: Any, want: Any, axes: Sequence[str], tolerance: float) -> tuple[str, str] | None:
+    """Return the stage and a clause on how one result differs, or None."""
+    if got is None:
+        return "type", "is None. Is a return missing?"
+    if isinstance(want, int):
+        if isinstance(got, Tensor) and got.numel() == 1:
+            got = got.item()
+        right = isinstance(got, int | float) and not isinstance(got, bool) and got == want
+        return None if right else ("values", f"is {got!r:.60}, and should be {want}.")
+    if not isinstance(got, Tensor):
+        return "type", f"should be a tensor, and is {type(got).__name__}."
+    if got.shape != want.shape:
+        shape = f"({', '.join(axes)})"
+        return "shape", f"has shape {tuple(got.shape)}, and should have {tuple(want.shape)}, which is {shape}."
+    if want.dtype == torch.bool or not want.is_floating_point():
+        return _exact(got, want)
+    if not got.is_floating_point():
+        return "dtype", f"is {got.dtype}, and should be floating point."
+    got, want = got.detach().cpu(), want.detach()
+    if got.layout != torch.strided:
+        got = got.to_dense()
+    return _numbers(got, want, max(tolerance, TOLERANCE.get(got.dtype, 0.1), TOLERANCE[want.dtype]), axes)
+
+
+def _exact(got: Tensor, want: Tensor) -> tuple[str, str] | None:
+    """Compare masks and whole numbers."""
+    if want.dtype == torch.bool and got.dtype != torch.bool:
+        return "dtype", f"is {got.dtype}, and should be torch.bool, True = may attend."
+    if want.dtype != torch.bool and got.is_floating_point():
+        return "dtype", f"is {got.dtype}, and should be whole numbers."
+    differ = (got.cpu() != want).nonzero()
+    if not len(differ):
+        return None
+    where = tuple(differ[0].tolist())
+    return "values", f"differs at index {where}: {got[where].item()} instead of {want[where].item()}."
+
+
+def _numbers(got: Tensor, want: Tensor, tolerance: float, axes: Sequence[str]) -> tuple[str, str] | None:
+    """Compare two tensors of one shape."""
+    both = got.isfinite() | (got == want)
+    if not bool(both.all()):
+        return "finite", f"holds NaN or inf, in {int((~both).sum())} of {got.numel()} places."
+    difference = (got.to(want.dtype) - want).abs().nan_to_num(0.0)
+    finite = want[want.isfinite()]
+    if float(difference.max()) <= tolerance * max(1.0, float(finite.abs().max()) if len(finite) else 1.0):
+        return None
+    where = tuple(int(i) for i in torch.unravel_index(difference.argmax(), difference.shape))
+    return "values", (
+        f"has the right shape, but other numbers. {_observed(got, want, difference > tolerance, axes)}"
+        f"The largest difference is {float(difference.max()):.3g}, "
+        f"at index {where}: {float(got[where]):.3g} instead of {float(want[where]):.3g}."
+    )
+
+
+def _observed(got: Tensor, want: Tensor, wrong: Tensor, axes: Sequence[str]) -> str:
+    """Say what can be seen at once: sums of rows and columns, and how much of it is right."""
+    said = []
+    if axes[-2:] in (["T", "S"], ["S", "S"]) and got.dim() > 2:
+        rows, columns = got.sum(-1), got.sum(-2)
+        if bool(((want.sum(-1) - 1).abs() < 1e-6).any()):
+            if float((rows - want.sum(-1)).abs().max()) > 1e-4:
+                low, high = float(rows.min()), float(rows.max())
+                said.append(
+                    f"Rows sum to {low:.2f}." if high - low < 0.005 else f"Rows sum to {low:.2f} to {high:.2f}."
+                )
+            if float((columns - 1).abs().max()) < 1e-4:
+                said.append("Columns sum to 1.")
+    names = {"B": "sentences", "H": "heads", "T": "tokens", "S": "tokens"}
+    for place, axis in enumerate(axes[: got.dim()]):
+        others = [dim for dim in range(got.dim()) if dim != place]
+        right = ~wrong.amax(others) if others else ~wrong
+        if axis in names and 0 < int(right.sum()) < len(right):
+            said.append(f"{int(right.sum())} of {len(right)} {names[axis]} agree.")
+            break
+    return " ".join(said) + (" " if said else "")
+
+
+def picture(part: Exercise, got: Any, arguments: Sequence[Any]) -> str:
+    """Show the first matrix of an answer beside the target, if both have one shape and it is small."""
+    with torch.no_grad():
+        want = part.run(part.reference, *arguments)
+    pairs = zip(as_list(got), as_list(want), strict=False)
+    for one, other in pairs:
+        fits = isinstance(one, Tensor) and isinstance(other, Tensor) and one.shape == other.shape
+        if fits and one.dim() >= 2 and one.layout == torch.strided and not _close(one, other):
+            matrices = [x.detach().double().cpu().reshape(-1, *x.shape[-2:]) for x in (one, other)]
+            first = next(i for i, (a, b) in enumerate(zip(*matrices, strict=True)) if not _close(a, b))
+            tables = [_matrix(m[first][:8, :8], title) for m, title in zip(matrices, ("yours", "target"), strict=True)]
+            return f'<table style="border-collapse:collapse"><tr><td>{"</td><td>".join(tables)}</td></tr></table>'
+    return ""
+
+
+def _close(one: Tensor, other: Tensor) -> bool:
+    return torch.allclose(one.detach().double(), other.detach().double(), atol=1e-5, equal_nan=True)
+
+
+def _matrix(matrix: Tensor, title: str) -> str:
+    """Write a matrix as a table whose cells are shaded by their numbers."""
+    largest = float(matrix.abs().nan_to_num(0.0, 0.0, 0.0).max()) or 1.0
+    rows = []
+    for row in matrix.tolist():
+        cells = "".join(f'<td style="{_shade(value, largest)}">{value:.2f}</td>' for value in row)
+        rows.append(f"<tr>{cells}</tr>")
+    look = "border-collapse:collapse;font-size:85%;margin:4px 12px 4px 0"
+    return f'<table style="{look}"><caption style="text-align:left">{title}</caption>{"".join(rows)}</table>'
+
+
+def _shade(value: float, largest: float) -> str:
+    """Return the look of a cell: blue for positive numbers, orange for negative ones, hatched grey for NaN."""
+    look = "color:#1f2430;padding:1px 5px;text-align:right;"
+    if math.isnan(value):
+        return f"{look}background:#b8bcc4"
+    share = min(abs(value) / largest, 1.0) if abs(value) != float("inf") else 1.0
+    base = (124, 192, 236) if value >= 0 else (242, 176, 74)
+    mixed = [round(255 - share * (255 - part)) for part in base]
+    return f"{look}background:rgb({mixed[0]},{mixed[1]},{mixed[2]})"

@@ -1,0 +1,23 @@
+"""Small models on the reference attention: blocks, and models of words, images and translations."""
+
+from mha_course.models.blocks import (
+    CausalLanguageModel,
+    Encoder,
+    EncoderBlock,
+    MaskedWordModel,
+    WordModel,
+    generate,
+    masked_word_loss,
+    train,
+)
+
+__all__ = [
+    "CausalLanguageModel",
+    "Encoder",
+    "EncoderBlock",
+    "MaskedWordModel",
+    "WordModel",
+    "generate",
+    "masked_word_loss",
+    "train",
+]

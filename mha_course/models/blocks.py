@@ -1,0 +1,257 @@
+"""Small models built on the reference attention, and the loop that trains them.
+
+Axes: B sentences or images, S tokens, C = d_model width, V words in the vocabulary, L layers, H heads.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+from tqdm.auto import tqdm
+
+from mha_course.attention import MultiHeadAttention
+from mha_course.caching import KVCache, decode_chunk
+from mha_course.errors import ShapeError
+from mha_course.masks import causal_mask
+from mha_course.variants import to_torch
+
+
+class EncoderBlock(nn.Module):
+    """Let tokens exchange (attention), then let each think (feed-forward), both added to what was there.
+
+    Pre-norm (norm_first): x + attention(norm1(x)), then x + feed_forward(norm2(x)).
+    Post-norm: norm1(x + attention(x)), then norm2(x + feed_forward(x)).
+
+    Args: d_model is C, num_heads divides it, d_ff is the width inside the feed-forward part; dropout (0 to 1)
+        is for the weights, inside the feed-forward part, and for what either part adds.
+    Reference: Vaswani et al. 2017, section 3.1 (post-norm); Xiong et al. 2020, On Layer Normalization in the
+    Transformer Architecture, figure 1 (both).
+    """
+
+    def __init__(
+        self, d_model: int, num_heads: int, d_ff: int, *, norm_first: bool = True, dropout: float = 0.0
+    ) -> None:
+        super().__init__()
+        self.norm_first, self.d_ff = norm_first, d_ff
+        self.norm1, self.norm2 = nn.LayerNorm(d_model), nn.LayerNorm(d_model)
+        self.attention = MultiHeadAttention(d_model, num_heads, dropout=dropout)
+        inner, outer = nn.Linear(d_model, d_ff), nn.Linear(d_ff, d_model)
+        self.feed_forward = nn.Sequential(inner, nn.GELU(), nn.Dropout(dropout), outer)
+        self.dropout = nn.Dropout(dropout)
+
+    def forward(
+        self, x: Tensor, mask: Tensor | None = None, cache: KVCache | None = None, *, is_causal: bool = False
+    ) -> Tensor:
+        """Map x (B, S, C) to (B, S, C); mask and is_causal as for MultiHeadAttention.
+
+        With a cache x are the new tokens alone; each sees itself and all that came before.
+        """
+        if self.norm_first:
+            x = x + self._attend(self.norm1(x), mask, cache, is_causal)  # (B, S, C)
+            return x + self.dropout(self.feed_forward(self.norm2(x)))  # (B, S, C)
+        x = self.norm1(x + self._attend(x, mask, cache, is_causal))  # (B, S, C)
+        return self.norm2(x + self.dropout(self.feed_forward(x)))  # (B, S, C)
+
+    def attention_input(self, x: Tensor) -> Tensor:
+        """Return what the attention reads of x (B, S, C)."""
+        return self.norm1(x) if self.norm_first else x
+
+    def to_torch(self) -> nn.TransformerEncoderLayer:
+        """Return PyTorch's layer with the same weights, batch first."""
+        mha, options = self.attention, {"batch_first": True, "norm_first": self.norm_first}
+        layer = nn.TransformerEncoderLayer(mha.d_model, mha.num_heads, self.d_ff, self.dropout.p, F.gelu, **options)
+        layer.to(self.norm1.weight)
+        ours = {"linear1": self.feed_forward[0], "linear2": self.feed_forward[3], "self_attn": to_torch(mha)}
+        for name, module in (ours | {"norm1": self.norm1, "norm2": self.norm2}).items():
+            layer.get_submodule(name).load_state_dict(module.state_dict())
+        return layer.train(self.training)
+
+    def _attend(self, x: Tensor, mask: Tensor | None, cache: KVCache | None, is_causal: bool) -> Tensor:
+        """Return what attention adds."""
+        if cache is not None:
+            return self.dropout(decode_chunk(self.attention, x, cache))
+        mixed, _ = self.attention(x, mask=mask, need_weights=False, is_causal=is_causal)
+        return self.dropout(mixed)
+
+
+class Encoder(nn.Module):
+    """Stack blocks; a last norm follows where they are pre-norm.
+
+    Args: num_layers is L, the others as for EncoderBlock.
+    """
+
+    def __init__(
+        self, d_model: int, num_heads: int, d_ff: int, num_layers: int, *, norm_first: bool = True, dropout: float = 0.0
+    ) -> None:
+        super().__init__()
+        self.layers = nn.ModuleList(
+            EncoderBlock(d_model, num_heads, d_ff, norm_first=norm_first, dropout=dropout) for _ in range(num_layers)
+        )
+        self.norm = nn.LayerNorm(d_model) if norm_first else nn.Identity()
+
+    @property
+    def blocks(self) -> list[EncoderBlock]:
+        """The layers, first to last."""
+        return [layer for layer in self.layers if isinstance(layer, EncoderBlock)]
+
+    def forward(
+        self,
+        x: Tensor,
+        mask: Tensor | None = None,
+        caches: Sequence[KVCache] | None = None,
+        *,
+        is_causal: bool = False,
+    ) -> Tensor:
+        """Map x (B, S, C) to (B, S, C); mask and is_causal as for MultiHeadAttention, caches one for each layer."""
+        for number, block in enumerate(self.blocks):
+            x = block(x, mask, None if caches is None else caches[number], is_causal=is_causal)  # (B, S, C)
+        return self.norm(x)  # (B, S, C)
+
+    def attention_inputs(self, x: Tensor, mask: Tensor | None = None) -> list[Tensor]:
+        """Return what enters the attention of each layer, L tensors of (B, S, C)."""
+        inputs = []
+        for block in self.blocks:
+            inputs.append(block.attention_input(x))
+            x = block(x, mask)  # (B, S, C)
+        return inputs
+
+    def attention_weights(self, x: Tensor, mask: Tensor | None = None) -> Tensor:
+        """Return the weights of every head of every layer, (L, B, H, S, S)."""
+        pairs = zip(self.blocks, self.attention_inputs(x, mask), strict=True)
+        return torch.stack([block.attention(x, mask=mask)[1] for block, x in pairs])  # (L, B, H, S, S)
+
+
+class WordModel(nn.Module):
+    """Read words and give each place one logit for every word of the vocabulary.
+
+    Args: vocab_size is V, max_len the longest sentence, the others as for Encoder.
+    Raises: ShapeError for a sentence longer than max_len.
+    """
+
+    def __init__(
+        self, vocab_size: int, max_len: int, *, d_model: int, num_heads: int, d_ff: int, num_layers: int
+    ) -> None:
+        super().__init__()
+        self.token_embedding = nn.Embedding(vocab_size, d_model)
+        self.position_embedding = nn.Embedding(max_len, d_model)
+        self.encoder = Encoder(d_model, num_heads, d_ff, num_layers)
+        self.to_words = nn.Linear(d_model, vocab_size)
+
+    @property
+    def blocks(self) -> list[EncoderBlock]:
+        """The layers, first to last."""
+        return self.encoder.blocks
+
+    def embed(self, ids: Tensor, start: int = 0) -> Tensor:
+        """Add what each word is to where it stands, counted from start: ids (B, S) to (B, S, C)."""
+        end, longest = start + ids.size(1), self.position_embedding.num_embeddings
+        if end > longest:
+            name = type(self).__name__
+            raise ShapeError(name, "the sentence is too long", expected=f"S <= {longest}", got=f"S={end}")
+        return self.token_embedding(ids) + self.position_embedding.weight[start:end]  # (B, S, C)
+
+
+class CausalLanguageModel(WordModel):
+    """Guess the next word from the words so far, as GPT does.
+
+    Reference: Radford et al. 2019, Language Models are Unsupervised Multitask Learners, section 2.
+    """
+
+    def forward(self, ids: Tensor, caches: Sequence[KVCache] | None = None) -> Tensor:
+        """Map ids (B, S) to the logits of the word after each, (B, S, V).
+
+        With caches (see new_caches) ids are the new words alone, and stand after those that came before.
+        """
+        if caches is None:
+            x = self.encoder(self.embed(ids), is_causal=True)  # (B, S, C)
+        else:
+            x = self.encoder(self.embed(ids, caches[0].length), caches=caches)  # (B, S, C)
+        return self.to_words(x)  # (B, S, V)
+
+    def new_caches(self) -> list[KVCache]:
+        """Return an empty cache for each layer."""
+        return [KVCache() for _ in self.blocks]
+
+    def attention_weights(self, ids: Tensor) -> Tensor:
+        """Return the weights of every head of every layer, (L, B, H, S, S)."""
+        return self.encoder.attention_weights(self.embed(ids), causal_mask(ids.size(1), device=ids.device))
+
+
+class MaskedWordModel(WordModel):
+    """Guess words from the words around them, as BERT does, at a size that trains in two minutes.
+
+    Reference: Devlin et al. 2019, BERT, section 3.1, task 1.
+    """
+
+    def forward(self, ids: Tensor, mask: Tensor | None = None) -> Tensor:
+        """Map ids (B, S) to one logit a word, (B, S, V)."""
+        return self.to_words(self.encoder(self.embed(ids), mask))  # (B, S, V)
+
+    def attention_inputs(self, ids: Tensor, mask: Tensor | None = None) -> list[Tensor]:
+        """Return what enters the attention of each layer, L tensors of (B, S, C)."""
+        return self.encoder.attention_inputs(self.embed(ids), mask)
+
+    def attention_weights(self, ids: Tensor, mask: Tensor | None = None) -> Tensor:
+        """Return the weights of every head of every layer, (L, B, H, S, S)."""
+        return self.encoder.attention_weights(self.embed(ids), mask)
+
+
+def train(
+    model: nn.Module,
+    batches: Iterable[tuple[Tensor, ...]],
+    loss: Callable[..., Tensor],
+    *,
+    steps: int,
+    lr: float,
+    progress: bool = True,
+) -> list[float]:
+    """Train with AdamW and return the loss of every step.
+
+    Args: ``loss(model, *batch)`` is called on the first ``steps`` batches; lr is the highest learning rate
+        of a one-cycle schedule, reached after 30 % of the steps; progress shows a bar.
+    Runs on one thread, so that two runs on one machine give the same bits.
+    """
+    optimizer = torch.optim.AdamW(model.parameters(), lr=lr)
+    schedule = torch.optim.lr_scheduler.OneCycleLR(optimizer, max_lr=lr, total_steps=steps)
+    threads, losses = torch.get_num_threads(), []
+    torch.set_num_threads(1)
+    try:
+        for _, batch in zip(tqdm(range(steps), disable=not progress), batches, strict=False):
+            optimizer.zero_grad()
+            value = loss(model, *batch)
+            value.backward()
+            optimizer.step()
+            schedule.step()
+            losses.append(value.item())
+    finally:
+        torch.set_num_threads(threads)
+    return losses
+
+
+def masked_word_loss(model: nn.Module, ids: Tensor, mask: Tensor, targets: Tensor) -> Tensor:
+    """Return the mean cross-entropy at the positions with a target; the others hold -100."""
+    return F.cross_entropy(model(ids, mask).flatten(0, 1), targets.flatten(), ignore_index=-100)
+
+
+@torch.no_grad()
+def generate(
+    model: CausalLanguageModel, ids: Tensor, steps: int, *,
+    temperature: float = 0.0, generator: torch.Generator | None = None, cached: bool = True,
+) -> Tensor:  # fmt: skip
+    """Append words one at a time: (B, S) to (B, S + steps).
+
+    Args: temperature 0 takes the likeliest word, more draws from softmax(logits / temperature), with
+        generator; cached reads only the newest word in each step.
+    """
+    caches = model.new_caches() if cached else None
+    for step in range(steps):
+        logits = model(ids[:, -1:] if cached and step else ids, caches)[:, -1]  # (B, V)
+        if temperature == 0:
+            chosen = logits.argmax(-1, keepdim=True)  # (B, 1)
+        else:
+            chosen = torch.multinomial((logits / temperature).softmax(-1), 1, generator=generator)  # (B, 1)
+        ids = torch.cat((ids, chosen), dim=1)  # (B, S+1)
+    return ids

@@ -1,0 +1,211 @@
+"""A small language model: it learns the course's own sentences word by word, and writes new ones.
+
+Axes: B sentences, S tokens, V words in the vocabulary, L layers, H heads.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Sequence
+from functools import cache
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from mha_course.datasets.grammar import MAX_WORDS, Sentence, sentences, vocabulary
+from mha_course.datasets.grammar import SPECIAL as OTHER_SPECIAL
+from mha_course.datasets.parsing import nats
+from mha_course.errors import ShapeError
+from mha_course.masks import causal_mask
+from mha_course.models import CausalLanguageModel, generate, train
+
+SPECIAL = ("<pad>", "<start>", "<end>")
+WORDS = SPECIAL + vocabulary()[len(OTHER_SPECIAL) :]
+PAD, START, END = 0, 1, 2
+LONGEST = MAX_WORDS + 2  # a sentence with its <start> and its <end>
+_POOL, _BATCH, _LEARNING_RATE = 20_000, 64, 4e-3
+Predictor = Callable[[Tensor], Tensor]  # ids (B, S) to the logits of the word after each, (B, S, V)
+
+
+def encode(texts: Sequence[Sequence[str]]) -> Tensor:
+    """Turn sentences into ids with <start> before and <end> behind, padded on the right: (B, S).
+
+    Raises: ShapeError for no sentence, no word, or an unknown one.
+
+    >>> encode([["the", "cat"], ["the"]])[:, -2:].tolist() == [[WORDS.index("cat"), END], [END, PAD]]
+    True
+    """
+    if not texts:
+        raise ShapeError("encode", "there must be a sentence", expected="one or more", got="none")
+    rows = [[START, *_ids(words), END] for words in texts]
+    longest = max(map(len, rows))
+    return torch.tensor([[*row, *[PAD] * (longest - len(row))] for row in rows])
+
+
+def prompt(sentence: str) -> Tensor:
+    """Turn the words so far into ids, (1, S): <start> is put before them, where it does not stand yet.
+
+    Raises: ShapeError for an unknown word.
+    """
+    words = sentence.split()
+    return torch.tensor([[START, *_ids(words[1:] if words[:1] == [WORDS[START]] else words, empty=True)]])
+
+
+def decode(ids: Tensor) -> tuple[str, ...]:
+    """Return the words of one sentence of ids (S,): behind <start>, and up to <end> where there is one.
+
+    >>> decode(encode([["the", "cat"], ["the"]])[1])
+    ('the',)
+    """
+    numbers = ids.tolist()
+    end = numbers.index(END) if END in numbers else len(numbers)
+    return tuple(WORDS[number] for number in numbers[:end] if number != START)
+
+
+def _ids(words: Sequence[str], *, empty: bool = False) -> list[int]:
+    """Return the numbers of words."""
+    unknown = [word for word in words if word not in _index() or word in SPECIAL]
+    if unknown or not (words or empty):
+        rule, got = "a sentence is made of words", ", ".join(map(repr, unknown)) or "an empty sentence"
+        raise ShapeError("encode", rule, expected="words of language.WORDS", got=got)
+    return [_index()[word] for word in words]
+
+
+@cache
+def _index() -> dict[str, int]:
+    """Return the number of each word."""
+    return {word: number for number, word in enumerate(WORDS)}
+
+
+class SeesAhead(CausalLanguageModel):
+    """The same model without its causal mask, to show what becomes of it. Do not use it."""
+
+    def forward(self, ids: Tensor, caches: object = None) -> Tensor:
+        """Map ids (B, S) to logits (B, S, V); each place sees all words, those that it should guess too."""
+        del caches
+        return self.to_words(self.encoder(self.embed(ids)))  # (B, S, V)
+
+
+def new_language_model(seed: int, *, see_ahead: bool = False) -> CausalLanguageModel:
+    """Return the untrained model, the same for the same seed."""
+    kind = SeesAhead if see_ahead else CausalLanguageModel
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        return kind(len(WORDS), LONGEST, d_model=48, num_heads=4, d_ff=128, num_layers=2)
+
+
+def language_loss(model: nn.Module, ids: Tensor) -> Tensor:
+    """Return the mean cross-entropy of each next word of ids (B, S), in nats; padding is not asked for."""
+    targets = ids[:, 1:].masked_fill(ids[:, 1:] == PAD, -100)  # (B, S-1)
+    return F.cross_entropy(model(ids[:, :-1]).flatten(0, 1), targets.flatten(), ignore_index=-100)
+
+
+def train_language_model(
+    seed: int, *, steps: int = 1000, see_ahead: bool = False, progress: bool = True
+) -> tuple[CausalLanguageModel, list[float]]:
+    """Train on sentences of the training split; return the model and the loss of every step in nats a word."""
+    model = new_language_model(seed, see_ahead=see_ahead)
+    losses = train(model, _batches(seed), language_loss, steps=steps, lr=_LEARNING_RATE, progress=progress)
+    return model.eval().requires_grad_(False), losses
+
+
+def training_texts(seed: int) -> list[Sentence]:
+    """Return what ``train_language_model`` draws its batches from."""
+    return sentences(_POOL, "train", seed)
+
+
+def _batches(seed: int) -> Iterator[tuple[Tensor]]:
+    """Yield endless batches of ids."""
+    generator = torch.Generator().manual_seed(seed)
+    ids = encode([text.words for text in training_texts(seed)])
+    while True:
+        yield (ids[torch.randint(len(ids), (_BATCH,), generator=generator)],)
+
+
+def uniform(ids: Tensor) -> Tensor:
+    """Hold every word, and <end>, for equally likely: logits (B, S, V)."""
+    logits = torch.zeros(*ids.shape, len(WORDS))
+    logits[..., [PAD, START]] = -torch.inf
+    return logits
+
+
+def bigram(texts: Sequence[Sentence], *, add: float = 0.1) -> Predictor:
+    """Count which word follows which: a predictor that looks at the newest word alone.
+
+    Args: add is what every count is larger by, so that no word is held for impossible.
+    """
+    ids = encode([text.words for text in texts])
+    counts = torch.zeros(len(WORDS), len(WORDS), dtype=torch.float64)
+    pairs = torch.stack((ids[:, :-1], ids[:, 1:]))[:, ids[:, 1:] != PAD]  # (2, all tokens)
+    counts.index_put_(tuple(pairs), torch.ones(pairs.size(1), dtype=torch.float64), accumulate=True)
+    counts[:, END + 1 :] += add
+    counts[:, END] += add
+    table = (counts / counts.sum(-1, keepdim=True)).log()  # (V, V): the word after each
+    return lambda ids: table[ids]
+
+
+@torch.no_grad()
+def surprises(predictor: Predictor, ids: Tensor) -> Tensor:
+    """Return -ln P of each next word of ids (B, S), (B, S - 1), in nats; 0 for padding.
+
+    Shape: entry s belongs to the token at place s + 1.
+    """
+    chances = predictor(ids[:, :-1]).log_softmax(-1)  # (B, S-1, V)
+    found = -chances.gather(-1, ids[:, 1:, None]).squeeze(-1)  # (B, S-1)
+    return found.masked_fill(ids[:, 1:] == PAD, 0.0)
+
+
+def perplexity(predictor: Predictor, texts: Sequence[Sentence]) -> float:
+    """Return exp of the mean surprise of a word, <end> included."""
+    ids = encode([text.words for text in texts])
+    return math.exp(surprises(predictor, ids).sum().item() / _tokens(texts))
+
+
+def limit(texts: Sequence[Sentence], split: str) -> float:
+    """Return the perplexity of whoever knows the grammar by heart, on the very same sentences.
+
+    Args: split is as for ``parsing.nats``: which pairs of nouns are known to occur.
+    """
+    return math.exp(sum(nats(text.words, split) for text in texts) / _tokens(texts))
+
+
+def _tokens(texts: Sequence[Sentence]) -> int:
+    """Count what has to be guessed: all words, and <end>."""
+    return sum(len(text.words) + 1 for text in texts)
+
+
+def write(
+    model: CausalLanguageModel, count: int, *,
+    temperature: float = 1.0, seed: int = 0, start: str = "", cached: bool = True,
+) -> list[tuple[str, ...]]:  # fmt: skip
+    """Let the model write sentences, each to its <end> or until there is no more room.
+
+    Args: temperature 0 takes the likeliest word; start are the first words; the others as for ``models.generate``.
+    """
+    ids = prompt(start).repeat(count, 1)  # (B, S)
+    dice, steps = torch.Generator().manual_seed(seed), LONGEST - ids.size(1)
+    whole = generate(model, ids, steps, temperature=temperature, generator=dice, cached=cached)
+    return [decode(row) for row in whole]
+
+
+@torch.no_grad()
+def weights(model: CausalLanguageModel, texts: Sequence[Sentence]) -> Tensor:
+    """Return the weights of every head, (L, B, H, T, S): row t is there when word t is guessed, column s is word s.
+
+    So the row of a word is that of the token *before* it, and <start> has no column.
+    """
+    ids = encode([text.words for text in texts])[:, :-1]
+    return model.attention_weights(ids)[..., :-1, 1:]
+
+
+@torch.no_grad()
+def look(model: CausalLanguageModel, sentence: str, mask: Tensor | None = None) -> tuple[Tensor, list[str]]:
+    """Return what all heads look at in the words so far, (L, 1, H, S, S), and the tokens, <start> first.
+
+    Args: mask (S, S), True = may attend; by default the causal mask, which the model was trained with.
+    Raises: ShapeError for an unknown word, or too many.
+    """
+    ids = prompt(sentence)
+    mask = causal_mask(ids.size(1)) if mask is None else mask
+    return model.encoder.attention_weights(model.embed(ids), mask), [WORDS[number] for number in ids[0].tolist()]

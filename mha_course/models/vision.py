@@ -1,0 +1,191 @@
+"""Images as sequences: patches, a class token, a small vision transformer, and what its class token looks at.
+
+Axes: B images, P side of a patch, N patches, rows and columns of patches, C width, L layers, Q heads,
+S = N + 1 tokens, A answers, K colours.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from mha_course.datasets import shapes
+from mha_course.errors import ShapeError
+from mha_course.models import Encoder, EncoderBlock
+
+PATCH = 4
+GRID = shapes.HEIGHT // PATCH, shapes.WIDTH // PATCH
+_GREY = 0.5  # pixels are read as lighter or darker than this
+
+
+def patchify(images: Tensor, patch_size: int) -> Tensor:
+    """Cut images (B, 3, H, W) into square patches, row by row, each flat as (channel, row, column)."""
+    grid = images.unflatten(3, (-1, patch_size)).unflatten(2, (-1, patch_size))  # (B, 3, rows, P, columns, P)
+    patches = grid.permute(0, 2, 4, 1, 3, 5)  # (B, rows, columns, 3, P, P)
+    return patches.flatten(3).flatten(1, 2)  # (B, N, 3*P*P)
+
+
+def put_together(patches: Tensor, patch_size: int, columns: int) -> Tensor:
+    """Undo patchify: patches (B, N, 3·P·P), so many in a row of the image, become images (B, 3, H, W)."""
+    cut = patches.unflatten(2, (3, patch_size, patch_size)).unflatten(1, (-1, columns))
+    grid = cut.permute(0, 3, 1, 4, 2, 5)  # (B, 3, rows, P, columns, P)
+    return grid.flatten(4).flatten(2, 3)  # (B, 3, rows*P, columns*P)
+
+
+def add_class_token(patches: Tensor, class_token: Tensor) -> Tensor:
+    """Put the same token (C,) before every image's patches, (B, N, C) -> (B, N + 1, C)."""
+    first = class_token.expand(patches.size(0), 1, -1)  # (B, 1, C)
+    return torch.cat((first, patches), dim=1)  # (B, N+1, C)
+
+
+class VisionTransformer(nn.Module):
+    """Read an image as a sequence of patches behind a class token, and answer from the class token.
+
+    Args: image_size is height and width; d_model is C; answers is how many there are to choose from; the others
+        as for Encoder.
+    Raises: ShapeError for images of another size.
+    Reference: Dosovitskiy et al. 2021, An Image is Worth 16x16 Words, section 3.1.
+    """
+
+    def __init__(
+        self,
+        image_size: tuple[int, int] = (shapes.HEIGHT, shapes.WIDTH),
+        patch_size: int = PATCH,
+        *,
+        d_model: int = 32,
+        num_heads: int = 4,
+        d_ff: int = 64,
+        num_layers: int = 2,
+        answers: int = 2,
+    ) -> None:
+        super().__init__()
+        self.image_size, self.patch_size = image_size, patch_size
+        count = image_size[0] // patch_size * (image_size[1] // patch_size)
+        self.patch_embedding = nn.Linear(3 * patch_size**2, d_model)
+        self.class_token = nn.Parameter(0.02 * torch.randn(d_model))
+        self.position_embedding = nn.Parameter(0.02 * torch.randn(count + 1, d_model))
+        self.encoder = Encoder(d_model, num_heads, d_ff, num_layers)
+        self.head = nn.Linear(d_model, answers)
+
+    @property
+    def blocks(self) -> list[EncoderBlock]:
+        """The layers, first to last."""
+        return self.encoder.blocks
+
+    def embed(self, images: Tensor) -> Tensor:
+        """Map images (B, 3, H, W) to what each token shows plus where it stands, (B, S, C)."""
+        if images.dim() != 4 or (images.size(1), *images.shape[2:]) != (3, *self.image_size):
+            expected = f"(B, 3, {self.image_size[0]}, {self.image_size[1]})"
+            rule = "positions are learned for images of one size"
+            raise ShapeError("VisionTransformer", rule, expected=expected, got=str(tuple(images.shape)))
+        patches = self.patch_embedding(patchify(images - _GREY, self.patch_size))  # (B, N, C)
+        return add_class_token(patches, self.class_token) + self.position_embedding  # (B, N+1, C)
+
+    def forward(self, images: Tensor, mask: Tensor | None = None) -> Tensor:
+        """Map images (B, 3, H, W) to one logit an answer, (B, A); mask as for MultiHeadAttention."""
+        x = self.encoder(self.embed(images), mask)  # (B, N+1, C)
+        return self.head(x[:, 0])
+
+    def attention_weights(self, images: Tensor) -> Tensor:
+        """Return the weights of every head of every layer, (L, B, Q, S, S)."""
+        return self.encoder.attention_weights(self.embed(images))
+
+
+class PatchVotes(nn.Module):
+    """Let every patch give its answer alone, knowing what it shows and where it stands; the mean answer counts.
+
+    There is no attention: no patch ever sees another. Args as for VisionTransformer.
+    """
+
+    def __init__(self, *, d_model: int = 48, d_ff: int = 96, answers: int = 2) -> None:
+        super().__init__()
+        self.patch_embedding = nn.Linear(3 * PATCH**2, d_model)
+        self.position_embedding = nn.Parameter(0.02 * torch.randn(GRID[0] * GRID[1], d_model))
+        inner, outer = nn.Linear(d_model, d_ff), nn.Linear(d_ff, answers)
+        self.vote = nn.Sequential(nn.GELU(), inner, nn.GELU(), outer)
+
+    def forward(self, images: Tensor) -> Tensor:
+        """Map images (B, 3, H, W) to one logit an answer, (B, A)."""
+        x = self.patch_embedding(patchify(images - _GREY, PATCH)) + self.position_embedding  # (B, N, C)
+        votes = self.vote(x)  # (B, N, A)
+        return votes.mean(1)
+
+
+def new_model(seed: int, kind: type[nn.Module] = VisionTransformer) -> nn.Module:
+    """Make an untrained model; the same seed gives the same numbers."""
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        return kind()
+
+
+def training_batches(seed: int, size: int = 64) -> Iterator[tuple[Tensor, Tensor]]:
+    """Draw pictures without end: images (B, 3, H, W) and right answers (B,)."""
+    generator = torch.Generator().manual_seed(seed)
+    while True:
+        pictures = shapes.draw(size, generator)
+        yield pictures.images, pictures.same
+
+
+def answer_loss(model: nn.Module, images: Tensor, answers: Tensor) -> Tensor:
+    """Return the mean cross-entropy of the answers."""
+    return F.cross_entropy(model(images), answers)
+
+
+@torch.no_grad()
+def accuracy(model: nn.Module, pictures: shapes.Pictures, mask: Tensor | None = None) -> float:
+    """Return the share of right answers, 0 to 1; a mask is handed to the model."""
+    logits = model(pictures.images) if mask is None else model(pictures.images, mask)  # (B, A)
+    return float((logits.argmax(-1) == pictures.same).float().mean())
+
+
+def accuracy_without(model: VisionTransformer, pictures: shapes.Pictures, hidden: Tensor) -> float:
+    """Return the share of right answers where some patches (B, N), True = hidden, are no keys in any layer."""
+    seen = F.pad(~hidden, (1, 0), value=True)  # (B, S), the class token stays
+    return accuracy(model, pictures, seen[:, None, None])
+
+
+def highest(scores: Tensor, count: int) -> Tensor:
+    """Say which patches have the highest scores (B, N), so many of each picture, (B, N).
+
+    >>> highest(torch.tensor([[0.1, 0.5, 0.4]]), 2).int().tolist()
+    [[0, 1, 1]]
+    """
+    return torch.zeros_like(scores, dtype=torch.bool).scatter(1, scores.topk(count).indices, True)  # (B, N)
+
+
+def coverage(pictures: shapes.Pictures) -> Tensor:
+    """Return the share of each patch that a shape covers, (B, N), 0 to 1."""
+    three = pictures.shapes[:, None].expand(-1, 3, -1, -1)  # (B, 3, H, W), a channel is as good as three
+    return patchify(three, PATCH).float().mean(-1)  # (B, N)
+
+
+def shape_patches(pictures: shapes.Pictures) -> Tensor:
+    """Say which patches show a part of a shape, (B, N)."""
+    return coverage(pictures) > 0  # (B, N)
+
+
+@torch.no_grad()
+def class_looks(model: VisionTransformer, images: Tensor) -> Tensor:
+    """Return the weights that the class token gives to the patches, (L, B, Q, N)."""
+    return model.attention_weights(images)[:, :, :, 0, 1:]  # (L, B, Q, N)
+
+
+@torch.no_grad()
+def share_on_shapes(model: VisionTransformer, pictures: shapes.Pictures) -> Tensor:
+    """Return how much of the class token's weight on patches lies on those of the shapes, (L, Q), 0 to 1."""
+    looks = class_looks(model, pictures.images)  # (L, B, Q, N)
+    on_shapes = (looks * shape_patches(pictures)[:, None]).sum(-1)  # (L, B, Q)
+    return (on_shapes / looks.sum(-1)).mean(1)  # (L, Q)
+
+
+def looks_by_colour(model: VisionTransformer, pictures: shapes.Pictures) -> Tensor:
+    """Return how much weight the class token gives to one shape of each colour, on average, (L, Q, K)."""
+    looks = class_looks(model, pictures.images) * shape_patches(pictures)[:, None]  # (L, B, Q, N)
+    down = looks.unflatten(-1, GRID).sum(-2)  # (L, B, Q, columns)
+    part = shapes.PART // PATCH
+    sides = torch.stack((down[..., :part].sum(-1), down[..., -part:].sum(-1)), dim=-1)  # (L, B, Q, 2)
+    chosen = F.one_hot(pictures.colours, len(shapes.COLOURS)).to(sides)  # (B, 2, K)
+    return torch.einsum("lbqs,bsk->lqk", sides, chosen) / chosen.sum((0, 1))  # (L, Q, K)

@@ -1,0 +1,68 @@
+"""Figures: the course's colours, figures that a kernel does not show by itself, PNG, and alt text."""
+
+from __future__ import annotations
+
+import base64
+import io
+import textwrap
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from typing import Any
+
+import matplotlib.pyplot as plt
+from IPython.display import display
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from mha_course.errors import ShapeError
+
+LINE = 88  # characters that fit beside JupyterLab's file list
+ACCENT, BAR, QUIET, INK = "#d08000", "#5b7fb4", "#e8eaee", "#1f2430"
+HATCH = {"hatch": "////", "facecolor": "#ffffff", "edgecolor": "#858c99"}
+
+_unregistered = ContextVar("unregistered", default=False)
+
+
+@contextmanager
+def unregistered() -> Iterator[None]:
+    """Keep figures made meanwhile out of pyplot's list, from which a kernel shows what is open, even half drawn."""
+    token = _unregistered.set(True)
+    try:
+        yield
+    finally:
+        _unregistered.reset(token)
+
+
+def new_figure(width: float, height: float, layout: str = "constrained") -> Figure:
+    """Make a figure of so many inches."""
+    options: dict[str, Any] = {"figsize": (width, height), "layout": layout}
+    return Figure(**options) if _unregistered.get() else plt.figure(**options)
+
+
+def png(picture: Axes | Figure) -> bytes:
+    """Return a picture as PNG, and close its figure."""
+    figure = picture if isinstance(picture, Figure) else picture.get_figure(root=True)
+    if figure is None:
+        raise ShapeError("png", "picture must belong to a figure", expected="an Axes or Figure", got=repr(picture))
+    file = io.BytesIO()
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "Glyph .* missing")  # a box stands for a letter that the font lacks
+        box = "tight" if figure.get_layout_engine() else None  # what is laid out by hand has its margins
+        figure.savefig(file, dpi=150, bbox_inches=box, facecolor="white")
+    plt.close(figure)
+    return file.getvalue()
+
+
+def display_width(data: bytes) -> int:
+    """Return the width in which a PNG of ours is shown: sharp on fine screens, in proportion to its text."""
+    return round(int.from_bytes(data[16:20], "big") / 150 * 92)
+
+
+def show(picture: Axes | Figure, text: str) -> None:
+    """Show a picture with its text equivalent: as alt text, and printed beneath it."""
+    data = png(picture)
+    bundle = {"image/png": base64.b64encode(data).decode(), "text/plain": f"Picture: {text}"}
+    display(bundle, metadata={"image/png": {"alt": text, "width": display_width(data)}}, raw=True)
+    print(textwrap.fill(text, LINE))

@@ -1,0 +1,233 @@
+"""Names of axes that follow the numbers: an axis is a product of factors, and each factor knows where it comes from.
+
+An axis of the width C is kept as its factors (H, D) as soon as H is known, so that splitting, transposing and
+merging only move factors about. Sizes name an axis at two places only: where the caller says so, and at the output
+of a Linear, which is new.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from typing import NamedTuple
+
+
+class Factor(NamedTuple):
+    """An axis that has not been taken apart."""
+
+    name: str
+    size: int
+    whole: Factor | None = None  # what it is a part of
+    part: tuple[int, tuple[int, ...]] | None = None  # which part, and the sizes of all; none for a slice
+    kind: str = ""  # "fresh": made by a Linear, whose inner order is free; "repeated": copies of one number
+
+
+Axis = tuple[Factor, ...]  # an empty product is an axis of size 1
+FEATURES = {"B", "C", "H", "D"}
+
+
+def size_of(axis: Axis) -> int:
+    """Return the length of an axis."""
+    return axis[0].size if len(axis) == 1 else math.prod([factor.size for factor in axis])
+
+
+def unknown(size: int) -> Axis:
+    """Return an axis about which nothing is known."""
+    return () if size == 1 else (Factor("?", size),)
+
+
+class AxisNamer:
+    """The vocabulary of one trace: what each name stands for, and which names mean the same tokens."""
+
+    def __init__(
+        self, sizes: dict[str, int], given: Iterable[str], from_sizes: Iterable[str], whole: Iterable[str]
+    ) -> None:
+        """Take all known sizes, the names in the patterns, those in ``sizes=``, and those of whole sequences."""
+        self.sizes = dict(sizes)
+        self.extra = {name: sizes[name] for name in from_sizes if name not in FEATURES | {"T", "S"}}
+        self.tokens = {name for name in given if name not in FEATURES and name not in from_sizes} | {"T", "S"}
+        self.reserved = set(whole) & self.tokens
+        self.roots: dict[str, str] = {}
+        self.labels: dict[Axis, str] = {}
+
+    def width(self) -> Axis:
+        """Return C, as heads times head width where the number of heads is known."""
+        full, heads, width = (self.sizes.get(name) for name in "CHD")
+        if heads and width and (full is None or heads * width == full):
+            return (Factor("H", heads), Factor("D", width))
+        return (Factor("C", full),) if full else ()
+
+    def read(self, text: str, size: int) -> Axis:
+        """Return the axis that a pattern names: ``S``, ``3*C``, ``1`` or ``?``."""
+        if text == "?":
+            return unknown(size)
+        factors: list[Factor] = []
+        for name in text.split("*"):
+            if name.isdigit():
+                factors += unknown(1) if name == "1" else (Factor(name, int(name)),)
+            elif name == "C" and self.sizes["C"] == size_of(self.width()):
+                factors += self.width()
+            else:
+                factors.append(Factor(name, self.sizes[name]))
+        return tuple(factors)
+
+    def linear(self, size: int) -> Axis:
+        """Name the output of a Linear by its width."""
+        full, heads, width = (self.sizes.get(name, 0) for name in "CHD")
+        if size == full:
+            return self.width()
+        wholes = {"C": full} | ({"H*D": heads * width} if heads * width != full else {})
+        for text, whole in wholes.items():
+            if size == whole and whole:
+                return self.read(text, size)
+            for times in (2, 3):
+                if whole and size == times * whole:
+                    return (Factor(f"{times}*{text}", size, kind="fresh"),)
+        if size == width:
+            return (Factor("D", width),)
+        for name, value in self.extra.items():
+            if size == value:
+                return (Factor(name, value),)
+            if width and size == value * width:
+                return (Factor(name, value), Factor("D", width))
+        return (Factor("4*C" if full and size == 4 * full else "?", size, kind="fresh"),)
+
+    def readings(self, factor: Factor) -> list[Axis]:
+        """Return the ways to read a new axis such as 3*C, the usual order (3, H, D) first."""
+        times, _, rest = factor.name.partition("*")
+        if factor.kind != "fresh" or not rest or times == "4":
+            return [(factor,)]
+        count = Factor(times, int(times))
+        inner = self.width() if rest == "C" else self.read(rest, factor.size // int(times))
+        if len(inner) == 1:
+            return [(count, *inner), (*inner, count)]
+        first, second = inner  # in (3, D, H) and (H, D, 3) heads would be innermost, or q, k and v
+        return [(count, first, second), (first, count, second), (second, count, first), (first, second, count)]
+
+    def parts(self, whole: Factor, sizes: tuple[int, ...]) -> list[Axis]:
+        """Name the parts into which one factor is split."""
+        if whole.size in sizes:
+            return [(whole,) if size == whole.size else () for size in sizes]
+        names = ["?"] * len(sizes)
+        if len(sizes) == 2 and whole.name == "D" and 2 in sizes and sizes[0] != sizes[1]:
+            names = ["2" if size == 2 else "D/2" for size in sizes]
+        elif len(sizes) == 2 and whole.name == "H":
+            names = next(([n, f"H/{n}"] for n, v in self.extra.items() if v == sizes[0]), names)
+        elif len(sizes) == 2 and whole.name == "?" and whole.kind == "fresh" and sizes[1] == self.sizes.get("D"):
+            known = {"H": self.sizes["H"], **self.extra} if "H" in self.sizes else self.extra
+            names = next(([n, "D"] for n, v in known.items() if v == sizes[0]), names)
+        return [
+            (Factor(name, size, whole, (position, sizes)),) if size > 1 else ()
+            for position, (name, size) in enumerate(zip(names, sizes, strict=True))
+        ]
+
+    def slice_of(self, axis: Axis, start: int, size: int) -> Axis:
+        """Name a piece of an axis: tokens stay tokens, whole factors stay themselves, the rest is part of its axis."""
+        if size == size_of(axis):
+            return axis
+        if len(axis) == 1 and self.is_token(axis):
+            return (axis[0]._replace(size=size),)
+        if len(axis) == 1 and axis[0].kind == "fresh":
+            return self.linear(size)
+        for cut in range(1, len(axis)):
+            if size_of(axis[cut:]) == size and start % size == 0:
+                return axis[cut:]
+        if size == 1:
+            return ()
+        whole = axis[0] if len(axis) == 1 else Factor(self.label(axis), size_of(axis))
+        half = whole.name == "D" and 2 * size == whole.size
+        width = whole.name == "C" and size == self.sizes.get("D") and start % size == 0
+        return (Factor("D/2" if half else "D" if width else "?", size, whole),)
+
+    def tidy(self, axis: Axis) -> Axis:
+        """Put together again what belongs together: all parts of one whole, two halves, repeated heads."""
+        out: list[Factor] = []
+        for factor in axis:
+            if factor.size == 1 and factor in out:
+                continue
+            out.append(factor)
+            whole, (last, sizes) = factor.whole, factor.part or (0, ())
+            parts = [(whole, (position, sizes)) for position in range(last + 1)]
+            if sizes and last + 1 == len(sizes) and [(f.whole, f.part) for f in out[-len(sizes) :]] == parts:
+                out[-len(sizes) :] = self.width() if whole and whole.name == "C" else [whole] if whole else []
+            elif len(out) > 1:
+                out[-2:] = self._pair(out[-2], out[-1])
+        return tuple(out)
+
+    def _pair(self, left: Factor, right: Factor) -> list[Factor]:
+        """Join two neighbours where they make something known."""
+        width, heads = self.sizes.get("D"), self.sizes.get("H", 0)
+        if {left.name, right.name} == {"D/2", "2"} or (left.name == "D/2" and right.size == 2):
+            return [Factor("D", width or left.size * right.size)]
+        if right.kind == "repeated" and left.name in self.extra and left.size * right.size == heads:
+            return [Factor("H", heads)]
+        return [left, right]
+
+    def label(self, axis: Axis) -> str:
+        """Write an axis as the field does."""
+        if axis not in self.labels:
+            self.labels[axis] = self._write(axis)
+        return self.labels[axis]
+
+    def _write(self, axis: Axis) -> str:
+        """Join the names of the factors, heads and their width to C."""
+        names = [factor.name for factor in axis]
+        if "?" in names:
+            return "?"
+        if names[-2:] == ["H", "D"]:
+            merged = axis[-2].size * axis[-1].size
+            if self.sizes.get("C", merged if len(names) == 2 else 0) == merged:
+                names[-2:] = ["C"]
+        return "*".join(names) or "1"
+
+    def is_token(self, axis: Axis) -> bool:
+        """Return whether an axis counts tokens."""
+        return len(axis) == 1 and axis[0].name in self.tokens
+
+    def root(self, label: str) -> str:
+        """Return the name under which these tokens first came."""
+        return self.roots.get(label, label)
+
+    def separate_tokens(self, axes: list[Axis]) -> list[Axis]:
+        """Keep query and key tokens apart: of two equal token axes the first becomes T, the second S."""
+        if sum([len(axis) == 1 and axis[0].name in self.tokens for axis in axes]) < 2:
+            return axes
+        labels = [self.label(axis) if self.is_token(axis) else None for axis in axes]
+        for later, label in enumerate(labels):
+            earlier = labels.index(label)
+            if label is None or earlier == later:
+                continue
+            first, second = self._roles(label)
+            for position, name in ((earlier, first), (later, second)):
+                axes[position] = (axes[position][0]._replace(name=name),)
+                labels[position] = name
+        return axes
+
+    def _roles(self, label: str) -> tuple[str, str]:
+        """Choose the names for tokens that meet themselves, without taking a name that the caller gave to others."""
+        root = self.root(label)
+        first = "T" if root == "T" or "T" not in self.reserved else f"{root}'"
+        second = "S" if root == "S" or "S" not in self.reserved else root if first != root else f"{root}'"
+        for name in (first, second):
+            if name != root:
+                self.roots[name] = root
+                self.tokens.add(name)
+        return first, second
+
+    def unify(self, left: Axis, right: Axis) -> tuple[Axis, bool]:
+        """Name an axis that two tensors share, and say whether they disagree about it."""
+        if size_of(left) != size_of(right):
+            return (right, False) if size_of(left) == 1 else (left, False)
+        if size_of(left) == 1:
+            return (left or right), False
+        one, two = (tuple(f for f in axis if f.size > 1) for axis in (left, right))
+        a, b = self.label(one), self.label(two)
+        if a == b:
+            return (left if len(left) >= len(right) else right), False
+        if b == "?" or b.isdigit():
+            return left, False
+        if a == "?" or a.isdigit():
+            return right, False
+        if self.root(a) == self.root(b):
+            return (left if a == self.root(a) else right), False
+        return left, True

@@ -1,0 +1,131 @@
+"""Traces side by side, aligned by stage, and one trace as a short ledger."""
+
+from __future__ import annotations
+
+import html
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+from mha_course.tracing.records import Argument, Step
+from mha_course.tracing.render import CELL, STAGES, Reports, chips, count, markdown, memory_text, row, shape_text, table
+
+WRAPPED = CELL.replace("nowrap", "normal") + ";padding:3px 5px"
+
+
+class Part(NamedTuple):
+    """One stage in all traces, and in what they differ there."""
+
+    stage: str
+    steps: tuple[tuple[Step, ...], ...]
+    differs: tuple[str, ...]
+
+
+class Comparison:
+    """What traces do alike and where they part: in the names and order of axes, in shape, in memory.
+
+    Args: traces by the name that stands above their column.
+    Attributes: ``parts``, one for each stage that any trace has; ``differs``, the stages with a difference.
+    """
+
+    def __init__(self, traces: Mapping[str, Reports]) -> None:
+        self.traces = dict(traces)
+        found = {step.stage for trace in self.traces.values() for step in trace.steps}
+        self.parts = tuple(self._part(stage) for stage in STAGES if stage in found)
+        self.differs = tuple(part.stage for part in self.parts if part.differs)
+
+    def _part(self, stage: str) -> Part:
+        """Compare one stage: what it ends with, and what it did to memory on the way."""
+        steps = tuple(tuple(s for s in trace.steps if s.stage == stage) for trace in self.traces.values())
+        lacking = [name for name, mine in zip(self.traces, steps, strict=True) if not mine]
+        if lacking:
+            return Part(stage, steps, (f"not in {', '.join(lacking)}",))
+        last = [mine[-1] for mine in steps]
+        alike = len({tuple(sorted(step.axes)) for step in last}) == 1
+        checks = {
+            "axes": not alike,
+            "order of axes": alike and len({step.axes for step in last}) > 1,
+            "shape": len({step.shape for step in last}) > 1,
+            "strides": len({step.shape for step in last}) == 1 and len({step.strides for step in last}) > 1,
+            "memory": len({_filled(mine) for mine in steps}) > 1,
+        }
+        return Part(stage, steps, tuple(name for name, found in checks.items() if found))
+
+    def __str__(self) -> str:
+        rows = [("stage", *self.traces, "differ in")]
+        rows += [(part.stage, *map(_last, part.steps), ", ".join(part.differs)) for part in self.parts]
+        rows.append(("filled anew", *(_total(trace) for trace in self.traces.values()), ""))
+        widths = [max(len(cells[i]) for cells in rows) for i in range(len(rows[0]))]
+        lines = ["  ".join(cell.ljust(width) for cell, width in zip(cells, widths, strict=True)) for cells in rows]
+        return "\n".join([*(line.rstrip() for line in lines), self.summary()])
+
+    def __repr__(self) -> str:
+        return f"Comparison: {self.summary()}"
+
+    def summary(self) -> str:
+        """Say in one sentence where the traces part."""
+        if not self.differs:
+            return "The traces do the same at every stage."
+        first = next(part for part in self.parts if part.differs)
+        what = ", ".join(first.differs)
+        return f"The traces part in {count(len(self.differs), 'stage')}, first at {first.stage}: {what}."
+
+    def _repr_html_(self) -> str:
+        pair = len(self.traces) == 2  # more columns would not fit a page
+        total = ["filled anew", *(html.escape(_total(trace)) for trace in self.traces.values()), *[""] * pair]
+        heads = ("stage", *self.traces, *["differ in"] * pair)
+        return table(self.summary(), heads, [*(self._row(part, pair) for part in self.parts), row(total)])
+
+    def _row(self, part: Part, pair: bool) -> str:
+        """Write one stage: the shape at its end, and beneath it what was done to memory."""
+        cells = [
+            f"{chips(steps[-1].shape, steps[-1].axes)}<br>{html.escape(_memory(steps))}" if steps else "–"
+            for steps in part.steps
+        ]
+        return row([html.escape(part.stage), *cells, *[html.escape(", ".join(part.differs))] * pair], WRAPPED)
+
+
+def _last(steps: tuple[Step, ...]) -> str:
+    """Write the shape that a stage ends with."""
+    return shape_text(steps[-1].shape, steps[-1].axes) if steps else "–"
+
+
+def _memory(steps: tuple[Step, ...]) -> str:
+    """Say what a stage did to memory."""
+    return ", ".join(dict.fromkeys(memory_text(step) for step in steps))
+
+
+def _filled(steps: Sequence[Step]) -> int:
+    """Count how often memory was filled anew."""
+    return sum(step.storage in ("copy", "new") for step in steps) + sum(step.hidden_copies for step in steps)
+
+
+def _total(trace: Reports) -> str:
+    """Say how often a whole trace filled memory anew."""
+    return count(_filled([step for step in trace.steps if not (step.storage == "copy" and step.hidden_copies)]), "time")
+
+
+class Ledger:
+    """A short table: names, axes and shapes of some of the tensors of a trace."""
+
+    def __init__(self, rows: Mapping[str, Step | Argument]) -> None:
+        self.rows = dict(rows)
+
+    def __str__(self) -> str:
+        rows = [(name, f"({', '.join(found.axes)})", str(found.shape)) for name, found in self.rows.items()]
+        widths = [max((len(cells[i]) for cells in rows), default=0) for i in range(3)]
+        return "\n".join("  ".join(c.ljust(w) for c, w in zip(cells, widths, strict=True)).rstrip() for cells in rows)
+
+    def __repr__(self) -> str:
+        return str(self)
+
+    def _repr_html_(self) -> str:
+        rows = [
+            row([html.escape(name), chips(found.shape, found.axes), str(found.shape)])
+            for name, found in self.rows.items()
+        ]
+        return table("", ("step", "axes", "shape"), rows)
+
+    def to_markdown(self) -> str:
+        """Return a Markdown table."""
+        rows = [(name, f"({', '.join(found.axes)})", str(found.shape)) for name, found in self.rows.items()]
+        return markdown(("step", "axes", "shape"), rows)

@@ -1,0 +1,205 @@
+"""A trace as text, HTML, Markdown and DataFrame, and two traces side by side."""
+
+from __future__ import annotations
+
+import html
+import textwrap
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING
+
+from mha_course.tracing.records import Argument, Step, color
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+STAGES = ("projection", "split", "scores", "scaled_scores", "masked_scores", "weights", "context", "merged", "out")
+WIDTH = 88  # characters that fit beside JupyterLab's file list
+WARN = "⚠"
+
+
+def shape_text(shape: Sequence[int], axes: Sequence[str]) -> str:
+    """Write a shape with its names: ``B 2 · S 5 · C 24``."""
+    return (
+        " · ".join(f"{size}" if name.isdigit() else f"{name} {size}" for name, size in zip(axes, shape, strict=True))
+        or "a number"
+    )
+
+
+def memory_text(step: Step) -> str:
+    """Say in words what a step did to memory."""
+    words = {"view": "view", "copy": "copy", "same": "same object", "new": "new"}[step.storage]
+    if step.hidden_copies and step.storage == "copy":
+        return f"{words} (not asked for)"
+    return (
+        f"{words} + {step.hidden_copies} hidden {_plural(step.hidden_copies, 'copy')}" if step.hidden_copies else words
+    )
+
+
+def _plural(number: int, word: str) -> str:
+    """Write a word for so many."""
+    if number == 1:
+        return word
+    return f"{word[:-1]}ies" if word.endswith("y") else f"{word}s"
+
+
+def _cut(text: str, width: int) -> str:
+    """Cut a line that is too long."""
+    return text if len(text) <= width else f"{text[: width - 1]}…"
+
+
+def count(number: int, word: str) -> str:
+    """Write a number with its word: ``1 copy``, ``2 copies``."""
+    return f"{number} {_plural(number, word)}"
+
+
+class Reports:
+    """What every trace can be turned into."""
+
+    steps: tuple[Step, ...]
+    arguments: tuple[Argument, ...]
+    notes: tuple[str, ...]
+    failure: str | None
+
+    def __str__(self) -> str:
+        rows = [("", "", "step", "shape", "memory", "line")]
+        rows += [self._cells(step) for step in self.steps]
+        widths = [min(max(len(row[i]) for row in rows), 40) for i in range(5)]
+        line_width = max(WIDTH - sum(widths) - 10, 20)
+        lines = []
+        for row, step in zip(rows, (None, *self.steps), strict=True):
+            cells = [cell.ljust(width) for cell, width in zip(row, widths, strict=False)]
+            lines.append("  ".join((*cells[0:1], *cells[2:], _cut(row[5], line_width))).rstrip())
+            if step is not None and step.warning:
+                lines += textwrap.wrap(
+                    f"{WARN} {step.warning}", WIDTH, initial_indent="      ", subsequent_indent="        "
+                )
+        return "\n".join((*lines, *self._closing_lines()))
+
+    def _closing_lines(self) -> list[str]:
+        """Return the notes, each once, and why the call stopped."""
+        notes = dict.fromkeys(f"{step.op}: {step.note}" for step in self.steps if step.note)
+        texts = [*self.notes, *notes, *([f"{WARN} stopped: {self.failure}"] if self.failure else [])]
+        return [line for text in texts for line in textwrap.wrap(text, WIDTH, subsequent_indent="  ")]
+
+    def __repr__(self) -> str:
+        return f"Trace: {self.summary()}"
+
+    def summary(self) -> str:
+        """Say in one sentence how many steps there were, and what they did to memory."""
+        kinds = [(kind, sum(step.storage == kind for step in self.steps)) for kind in ("new", "view", "copy", "same")]
+        words = {"new": "new", "view": "view", "copy": "copy", "same": "same object"}
+        made = ", ".join(f"{n} new" if k == "new" else count(n, words[k]) for k, n in kinds if n)
+        hidden = sum(step.hidden_copies for step in self.steps)
+        extra = [count(hidden, "hidden copy")] if hidden else []
+        extra += [count(len(self.warnings), "warning")] if self.warnings else []
+        return "; ".join([f"{count(len(self.steps), 'step')}: {made}" if made else "no steps", *extra])
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """Return all warnings, in order."""
+        found = [step.warning for step in self.steps if step.warning]
+        return (*found, *([self.failure] if self.failure else []))
+
+    def step(self, name: str) -> Step:
+        """Return the last step that was assigned to a variable, or else the last of a stage."""
+        for field in ("name", "stage"):
+            found = [step for step in self.steps if getattr(step, field) == name]
+            if found:
+                return found[-1]
+        raise KeyError(f"no step is called {name!r}; there are {', '.join(self.names())}")
+
+    def names(self) -> tuple[str, ...]:
+        """Return the variables that steps were assigned to."""
+        return tuple(dict.fromkeys(step.name for step in self.steps if step.name))
+
+    def _cells(self, step: Step) -> tuple[str, str, str, str, str, str]:
+        """Return what a row says: index, line number, op, shape, memory, line."""
+        called = f"{step.name} = {step.op}" if step.name else step.op
+        return (
+            str(step.index + 1),
+            str(step.lineno),
+            called,
+            shape_text(step.shape, step.axes),
+            memory_text(step),
+            step.line,
+        )
+
+    def to_markdown(self) -> str:
+        """Return a Markdown table of all steps."""
+        lines: list[tuple[str, ...]] = []
+        for step in self.steps:
+            number, _, op, shape, memory, code = self._cells(step)
+            lines.append((number, f"`{_cell(code)}`", _cell(op), _cell(shape), str(step.strides), memory))
+            if step.warning:
+                lines.append(("", f"{WARN} {_cell(step.warning)}", "", "", "", ""))
+        full = markdown(("", "line", "step", "shape", "strides", "memory"), lines)
+        return "\n\n".join([full, *self._closing_lines()])
+
+    def to_frame(self) -> pd.DataFrame:
+        """Return a pandas DataFrame: a row for each step, a column for each field."""
+        import pandas as pd  # noqa: PLC0415 (slow to load, and seldom needed)
+
+        fields = [name for name in Step.__dataclass_fields__ if name not in ("index", "inputs")]
+        rows = [{name: getattr(step, name) for name in fields} for step in self.steps]
+        return pd.DataFrame(rows, columns=fields, index=pd.RangeIndex(len(rows), name="step"))
+
+    def _repr_html_(self) -> str:
+        return to_html(self)
+
+
+def _cell(text: str) -> str:
+    """Make a text fit into a cell of a Markdown table."""
+    return text.replace("\\", "\\\\").replace("|", "\\|").replace("\n", " ")
+
+
+def markdown(head: Sequence[str], body: Iterable[Sequence[str]]) -> str:
+    """Write a Markdown table."""
+    return "\n".join(f"| {' | '.join(row)} |" if i != 1 else f"|{'---|' * len(head)}"
+                     for i, row in enumerate((head, head, *body)))  # fmt: skip
+
+
+CELL = "padding:3px 8px;text-align:left;vertical-align:top;white-space:nowrap"
+CODE = "font-family:monospace;white-space:pre-wrap"
+CHIP = "color:#1f2430;border:1px solid #8a8f99;border-radius:3px;padding:0 4px"
+ALERT = f"{CELL};white-space:normal;border-left:4px solid #d95f02"
+
+
+def chips(shape: Sequence[int], axes: Sequence[str]) -> str:
+    """Write a shape in colours, a chip for each axis."""
+    spans = []
+    for name, size in zip(axes, shape, strict=True):
+        text = str(size) if name.isdigit() else f"{html.escape(name)}&nbsp;{size}"
+        spans.append(f'<span style="background:{color(name)};{CHIP}">{text}</span>')
+    return f'<span style="white-space:nowrap">{" ".join(spans)}</span>' if spans else "a number"
+
+
+def table(caption: str, heads: Iterable[str], rows: Iterable[str]) -> str:
+    """Write a table that needs neither script nor style sheet; rows are HTML."""
+    head = "".join(f'<th scope="col" style="{CELL}">{html.escape(text)}</th>' for text in heads)
+    title = f'<caption style="text-align:left">{html.escape(caption)}</caption>'
+    body = "".join(rows)
+    return f'<table style="border-collapse:collapse">{title}<thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>'
+
+
+def row(cells: Iterable[str], style: str = CELL) -> str:
+    """Write a row of a table; cells are HTML."""
+    columns = "".join(f'<td style="{style}">{cell}</td>' for cell in cells)
+    return f"<tr>{columns}</tr>"
+
+
+def to_html(trace: Reports) -> str:
+    """Write a trace as a table, and beneath it what cannot be seen."""
+    rows = [text for step in trace.steps for text in _rows(trace, step)]
+    notes = "".join(f"<p>{html.escape(text)}</p>" for text in trace._closing_lines())
+    return table(trace.summary(), ("", "line", "step", "shape", "strides", "memory"), rows) + notes
+
+
+def _rows(trace: Reports, step: Step) -> list[str]:
+    """Write one step, and its warning beneath it."""
+    number, _, op, _, memory, code = trace._cells(step)
+    line = f'<span style="{CODE}">{html.escape(code)}</span>'
+    cells = [number, line, html.escape(op), chips(step.shape, step.axes), str(step.strides), html.escape(memory)]
+    if not step.warning:
+        return [row(cells)]
+    text = f"{WARN} <strong>{html.escape(step.warning)}</strong>"
+    return [row(cells), f'<tr><td></td><td colspan="5" style="{ALERT}">{text}</td></tr>']

@@ -1,0 +1,1 @@
+"""How each family of operations passes the names of axes on."""

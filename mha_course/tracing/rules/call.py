@@ -1,0 +1,109 @@
+"""One call that made tensors, as the rules see it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+import torch
+
+from mha_course.tracing.axes import Axis, AxisNamer
+
+SCORES = ("scores", "scaled_scores", "masked_scores")
+
+
+class Selection(NamedTuple):
+    """One element of an axis: the axis, its label, and which element it is."""
+
+    axis: Axis
+    label: str
+    position: int
+
+
+@dataclass(slots=True)
+class TensorInfo:
+    """What the trace knows about one tensor."""
+
+    axes: list[Axis]
+    stage: str = ""
+    source: int | str = "?"  # the step that made it, or the name of the argument
+    labels: tuple[str, ...] = ()  # the axes as the field writes them
+    memory: int = -1  # which piece of memory it reads
+    linear: bool = False  # a Linear's output, or a view of one
+    weight: bool = False  # a parameter, or a view of one
+    summed: str = ""  # scores: the axis over which their product summed
+    over: str = ""  # weights: the axis along which they sum to 1
+    softmax: int = -1  # weights: the step that made them so
+    reduced: str = ""  # a sum: the axis over which it runs
+    selections: tuple[Selection, ...] = ()  # which elements of which axes it was picked from, the last one first
+
+    def learn(self, axes: list[Axis], names: AxisNamer) -> None:
+        """Name the axes of a parameter by what it is used for, where they have no name yet."""
+        if set(self.labels) == {"?"} and len(axes) == len(self.labels):
+            self.axes, self.labels = axes, tuple(map(names.label, axes))
+
+
+@dataclass(slots=True)
+class OpCall:
+    """A call: its name, what went in and came out, and where to write what was found."""
+
+    op: str
+    args: tuple[Any, ...]
+    kwargs: dict[str, Any]
+    outs: list[torch.Tensor]
+    names: AxisNamer
+    info: Callable[[torch.Tensor], TensorInfo]
+    index: int  # of the step that the first output becomes
+    tensors: list[torch.Tensor]  # that went in
+    pending: dict[int, str]  # warnings that a later step may settle
+    settled: set[int]
+    selections: list[tuple[Selection, ...]] = field(default_factory=list)  # the elements that each output is
+    results: list[TensorInfo] = field(default_factory=list)  # what a rule knows beyond the axes
+    warnings: dict[int, str] = field(default_factory=dict)  # by step; the trace keeps the first of each
+
+    def axes(self, tensor: torch.Tensor) -> list[Axis]:
+        """Return the axes of an input."""
+        return list(self.info(tensor).axes)
+
+    def arg(self, position: int, *names: str, default: Any = None) -> Any:
+        """Return an argument by position or by one of its names."""
+        if position < len(self.args):
+            return self.args[position]
+        return next((self.kwargs[name] for name in names if name in self.kwargs), default)
+
+    def first(self) -> torch.Tensor:
+        """Return the tensor that a method was called on."""
+        found: torch.Tensor = self.arg(0, "input", "self", "x")
+        return found
+
+    def ints(self, position: int, *names: str) -> list[int]:
+        """Return sizes or dims that may come one by one or as a sequence."""
+        found = self.arg(position, *names)
+        if isinstance(found, int):
+            found = [value for value in self.args[position:] if isinstance(value, int)] or [found]
+        return list(found)
+
+    def dims(self, value: Any, rank: int) -> list[int]:
+        """Return dims counted from the front; None is all of them."""
+        if value is None:
+            return list(range(rank))
+        return [dim % rank for dim in ([value] if isinstance(value, int) else value)]
+
+    def warn(self, text: str | None, step: int | None = None) -> None:
+        """Write a warning to this step, or to an earlier one."""
+        if text:
+            self.warnings.setdefault(self.index if step is None else step, text)
+
+
+def tensors_in(value: Iterable[Any], found: list[torch.Tensor] | None = None) -> list[torch.Tensor]:
+    """Return the tensors in arguments, however nested, in order."""
+    found = [] if found is None else found
+    for item in value:
+        if isinstance(item, torch.Tensor):
+            found.append(item)
+        elif isinstance(item, (list, tuple)):
+            tensors_in(item, found)
+        elif isinstance(item, dict):
+            tensors_in(item.values(), found)
+    return found

@@ -1,0 +1,177 @@
+"""Where names go in arithmetic with broadcasting, in sums, in softmax, and in whatever changes no shape."""
+
+from __future__ import annotations
+
+import torch
+
+from mha_course.tracing.axes import Axis, Factor, unknown
+from mha_course.tracing.rules import warnings
+from mha_course.tracing.rules.call import SCORES, OpCall, TensorInfo
+from mha_course.tracing.rules.contraction import of_sum
+from mha_course.tracing.rules.reshape import Rule
+
+
+def same(call: OpCall) -> list[list[Axis]]:
+    """Keep the axes of the first tensor."""
+    axes = call.axes(call.first())
+    return [list(axes) for _ in call.outs]
+
+
+def like(call: OpCall) -> list[list[Axis]]:
+    """Broadcast all tensors that go in; the first tensor with an axis names it."""
+    parts = [tensor for tensor in call.tensors if tensor.dim()]
+    rank = call.outs[0].dim()
+    rows = [[()] * (rank - part.dim()) + call.axes(part) for part in parts]
+    axes: list[Axis] = [unknown(size) for size in call.outs[0].shape]
+    for position in range(rank):
+        column = [row[position] for row in rows if len(row) == rank]
+        axes[position] = column[0] if column else axes[position]
+        for axis in column[1:]:
+            met, differs = call.names.unify(axes[position], axis)
+            differs = differs or {call.names.label(axes[position]), call.names.label(axis)} == {"H", "B"}
+            if differs:
+                call.warn(warnings.of_broadcast(call.names, axes[position], axis))
+            axes[position] = met
+    _keep_query_axis(call, axes, rows)
+    _infer_stage(call, [call.info(part) for part in parts])
+    return [list(axes) for _ in call.outs]
+
+
+def _keep_query_axis(call: OpCall, axes: list[Axis], rows: list[list[Axis]]) -> None:
+    """Where a mask of S by S met scores of T by S, keep T."""
+    labels = [call.names.label(axis) if call.names.is_token(axis) else None for axis in axes]
+    for position, label in enumerate(labels):
+        others = [row[position] for row in rows if row[position:] and call.names.is_token(row[position])]
+        if label is not None and labels.count(label) > 1:
+            axes[position] = next((axis for axis in others if call.names.label(axis) != label), axes[position])
+
+
+def _infer_stage(call: OpCall, values: list[TensorInfo]) -> None:
+    """Say what the arithmetic means: scaling, masking, or a softmax by hand."""
+    result = call.results[0]
+    main = next((value for value in values if value.stage in SCORES), None)
+    if main is None:
+        return
+    sums = next((value for value in values if value.reduced), None)
+    if sums and call.op in ("div", "true_divide", "divide"):
+        axis = next((axis for axis in call.axes(call.first()) if call.names.label(axis) == sums.reduced), ())
+        _check_softmax_axis(call, sums.reduced, axis, call.axes(call.first()))
+        result.stage = "weights"
+    elif call.op in ("div", "mul", "true_divide", "divide", "multiply"):
+        result.stage = "scaled_scores" if main.stage != "masked_scores" else main.stage
+    elif len(values) > 1 and call.op in ("masked_fill", "where", "add", "sub"):
+        result.stage = "masked_scores"
+
+
+def reduce(call: OpCall) -> list[list[Axis]]:
+    """Drop axes, or keep them with size 1."""
+    x = call.first()
+    axes, dims = call.axes(x), call.dims(call.arg(1, "dim", "axis"), x.dim())
+    if isinstance(call.arg(1, "dim", "axis"), torch.Tensor):  # max(a, b)
+        return like(call)
+    kept = call.outs[0].dim() == x.dim()
+    gone = [call.names.label(axes[dim]) for dim in dims]
+    left = [axis for dim, axis in enumerate(axes) if dim not in dims]
+    of_sum(call, x, gone if call.op in ("mean", "sum") else [], [call.names.label(axis) for axis in left])
+    if call.op == "sum" and len(gone) == 1 and call.info(x).stage in SCORES:
+        call.results[0].reduced = gone[0]
+    reduced = [() if dim in dims else axis for dim, axis in enumerate(axes)] if kept else left
+    return [list(reduced) for _ in call.outs]
+
+
+def softmax(call: OpCall) -> list[list[Axis]]:
+    """Normalise along an axis, which should be that of the keys."""
+    x = call.first()
+    axes, dim, names = call.axes(x), call.arg(1, "dim", "axis"), call.names
+    if dim is None:
+        dim = 0 if x.dim() in (0, 1, 3) else 1
+    if x.dim():
+        _check_softmax_axis(call, names.label(axes[dim]), axes[dim], axes)
+    return [axes]
+
+
+def _check_softmax_axis(call: OpCall, label: str, axis: Axis, axes: list[Axis]) -> None:
+    """Compare the axis of a softmax with that of the keys."""
+    names, value, result = call.names, call.info(call.first()), call.results[0]
+    tokens = [names.label(one) for one in axes if names.is_token(one)]
+    together = [factor.name for factor in axis if names.is_token((factor,))]
+    if value.stage in SCORES or len(tokens) > 1:
+        result.stage, result.over, result.softmax = "weights", label, call.index
+    if value.summed == "C" and names.sizes.get("H", 1) > 1:
+        call.warn(warnings.warn("no-split", C=names.sizes["C"], H=names.sizes["H"]))
+    if len(together) > 1:
+        call.warn(warnings.warn("softmax-over-everything", axes=" and ".join(together)))
+    elif len(tokens) > 1 and label in tokens[:-1]:
+        call.pending[call.index] = warnings.warn("softmax-over-queries")
+    elif len(tokens) > 1 and label not in tokens:
+        name = {"H": "softmax-over-heads", "B": "softmax-over-batch", "B*H": "softmax-over-batch"}.get(label)
+        call.warn(warnings.warn(name) if name else None)
+
+
+def embedding(call: OpCall) -> list[list[Axis]]:
+    """Look up a vector for every number."""
+    ids, weight = call.arg(0, "input"), call.arg(1, "weight")
+    rows = call.axes(weight)[-1]
+    named = call.names.label(rows) != "?" or weight.shape[-1] != call.names.sizes.get("C")
+    return [[*call.axes(ids), rows if named else call.names.width()]]
+
+
+def convolve(call: OpCall) -> list[list[Axis]]:
+    """Keep the batch and axes that keep their length, name the channels by their number."""
+    shape, axes = call.outs[0].shape, call.axes(call.first())
+    kernel = call.arg(1, "weight").shape[2:]
+    kept = [axis if size == 1 else unknown(new) for axis, size, new in zip(axes[2:], kernel, shape[2:], strict=True)]
+    return [[axes[0], call.names.linear(shape[1]), *kept]]
+
+
+def outer(call: OpCall) -> list[list[Axis]]:
+    """Pair all with all."""
+    return [[call.axes(x)[0] for x in call.tensors[:2]]]
+
+
+def one_hot(call: OpCall) -> list[list[Axis]]:
+    """Add an axis of classes."""
+    size = call.outs[0].shape[-1]
+    found = next((name for name, value in call.names.extra.items() if value == size), None)
+    return [[*call.axes(call.first()), (Factor(found, size),) if found else unknown(size)]]
+
+
+def _words(text: str) -> list[str]:
+    """Return the words of a text."""
+    return text.split()
+
+
+SAME = _words("""
+    contiguous clone detach to type type_as float double half bfloat16 cpu cuda bool int long requires_grad_
+    alias tril triu dropout alpha_dropout layer_norm rms_norm group_norm batch_norm instance_norm normalize
+    cumsum cumprod cummax cummin logcumsumexp sort argsort flip roll zeros_like ones_like empty_like full_like
+    rand_like randn_like randint_like data real imag conj resolve_conj nan_to_num fill_ zero_ normal_ uniform_
+    copy_ setitem checkpoint bernoulli renorm softmin relu gelu silu elu leaky_relu prelu selu celu mish
+    hardtanh relu6 hardswish hardsigmoid logsigmoid softplus tanhshrink softsign threshold
+""")
+LIKE = _words("""
+    add sub rsub mul div true_divide divide multiply subtract floor_divide remainder fmod pow neg negative exp
+    exp2 expm1 log log2 log10 log1p sqrt rsqrt square reciprocal abs absolute sign sgn sin cos tan asin acos
+    atan atan2 sinh cosh tanh erf erfc sigmoid logit clamp clip clamp_min clamp_max floor ceil round trunc frac
+    maximum minimum fmax fmin eq ne lt le gt ge equal isclose logical_and logical_or logical_not logical_xor
+    bitwise_and bitwise_or bitwise_xor bitwise_not invert isnan isinf isfinite where masked_fill lerp addcmul
+    addcdiv complex polar xlogy bitwise_left_shift bitwise_right_shift hypot logaddexp heaviside float_power
+    conj_physical angle
+""")
+REDUCE = _words("""
+    sum mean amax amin max min any all argmax argmin logsumexp var std norm prod median nansum nanmean
+    vector_norm count_nonzero var_mean std_mean
+""")
+ELEMENTWISE: dict[str, Rule] = {
+    **dict.fromkeys(SAME, same),
+    **dict.fromkeys(LIKE, like),
+    **dict.fromkeys(
+        REDUCE,
+        reduce,
+    ),
+    **dict.fromkeys(("softmax", "log_softmax", "_softmax"), softmax),
+    "embedding": embedding,
+    **dict.fromkeys(("conv1d", "conv2d", "conv3d"), convolve),
+    **dict.fromkeys(("outer", "ger"), outer),
+    "one_hot": one_hot,
+}

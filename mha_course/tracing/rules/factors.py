@@ -1,0 +1,144 @@
+"""What a view or reshape does to axes: which factors are merged, which are split, and which are cut across."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from itertools import product
+from typing import NamedTuple
+
+from mha_course.tracing.axes import Axis, AxisNamer, Factor, size_of, unknown
+
+ONE = Factor("1", 1)  # stands in for an axis of size 1 that has no name
+
+
+class Cut(NamedTuple):
+    """Factors that a reshape mixed: the boundaries of the new axes do not lie on theirs."""
+
+    factors: list[Factor]
+    axes: list[int]  # of which input axis each factor was
+    sizes: list[int]  # of the new axes
+
+
+def regroup(names: AxisNamer, axes: Sequence[Axis], shape: Sequence[int]) -> tuple[list[Axis], list[Cut]]:
+    """Lay the factors of the axes, in order, into a new shape; of several readings take the first without a cut."""
+    if 0 in shape:
+        return [unknown(size) for size in shape], []
+    readings = [names.readings(axis[0]) if len(axis) == 1 else [axis] for axis in axes]
+    laid = [_lay(names, choice, shape) for choice in product(*readings)]
+    return min(laid, key=lambda found: (len(found[1]), sum(names.label(axis) == "?" for axis in found[0])))
+
+
+def _lay(names: AxisNamer, axes: Sequence[Axis], shape: Sequence[int]) -> tuple[list[Axis], list[Cut]]:
+    """Lay one reading; axes of size 1 have no place in memory and go where they are needed."""
+    flat = [(factor, number) for number, axis in enumerate(axes) for factor in axis or (ONE,)]
+    solid = [pair for pair in flat if pair[0].size > 1]
+    wanted = [size for size in shape if size > 1]
+    groups: list[Axis] = []
+    cuts: list[Cut] = []
+    for factors, sizes in _blocks(solid, wanted):
+        made, cut = _fill(names, factors, sizes)
+        groups += made
+        cuts += [cut] if cut else []
+    filled = iter(groups)
+    out: list[Axis | None] = [next(filled) if size > 1 else None for size in shape]
+    return [names.tidy(axis) for axis in _place_ones(axes, [factor for factor, _ in flat], out)], cuts
+
+
+_Pairs = list[tuple[Factor, int]]
+
+
+def _blocks(solid: _Pairs, wanted: list[int]) -> list[tuple[_Pairs, list[int]]]:
+    """Cut both rows into the smallest blocks of equal size."""
+    blocks, i, j = [], 0, 0
+    while i < len(solid):
+        start_i, start_j = i, j
+        have, want = solid[i][0].size, wanted[j]
+        i, j = i + 1, j + 1
+        while have != want:
+            if have < want:
+                have *= solid[i][0].size
+                i += 1
+            else:
+                want *= wanted[j]
+                j += 1
+        blocks.append((solid[start_i:i], wanted[start_j:j]))
+    return blocks
+
+
+def _fill(names: AxisNamer, pairs: _Pairs, sizes: list[int]) -> tuple[list[Axis], Cut | None]:
+    """Name the new axes of one block."""
+    factors = [factor for factor, _ in pairs]
+    if len(sizes) == 1:
+        return [tuple(factors)], None
+    if len(factors) == 1:
+        return names.parts(factors[0], tuple(sizes)), None
+    tidied = names.tidy(tuple(factors))
+    if len(tidied) < len(factors):
+        return _fill(names, [(factor, pairs[0][1]) for factor in tidied], sizes)
+    came_from = [axis for _, axis in pairs]
+    whole = Factor(names.label(tuple(factors)), math.prod(sizes))
+    permuted = sorted(factor.size for factor in factors) == sorted(sizes)
+    if len(set(came_from)) == 1 and not permuted:
+        return names.parts(whole, tuple(sizes)), None  # one axis, divided in another way
+    return [unknown(size) for size in sizes], Cut(factors, came_from, sizes)
+
+
+def _place_ones(old: Sequence[Axis], flat: list[Factor], out: list[Axis | None]) -> list[Axis]:
+    """Give the named factors of size 1 the new axes of size 1, in order, and what is left to a neighbour."""
+    ones = [(position, factor) for position, factor in enumerate(flat) if factor.size == 1]
+    free = [position for position, axis in enumerate(out) if axis is None]
+    axes: list[Axis] = [axis or () for axis in out]
+    if len(free) < len(ones):  # heads go first, to their width, then what has no name
+        inner = [pair for pair in ones if pair[1].name == "H" and _before_width(flat, pair[0])]
+        rest = [pair for pair in ones if pair not in inner]
+        ones = rest if len(rest) <= len(free) else [pair for pair in rest if pair[1] != ONE]
+        ones = [*ones[: len(free)], *inner, *ones[len(free) :]] if len(ones) >= len(free) else [*ones, *inner]
+    for slot, (_, factor) in zip(free, ones, strict=False):
+        axes[slot] = () if factor == ONE else (factor,)
+    for position, factor in ones[len(free) :]:
+        _attach(axes, old, flat, position, factor)
+    return axes
+
+
+def _before_width(flat: list[Factor], position: int) -> bool:
+    return position + 1 < len(flat) and flat[position + 1].name == "D"
+
+
+def _attach(axes: list[Axis], old: Sequence[Axis], flat: list[Factor], position: int, one: Factor) -> None:
+    """Join a factor of size 1 that lost its own axis: heads to their width, the rest to what stood before."""
+    after = flat[position + 1] if position + 1 < len(flat) else None
+    before = flat[position - 1] if position else None
+    folded = before is not None and before.name == "B" and (before,) in axes and (before, one) not in old
+    joins_right = one.name == "H" and _before_width(flat, position) and not folded
+    if one.name == "B" and after is not None and after.name == "H" and (after,) in axes:
+        joins_right = True
+    for number, axis in enumerate(axes):
+        if (joins_right or before is None) and axis and axis[0] == after:
+            axes[number] = (one, *axis)
+            return
+        if not joins_right and axis and axis[-1] == before:
+            axes[number] = (*axis, one)
+            return
+
+
+def merge(names: AxisNamer, axes: Sequence[Axis], start: int, stop: int) -> list[Axis]:
+    """Make one axis of the axes from start to stop, both included."""
+    together = tuple(factor for axis in axes[start : stop + 1] for factor in axis)
+    return [*axes[:start], names.tidy(together), *axes[stop + 1 :]]
+
+
+def split(names: AxisNamer, axes: Sequence[Axis], dim: int, sizes: Sequence[int]) -> tuple[list[Axis], list[Cut]]:
+    """Divide one axis."""
+    parts, cuts = regroup(names, [axes[dim]], sizes)
+    return [*axes[:dim], *parts, *axes[dim + 1 :]], cuts
+
+
+def repeated(axis: Axis, times: int, *, inside: bool) -> Axis:
+    """Return an axis whose numbers are each repeated (inside) or which is laid out several times."""
+    if times == 1:
+        return axis
+    if size_of(axis) == 1:
+        return (Factor("?", times, kind="repeated"),)
+    copies = Factor("?", times, kind="repeated")
+    return (*axis, copies) if inside else (copies, *axis)

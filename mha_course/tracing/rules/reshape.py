@@ -1,0 +1,140 @@
+"""Where names go when a tensor is viewed in another shape."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import torch
+
+from mha_course.tracing.axes import Axis, Factor, size_of, unknown
+from mha_course.tracing.rules import warnings
+from mha_course.tracing.rules.call import OpCall
+from mha_course.tracing.rules.factors import merge, regroup, repeated, split
+
+Rule = Callable[[OpCall], Sequence[list[Axis]]]
+
+
+def reshape(call: OpCall) -> list[list[Axis]]:
+    """View, reshape and whatever lays the same numbers, in order, into a new shape."""
+    before, shape = call.axes(call.first()), call.outs[0].shape
+    after, cuts = regroup(call.names, before, shape)
+    for cut in cuts:
+        call.warn(warnings.of_cut(call.names, cut, (len(before), len(after))))
+    call.warn(warnings.of_merge(call.names, before, after))
+    return [after]
+
+
+def flatten(call: OpCall) -> list[list[Axis]]:
+    """Make one axis of several."""
+    before = call.axes(call.first())
+    start, stop = call.arg(1, "start_dim", default=0), call.arg(2, "end_dim", default=-1)
+    if not before:
+        return reshape(call)
+    after = merge(call.names, before, start % len(before), stop % len(before))
+    call.warn(warnings.of_merge(call.names, before, after))
+    return [after]
+
+
+def unflatten(call: OpCall) -> list[list[Axis]]:
+    """Divide one axis."""
+    before = call.axes(call.first())
+    dim = call.arg(1, "dim") % len(before)
+    sizes = call.outs[0].shape[dim : len(call.outs[0].shape) - (len(before) - dim - 1)]
+    after, cuts = split(call.names, before, dim, sizes)
+    for cut in cuts:
+        call.warn(warnings.of_cut(call.names, cut, (len(before), len(after))))
+    return [after]
+
+
+def permute(call: OpCall) -> list[list[Axis]]:
+    """Bring the axes into a new order."""
+    axes = call.axes(call.first())
+    if call.op in ("T", "t", "numpy_T"):
+        return [axes[::-1]]
+    if call.op in ("mT", "mH", "H", "adjoint"):
+        return [[*axes[:-2], axes[-1], axes[-2]]]
+    if call.op == "permute":
+        return [[axes[dim] for dim in call.ints(1, "dims")]]
+    if call.op in ("movedim", "moveaxis"):
+        rank = len(axes)
+        sources, targets = (call.dims(call.arg(i, n), rank) for i, n in ((1, "source"), (2, "destination")))
+        order = [dim for dim in range(rank) if dim not in sources]
+        for target, source in sorted(zip(targets, sources, strict=True)):
+            order.insert(target, source)
+        return [[axes[dim] for dim in order]]
+    one, two = call.arg(1, "dim0", "axis0"), call.arg(2, "dim1", "axis1")
+    axes[one], axes[two] = axes[two], axes[one]
+    return [axes]
+
+
+def squeeze(call: OpCall) -> list[list[Axis]]:
+    """Drop axes of size 1."""
+    axes, shape = call.axes(call.first()), call.first().shape
+    dims = call.dims(call.arg(1, "dim"), len(axes))
+    return [[axis for dim, axis in enumerate(axes) if dim not in dims or shape[dim] != 1]]
+
+
+def unsqueeze(call: OpCall) -> list[list[Axis]]:
+    """Add an axis of size 1."""
+    axes = call.axes(call.first())
+    axes.insert(call.arg(1, "dim") % (len(axes) + 1), ())
+    return [axes]
+
+
+def expand(call: OpCall) -> list[list[Axis]]:
+    """Show one number several times without a copy."""
+    axes, shape = call.axes(call.first()), call.outs[0].shape
+    other = call.arg(1, "other")
+    like = call.axes(other) if isinstance(other, torch.Tensor) else [() for _ in shape]
+    axes = [()] * (len(shape) - len(axes)) + axes
+    grown = [
+        axis if size_of(axis) == size else name or repeated((), size, inside=True)
+        for axis, size, name in zip(axes, shape, like, strict=True)
+    ]
+    return [grown]
+
+
+def repeat(call: OpCall) -> list[list[Axis]]:
+    """Lay copies beside each other, of the whole (repeat, tile) or of each number (repeat_interleave)."""
+    axes, shape = call.axes(call.first()), call.outs[0].shape
+    old = (1,) * (len(shape) - len(axes)) + tuple(call.first().shape)
+    axes = [()] * (len(shape) - len(axes)) + axes
+    inside = call.op == "repeat_interleave"
+    if inside and (call.arg(2, "dim") is None or len(shape) != len(old)):
+        return [[unknown(size) for size in shape]]
+    pairs = zip(axes, old, shape, strict=True)
+    grown = [repeated(axis, new // have, inside=inside) if have and not new % have else unknown(new)
+             for axis, have, new in pairs]  # fmt: skip
+    return [[call.names.tidy(axis) for axis in grown]]
+
+
+def complex_pairs(call: OpCall) -> list[list[Axis]]:
+    """Read pairs of numbers as complex numbers, or write complex numbers as pairs."""
+    axes = call.axes(call.first())
+    if call.op == "view_as_real":
+        return [[*axes, (Factor("2", 2),)]]
+    left = axes[:-1]
+    if left and len(left[-1]) == 1 and left[-1][0].whole and left[-1][0].whole.name == "D":
+        left[-1] = (Factor("D/2", size_of(left[-1])),)
+    return [left]
+
+
+def pad(call: OpCall) -> list[list[Axis]]:
+    """Grow some axes: these are new."""
+    pairs = zip(call.axes(call.first()), call.outs[0].shape, strict=True)
+    return [[axis if size_of(axis) == size else unknown(size) for axis, size in pairs]]
+
+
+VIEWS: dict[str, Rule] = {
+    **dict.fromkeys(("view", "reshape", "view_as", "reshape_as", "_unsafe_view", "ravel"), reshape),
+    "flatten": flatten,
+    "unflatten": unflatten,
+    **dict.fromkeys(("transpose", "swapaxes", "swapdims", "permute", "movedim", "moveaxis"), permute),
+    **dict.fromkeys(("t", "T", "mT", "mH", "H", "adjoint"), permute),
+    "squeeze": squeeze,
+    "unsqueeze": unsqueeze,
+    **dict.fromkeys(("expand", "expand_as", "broadcast_to"), expand),
+    **dict.fromkeys(("repeat", "tile", "repeat_interleave"), repeat),
+    **dict.fromkeys(("view_as_complex", "view_as_real"), complex_pairs),
+    "pad": pad,
+}

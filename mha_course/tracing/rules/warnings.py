@@ -1,0 +1,192 @@
+"""What a trace warns about: each text begins with the name of the mistake."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from mha_course.tracing.axes import Axis, AxisNamer, Factor, size_of
+from mha_course.tracing.rules.factors import Cut
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from mha_course.tracing.rules.call import TensorInfo
+
+TEXTS = {
+    "view-without-transpose": "this reshape cuts across {axes}, so each head holds parts of several tokens. "
+    "Split the width first, view(B, S, H, D), then transpose(1, 2).",
+    "only-one-of-qkv-wrongly-split": "of q, k and v not all are split alike.",
+    "heads-innermost": "the width is laid out as (H, D), but is read as (D, H): each head gets every H-th number. "
+    "Write view(B, S, H, D).",
+    "fused-heads-outermost": "the fused width is laid out as (3, H, D), but is read as (H, 3, D), so q, k and v are "
+    "mixed. Split it in the order in which it was declared.",
+    "fused-three-innermost": "the fused width is laid out as (3, H, D), but is read as (H, D, 3), so q, k and v are "
+    "mixed. Split it in the order in which it was declared.",
+    "never-transposed": "heads stand where tokens should: every token attends over its own heads, no token over "
+    "another. Bring the heads before the tokens, transpose(1, 2), before the product.",
+    "no-split": "these scores add up all {C} numbers of the width: there is one head, not {H}. "
+    "Split q, k and v into heads first.",
+    "fold-order-mixed": "batch and heads were folded in one order and are read in the other, so sentences and heads "
+    "change places. Unfold in the order in which you folded.",
+    "merge-without-transpose": "this merge cuts across {axes}, so each token gets parts of other tokens. "
+    "Bring the tokens before the heads, transpose(1, 2), then merge.",
+    "merge-dim-before-heads": "the merged width is (D, H), not (H, D): the numbers of one head no longer lie side by "
+    "side. Keep the heads before their width.",
+    "merge-batch-mixed": "the batch does not come first here, so sentences are mixed into one another. "
+    "Bring back (B, S, H, D), then merge.",
+    "key-reshaped": "this reshape gives the keys the shape of kᵀ, but leaves the numbers in their order, so tokens and "
+    "head width are mixed. Use k.transpose(-2, -1).",
+    "heads-averaged": "the heads are added up or averaged, so nothing tells them apart afterwards. "
+    "Lay them side by side: transpose(1, 2), then merge.",
+    "heads-on-sequence-axis": "the heads are laid one after another along the tokens, not side by side along the "
+    "width. Use dim=-1.",
+    "view-on-non-contiguous": "the numbers do not lie in memory in the order of these axes, so no view can have the "
+    "shape that was asked for. Use reshape, or contiguous() before view: both copy.",
+    "reshape-across-axes": "this reshape cuts across {axes}: the new axes hold parts of several old ones.",
+    "softmax-over-queries": "this softmax runs over the queries, so columns sum to 1. "
+    "Use the axis of the keys, dim=-1.",
+    "softmax-over-heads": "this softmax runs over the heads: they compete for each key. "
+    "Use the axis of the keys, dim=-1.",
+    "softmax-over-batch": "this softmax runs over the batch, so sentences depend on each other. "
+    "Use the axis of the keys, dim=-1.",
+    "softmax-over-everything": "this softmax runs over {axes} at once: one distribution for all queries together. "
+    "Use the axis of the keys, dim=-1.",
+    "key-not-transposed": "this product sums over {left} of the first and {right} of the second factor, "
+    "which only have the same size. Transpose the keys: k.transpose(-2, -1).",
+    "weights-transposed": "the weights sum to 1 over {left}, but are summed over {right} here. Do not transpose them.",
+    "contraction-of-different-axes": "this product sums over {left} of the first and {right} of the second factor, "
+    "which only have the same size.",
+    "padding-broadcast-raw": "an axis B meets an axis {other} of the same size. A padding mask (B, S) must become "
+    "(B, 1, 1, S) first: mask[:, None, None, :].",
+    "mask-missing-head-axis": "an axis B meets the heads, which happen to have the same size. Give the mask a head "
+    "axis: mask.unsqueeze(1).",
+    "broadcast-of-different-axes": "broadcasting laid {left} on {right}, which only have the same size.",
+}  # fmt: skip
+
+
+def warn(name: str, **words: object) -> str:
+    """Return the warning: the mistake's name, a colon, what happened and what to do."""
+    return f"{name}: {TEXTS[name].format(**words)}"
+
+
+def of_cut(names: AxisNamer, cut: Cut, ranks: tuple[int, int]) -> str | None:
+    """Name the mistake behind a reshape whose boundaries do not lie on those of the axes."""
+    labels = [factor.name for factor in cut.factors]
+    known = [name for name, factor in zip(labels, cut.factors, strict=True) if name != "?" or _is_part_of_width(factor)]
+    if len(known) < 2:
+        return None
+    if len(set(cut.axes)) == 1:
+        return _within_one_axis(labels)
+    if ranks[1] == 4 and _is_key_reshaped(names, cut):
+        return warn("key-reshaped")
+    heads, tokens = _index_of_heads(cut), [i for i, factor in enumerate(cut.factors) if names.is_token((factor,))]
+    words = {"axes": " and ".join(dict.fromkeys(_written(names, factor) for factor in cut.factors))}
+    if heads is None or not tokens:
+        if labels[-1] == "D" and "B" in labels:
+            return warn("merge-batch-mixed")
+        return warn("fold-order-mixed") if {"B", "H"} <= set(labels) else warn("reshape-across-axes", **words)
+    if heads > tokens[0]:
+        return warn("view-without-transpose", **words)
+    return warn("merge-batch-mixed") if "B" in labels[1:] else warn("merge-without-transpose", **words)
+
+
+def _is_key_reshaped(names: AxisNamer, cut: Cut) -> bool:
+    tokens = [factor.size for factor in cut.factors if names.is_token((factor,))]
+    width = [factor.size for factor in cut.factors if factor.name == "D"]
+    swapped = cut.sizes[-2:] == [*width[:1], *tokens[:1]]
+    return cut.factors[-1].name == "D" and swapped and width != tokens
+
+
+def _index_of_heads(cut: Cut) -> int | None:
+    """Return where the heads stand among the factors, or the width that they are in, or q, k and v in one."""
+    for position, factor in enumerate(cut.factors):
+        if factor.name in ("H", "C") or _is_part_of_width(factor):
+            return position
+    return len(cut.factors) - 1 if cut.factors[-1].name in ("2", "3") else None
+
+
+def _within_one_axis(labels: Sequence[str]) -> str | None:
+    """Name the mistake where one axis is read in another order than it was made."""
+    names = {
+        ("H", "D"): "heads-innermost",
+        ("B", "H"): "fold-order-mixed",
+        ("H", "B"): "fold-order-mixed",
+        ("3", "H"): "fused-heads-outermost",
+        ("3", "H", "D"): "fused-three-innermost",
+    }
+    name = names.get(tuple(labels))
+    return warn(name) if name else None
+
+
+def of_merge(names: AxisNamer, before: Sequence[Axis], after: Sequence[Axis]) -> str | None:
+    """Name the mistake where whole axes became one that makes no sense."""
+    made = [axis for axis in after if len(axis) > 1 and axis not in before]
+    for axis in made:
+        labels = [factor.name for factor in axis if factor.size > 1]
+        if labels[-2:] == ["D", "H"]:
+            return warn("merge-dim-before-heads")
+        if labels[-2:] == ["B", "D"]:
+            return warn("fold-order-mixed")
+        apart = any(factor.name == "H" and factor.size > 1 for other in after if other != axis for factor in other)
+        batch_late = [factor.name for axis in before for factor in axis][:2] == ["H", "B"]
+        if len(labels) == 2 and labels[-1] == "D" and names.is_token((axis[-2],)) and apart:
+            name = "merge-batch-mixed" if batch_late else "merge-without-transpose"
+            return warn(name, axes="tokens and head width")
+    return None
+
+
+def _is_part_of_width(factor: Factor) -> bool:
+    return factor.name == "?" and factor.whole is not None and factor.whole.name == "C"
+
+
+def _written(names: AxisNamer, factor: Factor) -> str:
+    """Write a factor for a sentence."""
+    if _is_part_of_width(factor) or factor.name == "C":
+        return "the width"
+    if names.is_token((factor,)):
+        return "tokens"
+    return {"H": "heads", "D": "head width", "B": "batch"}.get(factor.name, factor.name)
+
+
+def of_broadcast(names: AxisNamer, left: Axis, right: Axis) -> str:
+    """Name the mistake where broadcasting laid one axis on another."""
+    pair = {names.label(left), names.label(right)}
+    other = next(iter(pair - {"B"}), "B")
+    if "H" in pair and (pair - {"H"}) & names.tokens:
+        return warn("never-transposed")
+    if "B" in pair and other == "H":
+        return warn("mask-missing-head-axis")
+    if "B" in pair and other in names.tokens:
+        return warn("padding-broadcast-raw", other=other)
+    if any("H" in label.split("*") and "B" in label.split("*") for label in pair):
+        return warn("fold-order-mixed")
+    return warn("broadcast-of-different-axes", left=names.label(left), right=names.label(right))
+
+
+def of_crash(op: str, message: str, parts: Sequence[tuple[Tensor, TensorInfo]], names: AxisNamer) -> str | None:
+    """Name the mistake behind a call that raised."""
+    labels = [value.labels for _, value in parts]
+    if op == "view" and "stride" in message:
+        return warn("view-on-non-contiguous")
+    if op == "linear" and any(factor.name == "H" for axis in parts[0][1].axes[:-1] if len(axis) > 1 for factor in axis):
+        return warn("heads-on-sequence-axis")
+    products = op in ("matmul", "bmm", "einsum", "baddbmm") and len(labels) > 1
+    if products and [one[-1:] for one in labels[-2:]] == [("D",), ("D",)]:
+        return warn("key-not-transposed", left="D", right=labels[-1][-2])
+    if op == "scaled_dot_product_attention" and len(parts) > 3:
+        full = [*parts[0][1].axes[:-1], parts[1][1].axes[-2]]
+        parts = [(parts[0][0], replace(parts[0][1], axes=full)), parts[3]]
+    if len(parts) < 2 or products:
+        return None
+    for left, right in zip(*(_padded(value.axes) for _, value in parts[:2]), strict=True):
+        differ = size_of(left) != size_of(right) and left and right
+        if differ and "B" in (names.label(left), names.label(right)):
+            return of_broadcast(names, left, right)
+    return None
+
+
+def _padded(axes: Sequence[Axis]) -> list[Axis]:
+    """Put axes of size 1 in front, as broadcasting does."""
+    return [()] * (6 - len(axes)) + list(axes)

@@ -1,0 +1,97 @@
+"""The lab of lesson 11: how many bytes a KV cache takes, beside those of the weights."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from mha_course.experiments.model_sizes import MODELS, Published, amount, length
+from mha_course.widgets.labs.controls import Pick
+from mha_course.widgets.labs.lab import Lab
+from mha_course.widgets.labs.panels import Panels, bars, lines, table
+
+TOKENS = tuple(1024 * 2**power for power in range(8))
+BATCHES = (1, 2, 4, 8, 16, 32, 64)
+STORED = {"float32": 4, "float16": 2, "int8": 1}
+GIB = 2**30
+_BY_NAME = {model.name: model for model in MODELS}
+_GROUPS = tuple(sorted({g for m in MODELS for g in range(1, m.num_heads + 1) if m.num_heads % g == 0}))
+
+
+class CacheLab(Lab):
+    """Choose a published model, and see what its cache takes for texts of any length and number.
+
+    The number of KV heads starts as published, and moves over those that divide the model's heads. Weights are
+    counted in float16. Raises: ShapeError for a model that is not among published.MODELS.
+    """
+
+    question = "When does the cache outgrow the model?"
+
+    def __init__(self, model: str = "Llama 3 8B") -> None:
+        menu = Pick("model", "model", "menu", tuple(_BY_NAME), model)
+        menu.accept("CacheLab", model)
+        super().__init__(
+            [
+                menu,
+                Pick("tokens", "tokens", "slider", TOKENS, 4096, tuple(map(length, TOKENS))),
+                Pick("batch", "texts at once", "slider", BATCHES, 1),
+                Pick("num_kv_heads", "KV heads", "slider", _GROUPS, _BY_NAME[model].num_kv_heads),
+                Pick("stored", "cache stored as", "choice", tuple(STORED), "float16"),
+            ]
+        )
+
+    def settle(self, values: dict[str, Any], moved: Mapping[str, Any]) -> dict[str, Any]:
+        """Give a new model its own KV heads, and let the slider rest only where they divide the heads."""
+        model, groups = _BY_NAME[values["model"]], values["num_kv_heads"]
+        if "model" in moved and "num_kv_heads" not in moved:
+            groups = model.num_kv_heads
+        fitting = [g for g in _GROUPS if model.num_heads % g == 0]
+        upward = groups > self.values["num_kv_heads"]
+        near = [g for g in fitting if (g >= groups if upward else g <= groups)]
+        return {**values, "num_kv_heads": (near[0] if upward else near[-1]) if near else fitting[-1]}
+
+    def draw(self, model: str, tokens: int, batch: int, num_kv_heads: int, stored: str) -> tuple[Panels, str]:
+        """Draw cache and weights as bars, the numbers in a table, and both along the length of the text."""
+        chosen, at = _BY_NAME[model], TOKENS.index(tokens)
+        options = {"num_kv_heads": num_kv_heads, "bytes_per_value": STORED[stored]}
+        sizes = [chosen.cache_bytes(count, batch=batch, **options) for count in TOKENS]
+        panels = (
+            self._bars(sizes[at], chosen.weight_bytes),
+            self._table(chosen, sizes[at], chosen.cache_bytes(1, **options), num_kv_heads),
+            self._lines(sizes, chosen.weight_bytes, at),
+        )
+        own = "" if tokens <= chosen.context else f" The model itself is made for {chosen.context:,} tokens."
+        texts = "1 text" if batch == 1 else f"{batch} texts"
+        return panels, (
+            f"{model}, {texts} of {length(tokens)} tokens, {num_kv_heads} KV heads for {chosen.num_heads} heads, "
+            f"{stored}: the cache takes {amount(sizes[at])}, {sizes[at] / chosen.weight_bytes:.2f} times the weights "
+            f"({amount(chosen.weight_bytes)}).{own}"
+        )
+
+    @staticmethod
+    def _bars(cache: int, weights: int) -> dict[str, Any]:
+        """Set the cache beside the weights."""
+        sizes = [cache / GIB, weights / GIB]
+        return bars("GiB", ["cache", "weights"], sizes, high=max(sizes), lit=[0])
+
+    @staticmethod
+    def _table(model: Published, cache: int, token: int, num_kv_heads: int) -> dict[str, Any]:
+        """List what goes into the product, and what comes out."""
+        rows = [
+            ["layers × KV heads × D", f"{model.layers} × {num_kv_heads} × {model.head_dim}"],
+            ["heads that share one", f"{model.num_heads // num_kv_heads}"],
+            ["a token", amount(token)],
+            ["cache", amount(cache)],
+            ["weights, float16", amount(model.weight_bytes)],
+        ]
+        kv = "as published" if num_kv_heads == model.num_kv_heads else f"published: {model.num_kv_heads}"
+        return table("bytes", ("", model.name), rows, f"KV heads {kv}. 1 KiB is 1,024 bytes.")
+
+    @staticmethod
+    def _lines(sizes: list[int], weights: int, at: int) -> dict[str, Any]:
+        """Follow both along the length."""
+        drawn = [
+            {"name": "weights", "style": "faint", "values": [weights / GIB] * len(TOKENS)},
+            {"name": "cache", "style": "main", "values": [size / GIB for size in sizes]},
+        ]
+        return lines("GiB, along the length", [n // 1024 for n in TOKENS], drawn, at=at, xlabel="k tokens")

@@ -1,0 +1,155 @@
+"""The base of the labs: controls described as data, a picture of a few panels, and a sentence that reads it.
+
+The browser asks (``request``) with what was moved; Python answers (``view``) with the numbers to draw. The browser
+has one question on its way at a time, and then asks the newest: a slow answer never piles up.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, ClassVar
+
+import traitlets
+from matplotlib.figure import Figure
+from torch import Tensor
+
+from mha_course.errors import ShapeError
+from mha_course.widgets.base import Live, esm
+from mha_course.widgets.labs import static
+from mha_course.widgets.labs.controls import Control
+from mha_course.widgets.labs.panels import PALETTES, Panels
+
+HERE = Path(__file__).parent
+SCRIPTS = ("tensor.js", "lab_bars.js", "lab_matrix.js", "lab_panels.js", "lab_controls.js", "lab.js")
+
+
+class Lab(Live):
+    """Move a control, and see what becomes of the numbers.
+
+    A subclass sets ``question``, gives its controls to ``__init__``, and draws in ``draw``, whose arguments are the
+    controls' values by name. ``values`` holds them. Each move calls ``settle`` first, where one control may set others.
+    What ``draw`` raises is shown in place, the last picture stays, and the next move tries again.
+    """
+
+    question: ClassVar[str] = ""
+    hint: ClassVar[str] = ""
+    draw: Callable[..., tuple[Panels, str]]
+    _esm = esm(*SCRIPTS, folder=HERE)
+    _css = HERE / "lab.css"
+    face = traitlets.Dict().tag(sync=True)
+    request = traitlets.Dict().tag(sync=True)
+    view = traitlets.Dict().tag(sync=True)
+
+    def __init__(self, controls: Sequence[Control]) -> None:
+        self._controls = {control.name: control for control in controls}
+        self.values: dict[str, Any] = {control.name: control.start for control in controls}
+        self.text, self._panels, self._serial, self._lock = "", Panels(), 0, threading.RLock()
+        words = {"kind": type(self).__name__, "question": self.question, "hint": self.hint}
+        faces = [control.face() for control in controls]
+        super().__init__(face={**words, "controls": faces, "start": self._written(), "palettes": PALETTES})
+        self._move({})
+
+    def settle(self, values: dict[str, Any], moved: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the values after some were moved: where one control sets another, a subclass does it here."""
+        del moved
+        return values
+
+    def set(self, **values: Any) -> None:
+        """Move controls from Python: ``lab.set(temperature=2)``.
+
+        Raises: ShapeError for a control or a value that there is not.
+        """
+        unknown = sorted(values.keys() - self._controls.keys())
+        if unknown:
+            rule, expected = "no control has this name", ", ".join(self._controls)
+            raise ShapeError(type(self).__name__, rule, expected=expected, got=", ".join(unknown))
+        place = type(self).__name__
+        self._move({name: self._controls[name].accept(place, value) for name, value in values.items()})
+
+    def picture(self) -> Figure:
+        """Draw the same panels without a browser."""
+        return static.figure(self.question, self._panels)
+
+    @traitlets.observe("request")
+    def _answer(self, change: dict[str, Any]) -> None:
+        """Do what the browser asks; it may report in another thread than the one that runs cells."""
+        asked, place = change["new"], type(self).__name__
+        try:
+            moved = {name: self._controls[name].read(place, sent) for name, sent in asked["moved"].items()}
+        except (ShapeError, KeyError, AttributeError) as error:
+            self._reply(asked, f"⚠ {one_line(error)}")
+        else:
+            self._move(moved, asked)
+
+    def _move(self, moved: Mapping[str, Any], asked: Mapping[str, Any] | None = None) -> None:
+        """Bring picture and sentence up to the controls."""
+        with self._lock:
+            trouble = ""
+            self.values = self.settle({**self.values, **moved}, moved)
+            try:
+                self._panels, self.text = self.draw(**self.values)
+            except Exception as error:  # shown to whoever moved the control
+                trouble = f"⚠ {one_line(error)}"
+                self.text = self.text or trouble
+            self._reply(asked or {}, trouble)
+
+    def _reply(self, asked: Mapping[str, Any], trouble: str) -> None:
+        """Send what is to be drawn, and to whom it answers."""
+        self._serial += 1
+        self.view = {
+            "serial": self._serial,
+            "asker": asked.get("asker"),
+            "number": asked.get("number"),
+            "values": self._written(),
+            "panels": list(self._panels),
+            "text": self.text,
+            "trouble": trouble,
+        }
+
+    def _written(self) -> dict[str, Any]:
+        """Return the values of all controls as the browser knows them."""
+        return {name: control.write(self.values[name]) for name, control in self._controls.items()}
+
+
+class Own:
+    """A function that the learner wrote, with the course's own in reserve.
+
+    ``said`` is the end of the sentence: whose function it was.
+    """
+
+    def __init__(self, place: str, name: str, function: Any, reference: Callable[..., Tensor]) -> None:
+        if function is not None and not callable(function):
+            rule, got = f"{name} must be a function", type(function).__name__
+            raise ShapeError(place, rule, expected="a callable", got=got)
+        self.name, self.function, self.reference = name, function, reference
+        self.said = "" if function is None else f" Computed by your {name}."
+
+    def __call__(self, *tensors: Tensor, shape: Sequence[int]) -> Tensor:
+        """Return what the function makes of the tensors; where it is not written yet, what the course's does."""
+        if self.function is None:
+            return self.reference(*tensors)
+        try:
+            result = self.function(*tensors)
+        except Exception as error:
+            raise OwnError(f"your {self.name}: {one_line(error)}") from error
+        if result is None:
+            self.said = f" Your {self.name} returns nothing yet: computed by the course's."
+            return self.reference(*tensors)
+        self.said = f" Computed by your {self.name}."
+        if not isinstance(result, Tensor) or tuple(result.shape) != tuple(shape):
+            got = tuple(result.shape) if isinstance(result, Tensor) else type(result).__name__
+            rule = "the result must be a tensor of the right shape"
+            raise ShapeError(f"your {self.name}", rule, expected=str(tuple(shape)), got=str(got))
+        return result
+
+
+class OwnError(Exception):
+    """Something that a learner's function raised."""
+
+
+def one_line(error: Exception) -> str:
+    """Say in one line what went wrong."""
+    words = " ".join(str(error).split())
+    return words if isinstance(error, ShapeError | OwnError) else f"{type(error).__name__}: {words}"

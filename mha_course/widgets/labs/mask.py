@@ -1,0 +1,141 @@
+"""The lab of lessons 4 and 8: paint a mask, read it in every convention, see what is left of the weights."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from mha_course.errors import ShapeError, require_mask
+from mha_course.exercises.solutions import masked_softmax
+from mha_course.masks import additive_mask, causal_mask, combine_masks, padding_mask
+from mha_course.widgets.labs.controls import Drawn, Pick
+from mha_course.widgets.labs.lab import Lab
+from mha_course.widgets.labs.panels import Panels, matrix
+from mha_course.widgets.labs.scaling import scores_and_tokens
+
+PAINTED = "painted"
+PRESETS = ("none", "causal", "padding", "left padding, causal", "window", PAINTED)
+COURSE, BY_HAND, FINITE = "0 (this course)", "-inf by hand", "-1e9"
+
+
+class MaskLab(Lab):
+    """Paint which word may attend to which, and see the weights that are left.
+
+    Args:
+        scores: scaled scores (T, S) with T = S, of one head; axes of size 1 in front are dropped.
+        tokens: the S words. mask: (T, S) bool, True = may attend, to begin with; causal if it is left out.
+    ``mask`` is what is painted.
+    """
+
+    question = "Who may attend to whom, and what does a row do that sees nothing?"
+    hint = "Paint by clicking and dragging. By keyboard: arrow keys walk, space paints, shift + arrow paints on."
+
+    def __init__(self, scores: Any, tokens: Sequence[str], *, mask: Any = None) -> None:
+        self._scores, self._tokens = scores_and_tokens("MaskLab", scores, tokens)
+        size = len(self._tokens)
+        start = causal_mask(size) if mask is None else self._painted(mask)
+        super().__init__(
+            [
+                Pick("preset", "mask", "menu", PRESETS, "causal" if mask is None else PAINTED),
+                Pick("n", "n, of padding and window", "slider", tuple(range(size)), min(2, size - 1)),
+                Pick("fill", "a row that sees nothing", "choice", (COURSE, BY_HAND, FINITE), COURSE),
+                Drawn("mask", start.int().tolist(), lambda sent: self._painted(sent).int().tolist()),
+            ]
+        )
+
+    @property
+    def mask(self) -> Tensor:
+        """The painted mask, (T, S), bool, True = may attend."""
+        return torch.tensor(self.values["mask"], dtype=torch.bool)
+
+    def _painted(self, mask: Any) -> Tensor:
+        """Return a mask that was set, or cells 0 and 1 that were painted, as bool (T, S)."""
+        size = len(self._tokens)
+        if isinstance(mask, list):
+            try:
+                mask = torch.tensor(mask).bool()
+            except (TypeError, ValueError) as error:
+                rule, got = "mask must be a table of 0 and 1", str(error)
+                raise ShapeError("MaskLab", rule, expected=f"{size} rows of {size}", got=got) from None
+        require_mask("MaskLab", mask, {"B": 1, "H": 1, "T": size, "S": size})
+        return mask.detach().cpu().expand(1, 1, size, size)[0, 0]
+
+    def settle(self, values: dict[str, Any], moved: Mapping[str, Any]) -> dict[str, Any]:
+        """Let a painted cell make the mask a painted one, and a preset or its n paint all cells."""
+        if "mask" in moved and "preset" not in moved:
+            return {**values, "preset": PAINTED}
+        if {"preset", "n"} & moved.keys() and values["preset"] != PAINTED:
+            return {**values, "mask": preset(values["preset"], len(self._tokens), values["n"]).int().tolist()}
+        return values
+
+    def draw(self, preset: str, n: int, fill: str, mask: list[list[int]]) -> tuple[Panels, str]:
+        """Draw the mask, the weights it leaves, and the mask as others write it."""
+        allowed, tokens = torch.tensor(mask, dtype=torch.bool), self._tokens
+        weights = filled(self._scores, allowed, fill)
+        ignored = ~allowed  # the polarity of nn.MultiheadAttention and seaborn
+        group = "the same mask, as others write it"
+        small: dict[str, Any] = {"size": "small", "palette": "bool", "group": group}
+        panels = (
+            matrix("the mask", tokens, tokens, allowed.int(), palette="bool", paint="mask", hidden=ignored,
+                   on="may attend", off="hidden"),
+            matrix("weights after softmax", tokens, tokens, weights, hidden=ignored,
+                   note="Hatched: hidden. Red edge: a weight where there must be none."),
+            matrix("this course, and SDPA", tokens, tokens, allowed.int(), **small,
+                   on="True = may attend", off="False"),
+            matrix("nn.MultiheadAttention", tokens, tokens, ignored.int(), **small, on="True = ignore", off="False"),
+            matrix("seaborn.heatmap", tokens, tokens, ignored.int(), **small, on="True = do not draw", off="False"),
+            matrix("additive", tokens, tokens, additive_mask(allowed, torch.float32).isneginf().int(), **small,
+                   on="-inf", off="0 = may attend"),
+        )  # fmt: skip
+        return panels, _sentence(allowed, weights, tokens, fill)
+
+
+def preset(name: str, size: int, n: int) -> Tensor:
+    """Return a mask (S, S) by its name; n is how many tokens are padding, or how far a window reaches.
+
+    >>> preset("window", 3, 1).int().tolist()
+    [[1, 1, 0], [1, 1, 1], [0, 1, 1]]
+    """
+    places, causal = torch.arange(size), causal_mask(size)
+    if name == "causal":
+        return causal
+    if name == "padding":
+        return padding_mask([size - n], size)[0, 0].expand(size, size)
+    if name == "left padding, causal":
+        return combine_masks(causal, padding_mask([size - n], size).flip(-1))[0, 0]
+    if name == "window":
+        return (places[:, None] - places).abs() <= n
+    return torch.ones(size, size, dtype=torch.bool)
+
+
+def filled(scores: Tensor, allowed: Tensor, fill: str) -> Tensor:
+    """Return the weights (T, S) of masked scores, by this course's way or one of the two that go wrong."""
+    if fill == COURSE:
+        return masked_softmax(scores, allowed)
+    return scores.masked_fill(~allowed, -math.inf if fill == BY_HAND else -1e9).softmax(-1)
+
+
+def _sentence(allowed: Tensor, weights: Tensor, tokens: Sequence[str], fill: str) -> str:
+    """Count what may be seen, and say what the rows do that see nothing."""
+    size, blind = len(tokens), [tokens[row] for row in (~allowed.any(-1)).nonzero().flatten().tolist()]
+    counted = f"{int(allowed.sum())} of {size * size} pairs may attend."
+    if not blind:
+        seen = "word" if size == 1 else "words"
+        return f"{counted} Every word sees something: the fewest see {int(allowed.sum(-1).min())} of {size} {seen}."
+    who = f"{len(blind)} {'row sees' if len(blind) == 1 else 'rows see'} nothing ({_first(blind)})"
+    does = {
+        COURSE: "the weights there are all 0",
+        BY_HAND: "softmax gives NaN there, and NaN spreads",
+        FINITE: f"the weights there are all alike, {1 / size:.2f}: what may see nothing sees everything",
+    }
+    return f"{counted} {who}: {does[fill]}."
+
+
+def _first(words: Sequence[str]) -> str:
+    """Name the first few words."""
+    named = ", ".join(f"“{word}”" for word in words[:3])
+    return named if len(words) <= 3 else f"{named} …"

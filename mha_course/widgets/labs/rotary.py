@@ -1,0 +1,145 @@
+"""The lab of lesson 10: pairs of channels that turn with the place, and a dot product that does not notice."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import seaborn as sns
+import torch
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.patches import Circle
+from torch import Tensor
+
+from mha_course import plots, positions
+from mha_course.errors import ShapeError, require_float, require_shape
+from mha_course.widgets.base import esm
+from mha_course.widgets.labs.controls import Pick
+from mha_course.widgets.labs.lab import HERE, SCRIPTS, Lab, Own
+from mha_course.widgets.labs.panels import Panels, bars, plain
+
+PLACES, FURTHEST, MOST_PAIRS = 121, 40, 12
+BASES = (100.0, 10_000.0, 500_000.0)
+Q = "#c27800"  # as in rotary.css
+# One query and one key of 6 pairs, drawn once.
+QUERY = (1.0, 0.7, -0.8, 0.9, 0.5, 1.1, 0.3, -0.8, 0.6, 0.5, -0.9, 0.2)
+KEY = (0.8, 0.9, -0.3, 0.4, 0.9, 0.7, -0.5, -0.4, 0.9, 0.8, -0.2, 0.6)
+
+
+class RotaryLab(Lab):
+    """Move a query and a key along, and see their pairs turn and their dot product stay.
+
+    Args:
+        q, k: (D,), of one head, before they are turned; D even, at most 24.
+        rope: the learner's own function, which then turns them; until it is written, the course's does.
+    Raises: ShapeError.
+    """
+
+    question = "Both tokens move on, and every arrow turns. What becomes of q · k?"
+    hint = "Dashed: before the turn. Pair i is made of the channels i and i + D/2."
+    _esm = esm(*SCRIPTS[:-1], "rotary.js", SCRIPTS[-1], folder=HERE)
+    _css = "".join((HERE / name).read_text(encoding="utf-8") for name in ("lab.css", "rotary.css"))  # type: ignore[assignment]
+
+    def __init__(self, q: Any = None, k: Any = None, *, rope: Any = None) -> None:
+        q, k = (torch.tensor(start) if given is None else given for given, start in ((q, QUERY), (k, KEY)))
+        require_float("RotaryLab", {"q": q, "k": k})
+        require_shape("RotaryLab", "q", q, {"D": None})
+        require_shape("RotaryLab", "k", k, {"D": q.size(0)})
+        if q.size(0) % 2 or not 2 <= q.size(0) <= 2 * MOST_PAIRS:
+            rule, expected = "channels go in pairs", f"D even, from 2 to {2 * MOST_PAIRS}"
+            raise ShapeError("RotaryLab", rule, expected=expected, got=f"D={q.size(0)}")
+        self._q, self._k = (vector.detach().cpu().double() for vector in (q, k))
+        self._rope = Own("RotaryLab", "rope", rope, positions.rope)
+        super().__init__(
+            [
+                Pick("position", "place of the key", "slider", tuple(range(PLACES)), 0),
+                Pick("distance", "the query stands further on by", "slider", tuple(range(FURTHEST + 1)), 3),
+                Pick("base", "base", "choice", BASES, 10_000.0, tuple(f"{base:,.0f}" for base in BASES)),
+            ]
+        )
+
+    def turned(self, vector: Tensor, places: Tensor, base: float) -> Tensor:
+        """Return a vector (D,) turned by each of S places, (S, D)."""
+        x = vector.expand(1, 1, places.numel(), -1)
+        return self._rope(x, places, torch.tensor(base, dtype=torch.float64), shape=x.shape)[0, 0]
+
+    def draw(self, position: int, distance: int, base: float) -> tuple[Panels, str]:
+        """Draw the pairs, what each adds to the dot product, and the dot product by distance."""
+        q = self.turned(self._q, torch.tensor([distance, position + distance]), base)  # (2, D): the key at 0, and here
+        k = self.turned(self._k, torch.tensor([0, position]), base)
+        start, now = (q * k).sum(-1).tolist()
+        parts = _pairs(q[1] * k[1]).sum(-1)  # (D/2,)
+        waves = self.turned(self._q, torch.arange(FURTHEST + 1), base) @ k[0]  # (41,)
+        limit = float(_pairs(self._q).norm(dim=-1).mul(_pairs(self._k).norm(dim=-1)).max())
+        names = [f"pair {i}" for i in range(len(parts))]
+        panels: Panels = (
+            self._dials(q[1], k[1], base),
+            bars(f"what each pair adds; sum {now:.2f}", names, parts, low=-limit, high=limit),
+            {"kind": "wave", "title": "q · k by distance, wherever both stand", "values": plain(waves),
+             "at": distance, "xlabel": "distance from key to query", "note": ""},
+        )  # fmt: skip
+        alike = "the same as" if math.isclose(start, now, abs_tol=1e-6) else "not the same as"
+        return panels, (
+            f"Key at place {position}, query at {position + distance}: q · k = {now:.2f}, {alike} at places 0 and "
+            f"{distance}, where it is {start:.2f}.{self._rope.said}"
+        )
+
+    def _dials(self, q: Tensor, k: Tensor, base: float) -> dict[str, Any]:
+        """Describe a dial for each pair."""
+        rates = base ** (-torch.arange(len(q) // 2) / (len(q) // 2))  # (D/2,)
+        vectors = zip(*map(_pairs, (q, k, self._q, self._k)), rates.tolist(), strict=True)
+        pairs = [
+            {"name": f"pair {i}", "turn": f"{rate:.2g}", "q": plain(a), "k": plain(b), "start": plain([c, d])}
+            for i, (a, b, c, d, rate) in enumerate(vectors)
+        ]
+        reach = max(math.hypot(*vector) for pair in pairs for vector in (pair["q"], pair["k"], *pair["start"]))
+        title = "each pair of channels: query (q) and key (k), turned by their places"
+        return {"kind": "dials", "title": title, "pairs": pairs, "reach": reach, "places": PLACES, "note": ""}
+
+    def picture(self) -> Figure:
+        """Draw the same panels without a browser."""
+        dials, added, wave = self._panels
+        count = len(dials["pairs"])
+        across = min(count, 6)
+        figure = plots.new_figure(11, 1.6 + 2.0 * math.ceil(count / across) + 2.2)
+        figure.suptitle(self.question, x=0.01, ha="left", fontsize=12, fontweight="bold")
+        heights = 2.0 * math.ceil(count / across), 2.6
+        above, below = figure.subfigures(2, 1, squeeze=False, height_ratios=heights)[:, 0]
+        axes = above.subplots(math.ceil(count / across), across, squeeze=False)
+        for ax, pair in zip(axes.flat, dials["pairs"], strict=False):
+            _dial(ax, pair, dials["reach"])
+        for ax in axes.flat[count:]:
+            ax.remove()
+        left, right = below.subplots(1, 2)
+        left.barh(range(count), added["values"], color=plots.BAR)
+        left.set_yticks(range(count), added["names"], fontsize=9)
+        left.set(xlim=(added["low"], added["high"]))
+        left.invert_yaxis()
+        right.plot(wave["values"], color=plots.BAR)
+        right.plot(wave["at"], wave["values"][wave["at"]], "o", color=plots.ACCENT, markeredgecolor=plots.INK)
+        right.set(xlabel=wave["xlabel"])
+        for ax, panel in ((left, added), (right, wave)):
+            ax.set_title(panel["title"], loc="left", fontsize=10)
+            sns.despine(ax=ax)
+        left.axvline(0, color=plots.INK, linewidth=0.8)
+        right.axhline(0, color=plots.INK, linewidth=0.8)
+        return figure
+
+
+def _pairs(vector: Tensor) -> Tensor:
+    """Return the pairs of a vector (D,), (D/2, 2): channels i and i + D/2."""
+    return torch.stack(vector.chunk(2), dim=-1)
+
+
+def _dial(ax: Axes, pair: dict[str, Any], reach: float) -> None:
+    """Draw a query and a key of one pair, before and after their turns."""
+    for vector, color in zip(pair["start"], (Q, plots.BAR), strict=True):
+        ax.plot(*zip((0, 0), vector, strict=True), color=color, linestyle=":", linewidth=1.2)
+    for name, color in (("k", plots.BAR), ("q", Q)):
+        x, y = pair[name]
+        ax.annotate("", (x, y), (0, 0), arrowprops={"arrowstyle": "-|>", "color": color, "linewidth": 1.8})
+        ax.annotate(name, (1.14 * x, 1.14 * y), ha="center", va="center", fontsize=9, color=plots.INK)
+    ax.add_patch(Circle((0, 0), reach, fill=False, edgecolor=plots.QUIET))
+    ax.set(xlim=(-1.3 * reach, 1.3 * reach), ylim=(-1.3 * reach, 1.3 * reach), aspect="equal", xticks=[], yticks=[])
+    ax.set_title(f"{pair['name']}: {pair['turn']} rad a token", fontsize=8)

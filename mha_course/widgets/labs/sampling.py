@@ -1,0 +1,61 @@
+"""The lab of lesson 15: what the model holds for likely as the next word, and what it writes."""
+
+from __future__ import annotations
+
+import torch
+
+from mha_course.datasets import parsing
+from mha_course.models import CausalLanguageModel, language
+from mha_course.widgets.labs.controls import Pick
+from mha_course.widgets.labs.lab import Lab
+from mha_course.widgets.labs.panels import Panels, bars, table
+
+TEMPERATURES = (0.0, 0.1, 0.25, 0.5, 0.75, 1.0, 1.25, 1.5, 2.0, 3.0)
+STARTS = ("the grey cat", "", "the", "the grey cat begged the loud dogs because", "the loud dogs near the old king")
+LINES, SHOWN = 6, 9
+
+
+class SamplingLab(Lab):
+    """Turn the temperature of a language model, and see the next word's chances and whole sentences change.
+
+    Args:
+        model: as trained by ``language.train_language_model``.
+        starts: beginnings to choose from; empty for none. Raises: ShapeError for a word that the model does not know.
+    """
+
+    question = "How bold may it be before it talks nonsense?"
+    hint = "At temperature 0 the likeliest word is always taken."
+
+    def __init__(self, model: CausalLanguageModel, *, starts: tuple[str, ...] = STARTS) -> None:
+        self._model, self._read = model, {start: language.prompt(start) for start in starts}
+        names = tuple(start or "<start>" for start in starts)
+        super().__init__(
+            [
+                Pick("temperature", "temperature", "slider", TEMPERATURES, 1.0),
+                Pick("start", "words so far", "menu", tuple(starts), starts[0], names),
+                Pick("seed", "dice", "slider", tuple(range(30)), 0),
+            ]
+        )
+
+    def draw(self, temperature: float, start: str, seed: int) -> tuple[Panels, str]:
+        """Draw the chances of the next word, and some sentences with a mark at what the grammar cannot make."""
+        with torch.no_grad():
+            logits = self._model(self._read[start])[0, -1]  # (V,)
+        cold = temperature == 0
+        chances = (
+            torch.zeros_like(logits).scatter(0, logits.argmax(), 1.0) if cold else (logits / temperature).softmax(-1)
+        )
+        best = chances.topk(SHOWN)
+        names = [language.WORDS[number] for number in best.indices.tolist()]
+        written = language.write(self._model, LINES, temperature=temperature, seed=seed, start=start)
+        right = [parsing.recognise(words) is not None for words in written]
+        rows = [[" ".join(words), "✓" if good else "✗"] for good, words in zip(right, written, strict=True)]
+        panels: Panels = (
+            bars(f"the next word: {SHOWN} of {len(language.WORDS)}", names, best.values, lit=[0], note="probability"),
+            table("it writes", ("sentence", ""), rows, "✓: the grammar could have made it"),
+        )
+        begun = f"After “{start}”" if start else "At the start of a sentence"
+        return panels, (
+            f"Temperature {temperature:g}. {begun} the likeliest next word is “{names[0]}”, with "
+            f"{best.values[0]:.2f}. The grammar could have made {sum(right)} of {LINES} sentences."
+        )

@@ -1,0 +1,203 @@
+"""Where every number of a tensor lies while it is laid out anew, and whose number it is."""
+
+from __future__ import annotations
+
+import math
+from itertools import product
+from operator import mul
+from typing import TYPE_CHECKING, Any
+
+from mha_course.errors import ShapeError
+from mha_course.tracing.records import Argument, Step
+
+if TYPE_CHECKING:
+    from mha_course.tracing import Trace
+
+LIMIT, WHOLE = 512, 128  # numbers that can be drawn at all, and numbers up to which every sentence of a batch is
+RESHAPES = {"view", "reshape", "unflatten", "flatten", "view_as", "reshape_as", "ravel"}
+KEEPS_ORDER = RESHAPES | {"contiguous", "clone"}  # element by element, where it copies
+ROLES = {"token": ("T", "S", "N"), "head": ("H",), "batch": ("B",), "part": ("3",)}
+HUES = ("#a393f5", "#ecca45", "#3fbf9f", "#f4856f", "#8fb8ea", "#d1efb3", "#e59ad0", "#b99646")  # not those of axes
+PLAIN = "#e4e0ee"
+
+Tensor = Argument | Step
+Owner = dict[str, int]  # the token, head, batch and part that a number belongs to, as far as they are known
+
+
+def chains(trace: Trace) -> list[list[Tensor]]:
+    """Return each tensor that is laid out anew with the steps that do it, one list for every end."""
+    known: dict[int | str, Tensor] = {argument.name: argument for argument in trace.arguments}
+    known |= {step.index: step for step in trace.steps}
+    before: dict[int | str, int | str] = {
+        step.index: step.inputs[0].source
+        for step in trace.steps
+        if step.inputs and (step.storage == "view" or (step.storage in ("copy", "same") and step.op in KEEPS_ORDER))
+    }
+    found = []
+    for end in before:
+        if end in before.values():
+            continue
+        at, chain = end, [known[end]]
+        while at in before and before[at] in known:
+            at = before[at]
+            chain.insert(0, known[at])
+        found += [chain] if len(chain) > 1 else []
+    return found
+
+
+def choose(trace: Trace, wanted: int | str | None) -> list[Tensor]:
+    """Return the chain that is asked for, by default the first with a reshape, if it can be drawn."""
+    found = chains(trace)
+    if not found:
+        rule, expected = "the trace must hold a step that lays a tensor out anew", "view, reshape, transpose, permute …"
+        got = ", ".join(dict.fromkeys(step.op for step in trace.steps)) or "no step"
+        raise ShapeError("LayoutPlayer", rule, expected=expected, got=got)
+    names = [_names(chain) for chain in found]
+    if wanted is None:
+        number = next((i for i, chain in enumerate(found) if _reshapes(chain)), 0)
+    elif isinstance(wanted, str):
+        number = next((i for i, own in enumerate(names) if wanted in own), len(found))
+    else:
+        number = wanted
+    if not -len(found) <= number < len(found):
+        expected = f"0 to {len(found) - 1}, or one of {', '.join(sorted(set().union(*names)))}"
+        raise ShapeError("LayoutPlayer", "chain must be one that there is", expected=expected, got=repr(wanted))
+    _require_small(found[number])
+    return found[number]
+
+
+def _names(chain: list[Tensor]) -> set[str]:
+    """Return what the tensors of a chain are called."""
+    return {getattr(tensor, field, None) or "" for tensor in chain for field in ("name", "stage")} - {""}
+
+
+def _reshapes(chain: list[Tensor]) -> bool:
+    """Say whether axes are cut or joined."""
+    return any(isinstance(tensor, Step) and tensor.op in RESHAPES for tensor in chain)
+
+
+def _require_small(chain: list[Tensor]) -> None:
+    """Raise where there are too many numbers to be drawn one by one, or none."""
+    for tensor in chain:
+        numbers = math.prod(tensor.shape)
+        if not 0 < numbers <= LIMIT:
+            rule, fix = "each number is drawn as a cell", "trace it with smaller sizes, e.g. B=1, S=3, C=8, H=2"
+            got = f"{written(tensor.axes, tensor.shape)}, {numbers} numbers"
+            raise ShapeError("LayoutPlayer", rule, expected=f"1 to {LIMIT} numbers", got=got, fix=fix)
+
+
+def written(axes: tuple[str, ...], shape: tuple[int, ...]) -> str:
+    """Write names and sizes: (B=1, S=3, C=8)."""
+    pairs = zip(axes, shape, strict=True)
+    texts = [str(size) if axis == "?" or axis.isdigit() else f"{axis}={size}" for axis, size in pairs]
+    return f"({', '.join(texts)})"
+
+
+def places(tensor: Tensor) -> list[int]:
+    """Return the place in memory of every element, read row by row."""
+    indices = product(*map(range, tensor.shape))
+    return [tensor.offset + sum(map(mul, index, tensor.strides)) for index in indices]
+
+
+def replay(chain: list[Tensor]) -> tuple[list[dict[int, int]], list[tuple[int, list[int]]]]:
+    """Return the strips of memory, place by place with each number's first place, and how every tensor reads them."""
+    first = places(chain[0])
+    strips, reads = [{place: place for place in sorted(first)}], [(0, first)]
+    for tensor in chain[1:]:
+        number, read = reads[-1]
+        now = places(tensor)
+        if isinstance(tensor, Step) and tensor.storage == "copy":
+            strips.append(dict(sorted(zip(now, (strips[number][place] for place in read), strict=True))))
+            number += 1
+        if not strips[number].keys() >= set(now):
+            break  # it reaches beyond what is drawn
+        reads.append((number, now))
+    return strips, reads
+
+
+def completed(sizes: dict[str, int]) -> dict[str, int]:
+    """Add what follows from C = H D."""
+    width, heads, each = (sizes.get(name) for name in "CHD")
+    if width and each and not heads:
+        return {**sizes, "H": width // each}
+    return {**sizes, "C": heads * each} if heads and each and not width else sizes
+
+
+def _factors(axis: str, length: int, sizes: dict[str, int]) -> list[tuple[str, int]]:
+    """Take an axis apart: C of 8 with two heads is H of 2 and D of 4."""
+    names = [name for part in axis.split("*") for name in (("H", "D") if part == "C" and "H" in sizes else (part,))]
+    if len(names) == 1:
+        return [(names[0], length)]
+    known = [int(name) if name.isdigit() else sizes.get(name, 0) for name in names]
+    if known.count(0) == 1:
+        known[known.index(0)] = length // math.prod(size for size in known if size)
+    return list(zip(names, known, strict=True)) if math.prod(known) == length else [("?", length)]
+
+
+def owners(axes: tuple[str, ...], shape: tuple[int, ...], sizes: dict[str, int]) -> list[Owner]:
+    """Return whose numbers the elements are if the axes are what they are called."""
+    taken_apart = [_factors(axis, length, sizes) for axis, length in zip(axes, shape, strict=True)]
+    found = []
+    for index in product(*map(range, shape)):
+        at = {}
+        for place, factors in zip(index, taken_apart, strict=True):
+            rest = place
+            for name, size in reversed(factors):
+                rest, at[name] = divmod(rest, size)
+        own = {role: [at[name] for name in names if name in at] for role, names in ROLES.items()}
+        found.append({role: values[0] for role, values in own.items() if values})
+    return found
+
+
+def truth(chain: list[Tensor], strips: list[dict[int, int]], reads: Any, sizes: dict[str, int]) -> dict[int, Owner]:
+    """Return whose each number is: by the first tensor that names tokens and heads, before anything is mixed."""
+    chosen = 0
+    for number, tensor in enumerate(chain[: len(reads)]):
+        if "?" in tensor.axes or getattr(tensor, "warning", None):
+            break
+        once = len({*reads[number][1]}) == len(reads[number][1])  # not where heads share their numbers
+        if once and "H" in tensor.axes and {*ROLES["token"]} & {*tensor.axes}:
+            chosen = number
+            break
+    result: dict[int, Owner] = {}
+    for number in (0, chosen):
+        strip, read = reads[number]
+        own = owners(chain[number].axes, chain[number].shape, sizes)
+        result |= {strips[strip][place]: owner for place, owner in zip(read, own, strict=True)}
+    return result
+
+
+def meant(tensor: Tensor, known: list[Tensor], start: Tensor, sizes: dict[str, int]) -> tuple[str, ...]:
+    """Return what a reader of the shape takes the axes for, where they are mixed and so have no name."""
+    width = {"C": sizes["C"]} if "C" in sizes else {}
+    if "?" not in tensor.axes:
+        return tuple(
+            "C" if axis == "D*H" and width.get("C") == size else axis
+            for axis, size in zip(tensor.axes, tensor.shape, strict=True)
+        )
+    alike = [other.axes for other in known if other.shape == tensor.shape]
+    if alike:
+        return alike[-1]
+    factors = dict(f for axis, size in zip(start.axes, start.shape, strict=True) for f in _factors(axis, size, sizes))
+    free = {n: size for n, size in (factors | width).items() if n not in tensor.axes and not n.isdigit() and size > 1}
+    options = [[n for n in free if free[n] == size] for size in tensor.shape]
+    pairs = zip(tensor.axes, options, strict=True)
+    return tuple(fits[0] if axis == "?" and len(fits) == 1 else axis for axis, fits in pairs)
+
+
+def fill(owner: Owner, tokens: int) -> str:
+    """Return a colour: one hue for each head, paler for the first tokens; without heads a hue for each token."""
+    if "head" not in owner:
+        return HUES[owner["token"] % len(HUES)] if "token" in owner else PLAIN
+    share = 0.3 + 0.7 * (owner.get("token", 0) + 1) / tokens
+    hue = HUES[owner["head"] % len(HUES)]
+    parts = [int(hue[i : i + 2], 16) for i in (1, 3, 5)]
+    return "#" + "".join(f"{round(255 + share * (part - 255)):02x}" for part in parts)
+
+
+def tag(owner: Owner, batches: bool = False) -> str:
+    """Write whose number it is: t1 h0, or q1 h0 where queries, keys and values share the strip; b0 t1 h0 in full."""
+    letter = "qkv"[owner["part"]] if "part" in owner else "t"
+    words = [f"b{owner['batch']}"] if batches else []
+    words += [f"{letter}{owner['token']}"] if "token" in owner else []
+    return " ".join([*words, f"h{owner['head']}"] if "head" in owner else words)

@@ -1,0 +1,245 @@
+"""The split and the merge of heads as cells that move over strips of memory."""
+
+from __future__ import annotations
+
+import html
+import math
+import re
+from itertools import product
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import traitlets
+
+from mha_course.tracing.records import Argument, Step, color
+from mha_course.widgets.base import Live, esm
+from mha_course.widgets.layout_player import cells
+
+if TYPE_CHECKING:
+    from mha_course.tracing import Trace
+
+HERE = Path(__file__).parent
+
+
+class LayoutPlayer(Live):
+    """Follow a tensor through view, reshape, transpose and contiguous, every number with its place in memory.
+
+    Args: trace holds the steps; beside is a second trace, such as the wrong view, that plays along. chain chooses
+        where several tensors are laid out anew: by number, or by the name or the stage of a tensor on the way.
+    Raises: ShapeError if nothing is laid out anew, or more than 512 numbers are.
+
+    >>> import torch
+    >>> from mha_course.tracing import trace
+    >>> x, known = torch.zeros(1, 3, 8), {"axes": "B S C", "sizes": {"H": 2}}
+    >>> LayoutPlayer(trace(lambda x: x.view(1, 3, 2, 4).transpose(1, 2), x, **known))
+    LayoutPlayer: view, transpose: 1 strip of memory, no copy.
+    """
+
+    _esm = esm("plan.js", "widget.js", folder=HERE)
+    _css = HERE / "layout_player.css"
+    data = traitlets.Dict().tag(sync=True)
+    position = traitlets.Int(0).tag(sync=True)
+
+    def __init__(self, trace: Trace, beside: Trace | None = None, *, chain: int | str | None = None) -> None:
+        traces = [trace, *([beside] if beside else [])]
+        sizes = cells.completed({name: size for one in reversed(traces) for name, size in one.sizes.items()})
+        chains = [cells.choose(one, chain) for one in traces]
+        known = [tensor for tensors in chains for tensor in tensors if "?" not in tensor.axes]
+        lanes = [_lane(one, tensors, known, sizes) for one, tensors in zip(traces, chains, strict=True)]
+        self.text = "; beside it ".join(map(_summary, lanes)) + "."
+        self.twin = _twin(lanes)
+        super().__init__(data={"lanes": lanes})
+
+    @traitlets.validate("position")
+    def _within(self, proposal: dict[str, Any]) -> int:
+        """Keep to the frames that there are."""
+        last = max(len(lane["frames"]) for lane in self.data["lanes"]) - 1
+        return int(max(0, min(proposal["value"], last)))
+
+
+def _lane(trace: Trace, chain: list[cells.Tensor], known: list[cells.Tensor], sizes: dict[str, int]) -> dict[str, Any]:
+    """Return what is drawn of one trace."""
+    strips, reads = cells.replay(chain)
+    whose = cells.truth(chain, strips, reads, sizes)
+    hidden = {n for n, own in whose.items() if own.get("batch", 0)} if len(whose) > cells.WHOLE else set()
+    frames: list[dict[str, Any]] = []
+    for number, (tensor, (strip, places)) in enumerate(zip(chain, reads, strict=False)):
+        axes = cells.meant(tensor, known, chain[0], sizes)
+        mixed = axes != tensor.axes or bool(getattr(tensor, "warning", None)) or bool(number and frames[-1]["mixed"])
+        ids = [strips[strip][place] for place in places]
+        odd, mixing = (
+            _odd([whose[n] for n in ids], cells.owners(axes, tensor.shape, sizes), axes) if mixed else ([], "")
+        )
+        frames.append({
+            **_words(trace, tensor, chain[number - 1] if number else None),
+            "reading": cells.written(axes, tensor.shape),
+            "axes": list(axes), "colors": [color(axis) for axis in axes], "shape": list(tensor.shape),
+            "strides": list(tensor.strides), "offset": tensor.offset, "strip": strip, "places": places,
+            "ids": [-1 if n in hidden else n for n in ids], "mixed": mixed, "odd": odd, "mixing": mixing,
+        })  # fmt: skip
+    kept = {n: own for n, own in whose.items() if n not in hidden}
+    return {
+        "cells": _cells(kept, 1 + max(own.get("token", 0) for own in whose.values())),
+        "strips": [[[place, n] for place, n in strip.items() if n not in hidden] for strip in strips],
+        "frames": frames,
+        "part": f"Shown: B=0, {len(kept)} of {len(whose)} numbers." if hidden else "",
+    }
+
+
+def _cells(whose: dict[int, cells.Owner], tokens: int) -> dict[str, dict[str, Any]]:
+    """Return colour and labels of each number."""
+    several = any(own.get("batch") for own in whose.values())
+    labels = {n: {"tag": cells.tag(own), "whose": cells.tag(own, several)} for n, own in whose.items()}
+    return {str(n): {"fill": cells.fill(own, tokens), **labels[n], **own} for n, own in whose.items()}
+
+
+def _odd(whose: list[cells.Owner], seen: list[cells.Owner], axes: tuple[str, ...]) -> tuple[list[int], str]:
+    """Return the elements that are not what their axes say, and in words what came together."""
+    pairs = list(zip(whose, seen, strict=True))
+    odd = [i for i, (own, place) in enumerate(pairs) if any(own.get(role, at) != at for role, at in place.items())]
+    if not odd:
+        return [], ""
+
+    def most(kind: str, holder: str) -> int:
+        """Count the heads, tokens or sentences that came together under one index, at most."""
+        groups: dict[int, set[int]] = {}
+        for own, place in pairs:
+            groups.setdefault(place.get(holder, 0), set()).add(own.get(kind, 0))
+        return max(map(len, groups.values()))
+
+    tokens = len({own.get("token") for own in whose})
+    if "H" in axes:
+        few = most("token", "head")
+        text = f"each head holds {f'slices of {n} heads' if (n := most('head', 'head')) > 1 else 'its slice'}"
+        text += f", from only {few} of {tokens} tokens" if few < tokens else ""
+    elif most("token", "token") > 1:
+        text = f"each token's row holds parts of {most('token', 'token')} of {tokens} tokens"
+    else:
+        text = "the numbers of a head no longer lie side by side"
+    return odd, text + ("; sentences are mixed" if most("batch", "batch") > 1 else "")
+
+
+def _words(trace: Trace, tensor: cells.Tensor, before: cells.Tensor | None) -> dict[str, str]:
+    """Return what is said about one tensor."""
+    numbers, read = math.prod(tensor.shape), f"strides {tensor.strides}"
+    if before is None or isinstance(tensor, Argument):
+        call, line = str(tensor.name or getattr(tensor, "op", "")), str(getattr(tensor, "line", ""))
+        sentence = f"{call}: {_count(numbers, 'number', 'numbers')} in one strip of memory, read with {read}."
+        return {"call": call, "line": line, "storage": "start", "sentence": sentence, "warning": ""}
+    moved = "strides stay" if tensor.strides == before.strides else f"strides go from {before.strides} to"
+    order = "in the order of the axes" if tensor.contiguous else "in the order in which they lay"
+    says = {
+        "view": f"a view. No number moves; {moved} {tensor.strides}.",
+        "same": "the very same tensor: it was contiguous already." if tensor.op == "contiguous" else "the same tensor.",
+        "copy": f"a copy. All {numbers} numbers are written anew, {order}, with {read}.",
+    }[tensor.storage]
+    if numbers < math.prod(before.shape):
+        says += f" It reads {numbers} of the numbers, from place {tensor.offset} on."
+    if tensor.storage == "copy" and tensor.op in cells.RESHAPES:
+        says += f" {before.strides} could not be read in this shape, so {tensor.op} had to copy."
+    call, warning = _call(trace, tensor), re.sub(r"^[\w-]+: ", "", tensor.warning or "")
+    sentence = f"{call}: {says}"
+    return {"call": call, "line": tensor.line, "storage": tensor.storage, "sentence": sentence, "warning": warning}
+
+
+def _call(trace: Trace, step: Step) -> str:
+    """Return the call as its line has it, transpose(1, 2); only its shape where the line has another one, too."""
+    found = []
+    for match in re.finditer(rf"\b{re.escape(step.op)}\(", step.line):
+        depth, end = 1, match.end()
+        while depth and end < len(step.line):
+            depth += {"(": 1, ")": -1}.get(step.line[end], 0)
+            end += 1
+        found += [step.line[match.start() : end]] * (not depth)
+    here = [one.index for one in trace.steps if (one.source, one.lineno, one.op) == (step.source, step.lineno, step.op)]
+    if len(set(found)) == 1 or (found and len(here) % len(found) == 0):
+        return found[here.index(step.index) % len(found)]
+    return f"{step.op}{step.shape}" if step.op in ("view", "reshape") else step.op
+
+
+def _summary(lane: dict[str, Any]) -> str:
+    """Say which steps a lane takes, and what they do to memory and to the heads."""
+    _, *steps = lane["frames"]
+    copies = sum(frame["storage"] == "copy" for frame in steps)
+    strips = (
+        f"{copies + 1} strips of memory, {_count(copies, 'copy', 'copies')}" if copies else "1 strip of memory, no copy"
+    )
+    ops = ", ".join(frame["call"].partition("(")[0] for frame in steps)
+    mixing = next((f"; ⚠ {frame['mixing']}" for frame in reversed(steps) if frame["mixing"]), "")
+    return f"{ops}: {strips}{mixing}"
+
+
+def _twin(lanes: list[dict[str, Any]]) -> str:
+    """Return the strips and every reading of them as tables; what the second lane begins with alike comes once."""
+    parts = []
+    for beside, lane in enumerate(lanes):
+        parts += [f"<p>{lane['part']}</p>"] if lane["part"] else []
+        starts = [(one["cells"], one["strips"][0], one["frames"][0]["ids"]) for one in (lane, lanes[0])]
+        for number, frame in enumerate(lane["frames"]):
+            if beside and not number and starts[0] == starts[1]:
+                continue
+            if not number or frame["storage"] == "copy":
+                parts.append(_strip_table(lane, frame["strip"]))
+            parts.append(_grid_table(lane, frame, f"{'Beside it: ' * beside}{number + 1}. "))
+            parts += [f"<p>⚠ {html.escape(text)}</p>" for text in (frame["mixing"], frame["warning"]) if text]
+    return "".join(parts)
+
+
+def _table(caption: str, rows: list[str]) -> str:
+    """Return a table."""
+    return f'<table><caption style="text-align:left">{html.escape(caption)}</caption>{"".join(rows)}</table>'
+
+
+def _strip_table(lane: dict[str, Any], number: int) -> str:
+    """Return a strip of memory, about a dozen places in a row."""
+    strip, rows, run = lane["strips"][number], [], min([12, *lane["frames"][0]["shape"][-1:]])
+    width = 12 - 12 % run
+    for start in range(0, len(strip), width):
+        row = strip[start : start + width]
+        tds = "".join(_td(lane, n, place, f"was {n}" if number else "", "whose") for place, n in row)
+        rows.append(f'<tr><th scope="row">places {row[0][0]} to {row[-1][0]}</th>{tds}</tr>')
+    return _table(f"Strip {number + 1} of memory: place, token and head", rows)
+
+
+def _grid_table(lane: dict[str, Any], frame: dict[str, Any], which: str) -> str:
+    """Return one reading, heads side by side where there is room."""
+    axes, shape = frame["axes"] or ["1"], frame["shape"] or [1]
+    last = len(shape) - 1
+    beside = last > 1 and axes[last - 2] != "B" and shape[last - 2] * shape[last] <= 16
+    across = [last - 2, last] if beside else [last]
+
+    def lines(some: list[int]) -> list[tuple[str, int]]:
+        """Name the indices along some axes, and say where they begin."""
+        indices = list(product(*(range(shape[k]) for k in some)))
+        names = ["<br>".join(_index(axes[k], i) for k, i in zip(some, index, strict=True)) for index in indices]
+        begins = [sum(i * math.prod(shape[k + 1 :]) for k, i in zip(some, index, strict=True)) for index in indices]
+        return list(zip(names, begins, strict=True))
+
+    heads = "".join(f'<th scope="col">{name}</th>' for name, _ in lines(across))
+    rows = [f"<tr><td></td>{heads}</tr>"]
+    for name, begin in lines([k for k in range(last + 1) if k not in across]):
+        row = [begin + offset for _, offset in lines(across)]
+        tds = [_td(lane, frame["ids"][i], frame["places"][i], "⚠" if i in frame["odd"] else "") for i in row]
+        rows += [f'<tr><th scope="row">{name}</th>{"".join(tds)}</tr>'] if any(tds) else []
+    read = "read as if it were" if frame["odd"] else "read as"
+    return _table(f"{which}{frame['sentence']} Strip {frame['strip'] + 1}, {read} {frame['reading']}.", rows)
+
+
+def _index(axis: str, i: int) -> str:
+    """Write an index with its axis, H=1."""
+    return html.escape("qkv"[i] if axis == "3" else str(i) if axis in ("?", "1") else f"{axis}={i}")
+
+
+def _td(lane: dict[str, Any], n: int, place: int, note: str, tag: str = "tag") -> str:
+    """Return one number: its place, and whose it is."""
+    if n < 0:
+        return ""
+    cell = lane["cells"][str(n)]
+    small = " ".join(word for word in (cell[tag], note) if word)
+    style = f"background:{cell['fill']};color:#1f2430;text-align:center"
+    return f'<td style="{style}">{place}<br><small>{small}</small></td>'
+
+
+def _count(number: int, word: str, many: str) -> str:
+    """Return a number and its noun."""
+    return f"{number} {word if number == 1 else many}"
