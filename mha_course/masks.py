@@ -27,8 +27,8 @@ def causal_mask(seq_len: int, *, device: torch.device | str | None = None) -> Te
 
     Reference: Vaswani et al. 2017, section 3.2.3.
     """
-    positive = isinstance(seq_len, int) and seq_len >= 1
-    require(positive, "causal_mask", "seq_len must be a positive int", expected="seq_len >= 1", got=repr(seq_len))
+    if not isinstance(seq_len, int) or seq_len < 1:
+        raise ShapeError("causal_mask", "seq_len must be a positive int", expected="seq_len >= 1", got=repr(seq_len))
     return torch.ones(seq_len, seq_len, dtype=torch.bool, device=device).tril()  # (S, S)
 
 
@@ -42,9 +42,9 @@ def top_left_causal_mask(queries: int, keys: int, *, device: torch.device | str 
     >>> top_left_causal_mask(2, keys=5).int().tolist()
     [[1, 0, 0, 0, 0], [1, 1, 0, 0, 0]]
     """
-    positive = all(isinstance(size, int) and size >= 1 for size in (queries, keys))
-    rule, got = "queries and keys must be positive ints", f"queries={queries!r}, keys={keys!r}"
-    require(positive, "top_left_causal_mask", rule, expected="queries >= 1, keys >= 1", got=got)
+    if not all(isinstance(size, int) and size >= 1 for size in (queries, keys)):
+        rule, got = "queries and keys must be positive ints", f"queries={queries!r}, keys={keys!r}"
+        raise ShapeError("top_left_causal_mask", rule, expected="queries >= 1, keys >= 1", got=got)
     return torch.ones(queries, keys, dtype=torch.bool, device=device).tril()  # (T, S)
 
 
@@ -102,9 +102,9 @@ def causal_mask_for_cache(new: int, total: int, *, device: torch.device | str | 
     >>> causal_mask_for_cache(2, total=5).int().tolist()
     [[1, 1, 1, 1, 0], [1, 1, 1, 1, 1]]
     """
-    fits = isinstance(new, int) and isinstance(total, int) and 1 <= new <= total
-    rule, got = "the new tokens must be among all tokens", f"new={new!r}, total={total!r}"
-    require(fits, "causal_mask_for_cache", rule, expected="ints with 1 <= new <= total", got=got)
+    if not isinstance(new, int) or not isinstance(total, int) or not 1 <= new <= total:
+        rule, got = "the new tokens must be among all tokens", f"new={new!r}, total={total!r}"
+        raise ShapeError("causal_mask_for_cache", rule, expected="ints with 1 <= new <= total", got=got)
     return torch.ones(new, total, dtype=torch.bool, device=device).tril(total - new)  # (T, S)
 
 

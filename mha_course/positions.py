@@ -55,7 +55,7 @@ def rope(x: Tensor, positions: Tensor | Sequence[int], base: float = 10000.0) ->
     require_shape("rope", "positions", positions, {"S": x.size(2)})
     require(base > 0, "rope", "base must be positive", expected="base > 0", got=f"base={base!r}")
     half = x.size(3) // 2
-    # float32 angles would be wrong by 4e-3 radians at position 100,000: only the cosines come in the dtype of x.
+    # In float32 the angles of position 100,000 would be wrong by up to 7e-3 (D = 128): only cos and sin are rounded.
     frequencies = base ** (-torch.arange(half, dtype=torch.float64, device=x.device) / half)  # (D/2,)
     angles = positions[:, None] * frequencies  # (S, D/2)
     cos, sin = angles.cos().to(x.dtype), angles.sin().to(x.dtype)  # (S, D/2)

@@ -240,3 +240,16 @@ def test_masks_are_where_they_are_asked_for(device):
     padding = masks.padding_mask(lengths, S, side="left")
     assert padding.device == lengths.device
     assert masks.multihead_arguments(padding, 2, H)["key_padding_mask"].device == lengths.device
+
+
+def test_masks_of_any_length_are_made_in_one_graph():
+    def made(x):
+        tokens = x.size(0)
+        return masks.causal_mask(tokens), masks.causal_mask_for_cache(2, tokens), masks.top_left_causal_mask(2, tokens)
+
+    torch.compiler.reset()
+    compiled = torch.compile(made, backend="eager", fullgraph=True)
+    x = torch.zeros(5)
+    torch._dynamo.mark_dynamic(x, 0)
+    for mine, theirs in zip(compiled(x), made(x), strict=True):
+        assert torch.equal(mine, theirs)
