@@ -112,7 +112,12 @@ def fused_attention(
     Shape:
         q (B, H, T, D)
         k, v (B, G, S, D), where G divides H: a head of k and v serves H / G heads of q
-    Returns: context (B, H, T, D).
+    Returns: context (B, H, T, D), the same as that of attention; the inputs are not checked.
+
+    >>> fused_attention(*(torch.ones(2, heads, 5, 6) for heads in (4, 2, 2)), is_causal=True).shape
+    torch.Size([2, 4, 5, 6])
+
+    Reference: Dao et al. 2022, FlashAttention; which kernel runs, PyTorch chooses by the device and the inputs.
     """
     grouped = k.size(1) != q.size(1)
     if mask is None:
