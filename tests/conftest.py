@@ -45,7 +45,7 @@ def no_figures_left():
 @pytest.fixture(autouse=True)
 def nobodys_progress(request, monkeypatch):
     """What tests answer is nobody's progress; notebooks that run show their own, which is none."""
-    if "notebooks" not in request.module.__name__ and "elsewhere" not in request.module.__name__:
+    if request.path.stem not in ("test_notebooks", "test_elsewhere"):
         monkeypatch.setenv("MHA_COURSE_PROGRESS", "off")
 
 

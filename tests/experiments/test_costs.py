@@ -16,7 +16,7 @@ from mha_course.attention import MultiHeadAttention, attention
 from mha_course.errors import ShapeError
 from mha_course.experiments import costs
 
-BENCHMARK = Path(__file__).parent / "benchmarks" / "attention.py"
+BENCHMARK = Path(__file__).parents[1] / "benchmarks" / "attention.py"
 N = 1000
 B, T, S, H, D = 2, 5, 7, 4, 6
 

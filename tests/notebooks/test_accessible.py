@@ -151,7 +151,7 @@ def test_code_is_no_heading_and_no_link():
     assert [*heading_problems(notebook), *picture_problems(notebook), *link_problems(text)] == []
 
 
-@pytest.mark.parametrize("path", sorted([*HERE.glob("*.js"), *HERE.glob("*.css")]), ids=lambda path: path.name)
+@pytest.mark.parametrize("path", sorted([*HERE.rglob("*.js"), *HERE.rglob("*.css")]), ids=lambda path: path.name)
 def test_what_moves_by_itself_asks_whether_it_may(path):
     text = path.read_text(encoding="utf-8")
     assert not MOVES.search(text) or "prefers-reduced-motion" in text

@@ -25,7 +25,7 @@ from mha_course.exercises.hints import HINTS
 from mha_course.exercises.lessons import LESSONS
 from mha_course.exercises.progress_store import progress, remember
 
-ROOT = Path(__file__).resolve().parent.parent
+ROOT = Path(__file__).resolve().parents[2]
 NOTEBOOKS = {int(path.name[:2]): path for path in sorted((ROOT / "notebooks").glob("[0-9][0-9]_*.ipynb"))}
 B, T, S, C, H, D = 2, 5, 7, 24, 4, 6
 # What an untrusted notebook shows (JupyterLab's sanitizer), as far as it is used here.

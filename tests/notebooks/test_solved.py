@@ -10,7 +10,7 @@ import pytest
 from mha_course.exercises.lessons import LESSONS as LESSON_LIST
 
 pytestmark = pytest.mark.notebook
-ROOT = Path(__file__).resolve().parent.parent
+ROOT = Path(__file__).resolve().parents[2]
 PATHS = sorted((ROOT / "notebooks").glob("*.ipynb"))
 CHECK = re.compile(r'check\("(\w+)", (\w+)\)')
 SOLVED = "from mha_course.exercises.catalogue import EXERCISES\n{name} = EXERCISES['{name}'][0].reference"

@@ -9,7 +9,7 @@ from torch import nn
 from torch.nn import functional as F
 from training_cache import train_once
 
-from mha_course import example
+from mha_course import example, plots
 from mha_course.attention import MultiHeadAttention
 from mha_course.datasets.grammar import sentences, vocabulary
 from mha_course.errors import ShapeError
@@ -17,7 +17,6 @@ from mha_course.exercises.beyond import other_weights
 from mha_course.exercises.solutions import build_subtractor
 from mha_course.experiments import alternative_weights, head_analysis, head_tasks, heads_tables, precomputed
 from mha_course.experiments.head_tasks import LookUp, Readers, TwoPlaces, learn
-from mha_course.plots import heads as heads_pictures
 from mha_course.widgets import HeadExplorer, SilenceLab
 from mha_course.widgets.labs import ablation
 
@@ -472,18 +471,19 @@ def test_a_report_says_what_the_measures_say(model):
 
 def test_learning_draws_a_line_for_each_run():
     curve = torch.arange(60.0).expand(3, 60) / 60
-    ax = heads_pictures.learning({"one": curve, "two": curve}, 0.5625)
+    ax = plots.learning_curves({"one": curve, "two": curve}, levels={"bound": 0.5625})
     assert len(ax.lines) == 7
-    assert not heads_pictures.learning({"one": curve}).texts
-    assert torch.allclose(torch.tensor(ax.lines[0].get_ydata()), torch.tensor([9.5, 29.5, 49.5]) / 60)
+    assert not plots.learning_curves({"one": curve}).texts
+    assert ax.lines[0].get_ydata() == pytest.approx((torch.arange(41) + 9.5) / 60)
+    assert list(ax.lines[0].get_xdata()) == list(range(20, 61))
     assert [text.get_text() for text in ax.get_legend().get_texts()] == ["one", "two"]
-    assert ax.texts[0].get_text() == "no single head passes 0.562"
+    assert ax.texts[0].get_text().strip() == "bound 0.56"
 
 
 @pytest.mark.parametrize(("columns", "shape"), [(3, (1, 2)), (8, (2, 1))])
 def test_tables_have_one_scale(columns, shape):
     panels = {"small": torch.full((2, columns), 0.1), "large": torch.full((2, columns), 0.9)}
-    figure = heads_pictures.tables(panels, ["a", "b"], [f"c{n}" for n in range(columns)], apart=4)
+    figure = plots.number_tables(panels, ["a", "b"], [f"c{n}" for n in range(columns)], apart=4)
     first, second, _bar = figure.axes
     grid = first.get_subplotspec().get_gridspec()
     assert (grid.nrows, grid.ncols) == shape
@@ -493,13 +493,13 @@ def test_tables_have_one_scale(columns, shape):
 
 
 def test_signed_tables_have_white_in_the_middle():
-    figure = heads_pictures.tables({"t": torch.tensor([[-0.5, 0.2]])}, ["a"], ["x", "y"])
+    figure = plots.number_tables({"t": torch.tensor([[-0.5, 0.2]])}, ["a"], ["x", "y"])
     assert figure.axes[0].collections[0].get_clim() == (-0.5, 0.5)
 
 
 def test_maps_side_by_side_have_one_scale():
     few, other = torch.full((3, 3), 1 / 3), torch.eye(3).requires_grad_()
-    figure = heads_pictures.maps({"computed": few, "other": other}, ["a", "b", "c"])
+    figure = plots.heatmap_row({"computed": few, "other": other}, ["a", "b", "c"])
     first, second, bar = figure.axes
     assert first.collections[0].get_clim() == second.collections[0].get_clim() == (0, 1)
     assert [ax.get_title("left") for ax in (first, second)] == ["computed", "other"]
@@ -522,7 +522,7 @@ def test_the_lab_says_what_its_bars_are():
 
 
 def test_thinness_draws_every_run():
-    ax = heads_pictures.thinness({1: [0.9, 1.0], 4: [0.4, 0.6]}, 32)
+    ax = plots.r2_by_head_width({1: [0.9, 1.0], 4: [0.4, 0.6]}, 32)
     assert [bar.get_height() for bar in ax.patches] == pytest.approx([0.95, 0.5])
     assert [len(dots.get_offsets()) for dots in ax.collections] == [2, 2]
     assert [label.get_text() for label in ax.get_xticklabels()] == ["1 × 32", "4 × 8"]

@@ -19,7 +19,7 @@ from mha_course.exercises.checker import reference
 from mha_course.exercises.hints import HINTS
 from mha_course.exercises.lessons import LESSONS as LESSON_LIST
 
-ROOT = Path(__file__).resolve().parent.parent
+ROOT = Path(__file__).resolve().parents[2]
 LESSONS = sorted(slides.LESSONS.glob("*.ipynb"))
 BY_NAME = {"argvalues": LESSONS, "ids": lambda path: path.stem}
 FORMULA = re.compile(r"\$\$.+?\$\$|\$[^$]+?\$", re.DOTALL)

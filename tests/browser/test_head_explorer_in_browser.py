@@ -8,8 +8,8 @@ import matplotlib as mpl
 import numpy as np
 import pytest
 import torch
+from contrast import TEXT, contrast
 from matplotlib.colors import to_hex
-from test_palettes import TEXT, contrast
 
 from mha_course import widgets
 from mha_course.masks import causal_mask

@@ -7,7 +7,7 @@ import matplotlib as mpl
 import numpy as np
 import pytest
 import seaborn  # noqa: F401  (registers vlag)
-from matplotlib.colors import to_rgb
+from contrast import MARK, TEXT, XYZ, contrast, linear
 from widget_cases import CASES, START
 
 from mha_course import plots
@@ -24,23 +24,9 @@ SIGHT = {
     "deuteranopia": [[0.367322, 0.860646, -0.227968], [0.280085, 0.672501, 0.047413], [-0.011820, 0.042940, 0.968881]],
     "tritanopia": [[1.255528, -0.076749, -0.178779], [-0.078411, 0.930809, 0.147602], [0.004733, 0.691367, 0.303900]],
 }
-XYZ = np.array(
-    [[0.4124564, 0.3575761, 0.1804375], [0.2126729, 0.7151522, 0.0721750], [0.0193339, 0.1191920, 0.9503041]]
-)
 WHITE, DARK = "#ffffff", "#111111"  # JupyterLab's paper in its two themes
-TEXT, MARK = 4.5, 3.0  # WCAG 1.4.3 and 1.4.11, level AA
 APART = 8.0  # CIE76; 2.3 is what can just be noticed
 PAIRED = {"#fff", "#000", "#1f2430"}  # text on colours of ours, tested as pairs
-
-
-def linear(color):
-    values = np.array(to_rgb(color))
-    return np.where(values <= 0.04045, values / 12.92, ((values + 0.055) / 1.055) ** 2.4)
-
-
-def contrast(one, other):
-    low, high = sorted(float(XYZ[1] @ linear(color)) for color in (one, other))
-    return (high + 0.05) / (low + 0.05)
 
 
 def seen(color, sight):
@@ -71,7 +57,7 @@ def test_marks_of_pictures_stand_out_from_white(mark):
     assert contrast(mark, WHITE) >= MARK
 
 
-@pytest.mark.parametrize("path", sorted((ROOT / "mha_course/widgets").glob("*.css")), ids=lambda path: path.name)
+@pytest.mark.parametrize("path", sorted((ROOT / "mha_course/widgets").rglob("*.css")), ids=lambda path: path.name)
 def test_marks_of_widgets_stand_out_in_both_themes(path):
     for color in set(re.findall(r"#[0-9a-f]{6}\b|#[0-9a-f]{3}\b", path.read_text(encoding="utf-8"))) - PAIRED:
         assert min(contrast(color, WHITE), contrast(color, DARK)) >= MARK, color

@@ -10,8 +10,7 @@ from torch.nn import functional as F
 from mha_course import flash, plots
 from mha_course.attention import attention
 from mha_course.errors import ShapeError
-from mha_course.experiments import counting
-from mha_course.plots import flash as tiling
+from mha_course.experiments import counting, online_softmax
 from mha_course.widgets import BlocksLab
 
 TOKENS = ["the", "grey", "cat", "that", "chased", "the", "loud", "dogs", "was", "hungry"]
@@ -30,7 +29,7 @@ def words(ax):
 @pytest.mark.parametrize("block_size", [1, 3, 4, 10, 99])
 def test_running_numbers_are_those_of_the_row_so_far(scores, block_size):
     for row in scores:
-        for step in tiling.running(row, block_size):
+        for step in online_softmax.running(row, block_size):
             seen = row[: step.last + 1]
             assert step.maximum == pytest.approx(seen.max().item())
             assert step.maximum + math.log(step.total) == pytest.approx(seen.logsumexp(0).item())
@@ -40,15 +39,15 @@ def test_running_numbers_are_those_of_the_row_so_far(scores, block_size):
 
 def test_hidden_scores_add_nothing():
     row = torch.tensor([-torch.inf, -torch.inf, 0.5, -torch.inf, -torch.inf])
-    steps = tiling.running(row, 2)
+    steps = online_softmax.running(row, 2)
     assert [step.total for step in steps] == [0.0, 1.0, 1.0]
     assert [step.shrink for step in steps] == [0.0, 0.0, 1.0]
 
 
 def test_one_row_is_drawn_with_the_numbers_of_each_block(scores):
-    figure = tiling.one_pass(scores[0], 4)
+    figure = plots.online_softmax(scores[0], 4)
     top, bottom = figure.axes
-    steps = tiling.running(scores[0], 4)
+    steps = online_softmax.running(scores[0], 4)
     for before, step in itertools.pairwise(steps):
         assert f"max {step.maximum:.1f}" in words(top)
         line = f"{before.total:.2f} × {step.shrink:.2f} + {step.added:.2f} = {step.total:.2f}"
@@ -60,7 +59,7 @@ def test_one_row_is_drawn_with_the_numbers_of_each_block(scores):
 
 @pytest.mark.parametrize("causal", [False, True])
 def test_tiles_cover_what_may_be_seen(causal):
-    ax = tiling.tiles(9, 13, 4, causal=causal)
+    ax = plots.tiles(9, 13, 4, causal=causal)
     paper, *drawn = ax.patches
     assert paper.get_hatch()
     covered = torch.zeros(9, 13, dtype=torch.int64)
@@ -75,13 +74,13 @@ def test_tiles_cover_what_may_be_seen(causal):
 
 
 def test_the_held_tile_is_lit():
-    _, *drawn = tiling.tiles(8, 8, 4, now=2).patches
+    _, *drawn = plots.tiles(8, 8, 4, now=2).patches
     colors = [tile.get_facecolor() for tile in drawn]
     assert colors[0] == colors[1]
     assert len(set(colors)) == 3
 
 
-@pytest.mark.parametrize("make", [tiling.recomputed, tiling.two_memories])
+@pytest.mark.parametrize("make", [plots.recomputation, plots.memory_traffic])
 def test_no_words_of_a_drawing_overlap(make):
     picture = make()
     figure = getattr(picture, "figure", None) or picture

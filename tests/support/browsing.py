@@ -14,7 +14,7 @@ from pathlib import Path
 
 import nbformat
 
-ROOT = Path(__file__).resolve().parent.parent
+ROOT = Path(__file__).resolve().parents[2]
 CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
 ARGUMENTS = ("--no-sandbox", "--disable-dev-shm-usage")
 PAGE = """<!doctype html><meta charset="utf-8"><style>body { margin: 8px; font-family: sans-serif } %(css)s</style>
