@@ -11,7 +11,7 @@ from pathlib import Path
 
 import torch
 
-ROOT = Path(__file__).resolve().parent.parent
+ROOT = Path(__file__).resolve().parent.parent.parent
 KEPT = ROOT / ".cache" / "trained"
 DIGEST = hashlib.sha256().digest_size
 
