@@ -6,6 +6,7 @@ import math
 import pytest
 import torch
 from torch.nn import functional as F
+from training_cache import train_once
 
 from mha_course import masks, models, plots
 from mha_course.datasets import grammar, parsing
@@ -23,12 +24,12 @@ CAT = "the grey cat that chased the loud dogs was hungry , so it ate greedily"
 
 @pytest.fixture(scope="module")
 def trained():
-    return language.train_language_model(1, steps=350, progress=False)
+    return train_once(language.train_language_model, 1, steps=350, progress=False)
 
 
 @pytest.fixture(scope="module")
 def cheat():
-    return language.train_language_model(1, steps=200, see_ahead=True, progress=False)
+    return train_once(language.train_language_model, 1, steps=200, see_ahead=True, progress=False)
 
 
 @pytest.fixture

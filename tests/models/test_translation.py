@@ -5,6 +5,7 @@ import itertools
 import pytest
 import torch
 from torch.nn import functional as F
+from training_cache import train_once
 
 from mha_course.datasets import toy_language
 from mha_course.errors import ShapeError
@@ -18,7 +19,7 @@ SENTENCE = "the red fox chased the cat today"
 
 @pytest.fixture(scope="module")
 def trained():
-    return translation.train_translator(seed=11, progress=False)
+    return train_once(translation.train_translator, seed=11, progress=False)
 
 
 @pytest.fixture
