@@ -13,8 +13,8 @@ from mha_course import example, plots
 from mha_course.attention import MultiHeadAttention
 from mha_course.datasets.grammar import sentences, vocabulary
 from mha_course.errors import ShapeError
-from mha_course.exercises.beyond import other_weights
-from mha_course.exercises.solutions import build_subtractor
+from mha_course.exercises.lessons.l06_concatenation import build_subtractor
+from mha_course.exercises.lessons.l16_why_many_heads import other_weights
 from mha_course.experiments import alternative_weights, head_analysis, head_tasks, heads_tables, precomputed
 from mha_course.experiments.head_tasks import LookUp, Readers, TwoPlaces, learn
 from mha_course.widgets import HeadExplorer, SilenceLab
