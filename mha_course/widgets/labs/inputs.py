@@ -12,7 +12,7 @@ from mha_course.errors import ShapeError, require_float, require_shape
 
 def scores_and_tokens(place: str, scores: Any, tokens: Sequence[str], most: int = 32) -> tuple[Tensor, list[str]]:
     """Return the scores (S, S) and the tokens as words, or raise ShapeError."""
-    require_float(place, scores=scores)
+    require_float(place, {"scores": scores})
     while scores.dim() > 2 and scores.size(0) == 1:
         scores = scores[0]
     words = [str(token) for token in ([] if tokens is None or isinstance(tokens, str) else tokens)]
