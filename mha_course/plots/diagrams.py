@@ -89,27 +89,43 @@ def product(left: Matrix, right: Matrix, result: Matrix, *, ax: Axes | None = No
     return ax
 
 
-def plane(points: Any, contexts: Any, names: Sequence[str], *, ax: Axes | None = None) -> Axes:
+def plane(
+    points: Any,
+    contexts: Any,
+    names: Sequence[str],
+    *,
+    labels: Sequence[str] | None = None,
+    corners: Any = None,
+    reach: float | None = None,
+    ax: Axes | None = None,
+) -> Axes:
     """Draw values in two dimensions as arrows, and contexts, mixtures of them, as dots inside their outline.
 
     Args:
         points: (S, 2) numbers, each the tip of an arrow.
-        contexts: (S, 2) numbers.
+        contexts: (T, 2) numbers.
         names: S words.
+        labels: T texts, by default "context of" each name.
+        corners: (N, 2), of the shaded area in which contexts lie, by default the points.
+        reach: how far the picture goes to all sides of 0; by default it fits the points.
     """
-    tips, dots = as_array("plane", points, ("S", "2")), as_array("plane", contexts, ("S", "2"))
+    tips, dots = as_array("plane", points, ("S", "2")), as_array("plane", contexts, ("T", "2"))
     ax = ax or new_figure(4.2, 4.2).subplots()
-    ax.fill(*tips.T, color=QUIET, zorder=0)
-    reach = np.abs(tips).max()
-    for name, tip, dot in zip(names, tips, dots, strict=True):
+    ax.fill(*(tips if corners is None else as_array("plane", corners, ("N", "2"))).T, color=QUIET, zorder=0)
+    longest = np.abs(tips).max()
+    for name, tip in zip(names, tips, strict=True):
         arrow(ax, (0, 0), tip, color=BAR, width=2)
-        ax.annotate(name, tip, xytext=(6, 6), textcoords="offset points", fontsize=12, color=INK)
+        offset: dict[str, Any] = {"xytext": (6, 6), "textcoords": "offset points"}
+        ax.annotate(name, tip, fontsize=12, color=INK, parse_math=False, **offset)
+    for text, dot in zip(labels or [f"context of {name}" for name in names], dots, strict=True):
         ax.scatter(dot[0], dot[1], color=ACCENT, edgecolor=INK, s=70, zorder=3)
-        side, shift = ("right", -9) if dot[0] > reach / 2 else ("left", 9)
+        side, shift = ("right", -9) if dot[0] > longest / 2 else ("left", 9)
         label: dict[str, Any] = {"xytext": (shift, -3), "textcoords": "offset points", "ha": side, "color": INK}
-        ax.annotate(f"context of {name}", dot, **label)
+        ax.annotate(text, dot, **label)
     (left, bottom), (right, top) = np.minimum(tips.min(0), 0), tips.max(0)
-    ax.set(xlim=(left - 0.15 * reach, right + 0.45 * reach), ylim=(bottom - 0.15 * reach, top + 0.2 * reach))
+    ax.set(xlim=(left - 0.15 * longest, right + 0.45 * longest), ylim=(bottom - 0.15 * longest, top + 0.2 * longest))
+    if reach is not None:
+        ax.set(xlim=(-reach, reach), ylim=(-reach, reach))
     ax.set_aspect("equal")
     ax.spines[["top", "right"]].set_visible(False)
     return ax
