@@ -150,7 +150,7 @@ def test_words_from_people_stay_words():
     data = json.loads(json.dumps(payload(hostile())))
     assert data["sources"][0]["code"] == f"def f(x):\n    return '{EVIL}'"
     assert data["words"][data["steps"][1]["line"]] == EVIL
-    assert "<script" not in ShapeTracer(hostile()).twin
+    assert "<script" not in ShapeTracer(hostile()).static
 
 
 # ---- in a browser ----

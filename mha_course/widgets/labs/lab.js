@@ -1,5 +1,8 @@
 // A lab: controls, panels, and a sentence. What is moved goes to the kernel, which answers with what to draw.
-// tensor.js and the other lab_*.js stand before this file.
+
+import { make, svg } from "../dom.js";
+import { CONTROLS } from "./controls.js";
+import { GAP, KINDS, pack } from "./panels.js";
 
 const PATIENCE = 3000; // milliseconds until a kernel that says nothing is said not to answer
 const SPOKEN = 500; // and until what changed is read aloud, so that a drag is not

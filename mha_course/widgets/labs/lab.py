@@ -16,16 +16,15 @@ from matplotlib.figure import Figure
 from torch import Tensor
 
 from mha_course.errors import ShapeError
-from mha_course.widgets.base import Live, esm
+from mha_course.widgets.base import StaticFallbackWidget, esm
 from mha_course.widgets.labs import static
 from mha_course.widgets.labs.controls import Control
 from mha_course.widgets.labs.panels import PALETTES, Panels
 
 HERE = Path(__file__).parent
-SCRIPTS = ("tensor.js", "lab_bars.js", "lab_matrix.js", "lab_panels.js", "lab_controls.js", "lab.js")
 
 
-class Lab(Live):
+class Lab(StaticFallbackWidget):
     """Move a control, and see what becomes of the numbers.
 
     A subclass sets ``question``, gives its controls to ``__init__``, and draws in ``draw``, whose arguments are the
@@ -36,7 +35,7 @@ class Lab(Live):
     question: ClassVar[str] = ""
     hint: ClassVar[str] = ""
     draw: Callable[..., tuple[Panels, str]]
-    _esm = esm(*SCRIPTS, folder=HERE)
+    _esm = esm("lab.js", folder=HERE)
     _css = HERE / "lab.css"
     face = traitlets.Dict().tag(sync=True)
     request = traitlets.Dict().tag(sync=True)

@@ -1,5 +1,8 @@
 // Panels of the rotary lab: pairs of channels as arrows on dials, and the dot product as a wave over the distance.
-// lab_panels.js stands before this file, lab.js after it.
+
+import { make, svg } from "../dom.js";
+import { figure } from "./bars.js";
+import { afresh, arrow, KINDS, MOST, NEEDS } from "./panels.js";
 
 {
   const PLACE = 110; // milliseconds from one place to the next while it plays

@@ -16,7 +16,7 @@ from mha_course import plots, positions
 from mha_course.errors import ShapeError, require_float, require_shape
 from mha_course.widgets.base import esm
 from mha_course.widgets.labs.controls import Pick
-from mha_course.widgets.labs.lab import HERE, SCRIPTS, Lab, Own
+from mha_course.widgets.labs.lab import HERE, Lab, Own
 from mha_course.widgets.labs.panels import Panels, bars, plain
 
 PLACES, FURTHEST, MOST_PAIRS = 121, 40, 12
@@ -38,7 +38,7 @@ class RotaryLab(Lab):
 
     question = "Both tokens move on, and every arrow turns. What becomes of q · k?"
     hint = "Dashed: before the turn. Pair i is made of the channels i and i + D/2."
-    _esm = esm(*SCRIPTS[:-1], "rotary.js", SCRIPTS[-1], folder=HERE)
+    _esm = esm("lab.js", "rotary.js", folder=HERE)
     _css = "".join((HERE / name).read_text(encoding="utf-8") for name in ("lab.css", "rotary.css"))  # type: ignore[assignment]
 
     def __init__(self, q: Any = None, k: Any = None, *, rope: Any = None) -> None:

@@ -1,5 +1,7 @@
 // Builds the controls of a lab from their description. Each returns its node and how to show a value.
 
+import { make } from "../dom.js";
+
 function slider({ name, label, words }, move) {
   const range = Object.assign(make("input", ""), { type: "range", min: 0, max: words.length - 1, step: 1 });
   const output = make("output", "");
@@ -44,4 +46,4 @@ function switched({ name, label }, move) {
   return { node: make("label", "control whole", box, make("span", "", label)), show: (value) => (box.checked = value) };
 }
 
-const CONTROLS = { slider, choice, menu, switch: switched };
+export const CONTROLS = { slider, choice, menu, switch: switched };

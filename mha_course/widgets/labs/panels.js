@@ -1,7 +1,11 @@
 // Panels that are drawn anew each time: lines, a plane with arrows, blocks of rows, a table of words.
 
+import { make, svg } from "../dom.js";
+import { bars, figure, wide, word } from "./bars.js";
+import { matrix } from "./matrix.js";
+
 /** Return a panel whose picture is made from nothing whenever its numbers change: for the few nodes that it has. */
-const afresh = (draw) => (panel, tools) => {
+export const afresh = (draw) => (panel, tools) => {
   const node = make("div", "");
   const update = (now) => node.replaceChildren(draw(now, tools));
   update(panel);
@@ -70,7 +74,7 @@ const plane = afresh((panel, { width }) => {
 });
 
 /** Draw a line with a head. */
-function arrow([x, y], [toX, toY], name, thick) {
+export function arrow([x, y], [toX, toY], name, thick) {
   const length = Math.hypot(toX - x, toY - y);
   const [a, b] = length ? [(toX - x) / length, (toY - y) / length] : [0, 0];
   const [head, half] = [Math.min(9 + thick, length), 3 + thick];
@@ -110,13 +114,13 @@ const table = afresh((panel) => {
   return make("table", "", ...head, ...rows);
 });
 
-const KINDS = { bars, matrix, lines, plane, blocks, table };
-const NEEDS = { bars: 230, matrix: 300, lines: 280, plane: 260, blocks: 300, table: 270 }; // pixels
-const MOST = { bars: 430, matrix: 640, lines: 560, plane: 380, blocks: 400, table: 420 };
-const GAP = 22;
+export const KINDS = { bars, matrix, lines, plane, blocks, table };
+export const NEEDS = { bars: 230, matrix: 300, lines: 280, plane: 260, blocks: 300, table: 270 }; // pixels
+export const MOST = { bars: 430, matrix: 640, lines: 560, plane: 380, blocks: 400, table: 420 };
+export const GAP = 22;
 
 /** Share out the room: as many panels beside each other as fit, each between what it needs and what it can use. */
-function pack(panels, room) {
+export function pack(panels, room) {
   const rows = [];
   for (const panel of panels) {
     const last = rows.at(-1);

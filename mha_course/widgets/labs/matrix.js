@@ -1,4 +1,7 @@
-// A matrix of cells: coloured, hatched where hidden, painted where it is a control. lab_bars.js stands before this file.
+// A matrix of cells: coloured, hatched where hidden, painted where it is a control.
+
+import { svg } from "../dom.js";
+import { figure, wide, word } from "./bars.js";
 
 const SLANT = 55; // degrees, of the names above the columns
 
@@ -26,7 +29,7 @@ function places({ rows, columns, size, rows_sum: sums }, width) {
   return { left, top: Math.sin((SLANT / 180) * Math.PI) * rise + 12, cell, right, bottom: sums ? 34 : 2 };
 }
 
-function matrix(panel, tools) {
+export function matrix(panel, tools) {
   const { rows, columns, size, paint, pick } = panel;
   const at = places(panel, tools.width);
   const [wide_, high_] = [at.cell * columns.length, at.cell * rows.length];

@@ -1,23 +1,25 @@
 // Bars with a name and a number each. Those that are a control can be dragged, or moved with keys.
 
-const figure = (number) => (number === null ? "NaN" : number.toFixed(2).replace(/^-(0\.00)$/, "$1"));
+import { short, svg } from "../dom.js";
+
+export const figure = (number) => (number === null ? "NaN" : number.toFixed(2).replace(/^-(0\.00)$/, "$1"));
 const pen = document.createElement("canvas").getContext("2d");
 
 /** Return how many pixels the longest of some words takes, and a gap. */
-function wide(words, most = 12) {
+export function wide(words, most = 12) {
   const family = getComputedStyle(document.body).getPropertyValue("--jp-ui-font-family");
   pen.font = `12px ${family || "system-ui, sans-serif"}`;
   return Math.max(...words.map((one) => pen.measureText(short(one, most)).width)) + 8;
 }
 
 /** Write a word into a picture: shortened, with the whole of it to be read on hovering. */
-function word(text, attributes, most = 12) {
+export function word(text, attributes, most = 12) {
   const node = svg("text", attributes, short(text, most));
   if (text.length > most) node.append(svg("title", {}, text));
   return node;
 }
 
-function bars(panel, { width, move, idle }) {
+export function bars(panel, { width, move, idle }) {
   const [{ names, drag }, left] = [panel, wide(panel.names)];
   const room = Math.max(60, width - left - 44);
   const tall = drag ? 28 : 21; // a finger must hit it
