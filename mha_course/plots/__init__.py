@@ -14,7 +14,7 @@ from mha_course.plots.figures import (
     unregistered,
 )
 from mha_course.plots.heatmaps import head_grid, heatmap, strongest
-from mha_course.plots.inputs import as_array, as_hidden, as_names
+from mha_course.plots.inputs import as_array, as_hidden, as_names, as_numbers
 
 __all__ = [
     "ACCENT",
@@ -26,6 +26,7 @@ __all__ = [
     "as_array",
     "as_hidden",
     "as_names",
+    "as_numbers",
     "display_width",
     "head_grid",
     "heatmap",

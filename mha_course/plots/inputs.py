@@ -11,16 +11,28 @@ from numpy.typing import NDArray
 from mha_course.errors import ShapeError
 
 
+def as_numbers(place: str, numbers: Any) -> NDArray[Any]:
+    """Bring real numbers of any type to an array: a tensor of any device, an array or lists."""
+    expected, got = "a tensor, array or lists of one length", type(numbers).__name__
+    if hasattr(numbers, "detach"):
+        numbers = numbers.detach().cpu()
+        array = (numbers.float() if str(numbers.dtype) == "torch.bfloat16" else numbers).numpy()  # numpy has none
+    else:
+        try:
+            array = np.asarray(numbers)
+        except (TypeError, ValueError, RuntimeError) as error:  # lists of unequal lengths, tensors with a history
+            got = f"{got}: {error}".splitlines()[0]
+            raise ShapeError(place, "weights must be numbers", expected=expected, got=got) from None
+    if array.dtype.kind == "c":
+        raise ShapeError(place, "weights must be real numbers", expected="a float dtype", got=str(array.dtype))
+    if array.dtype.kind not in "biuf":
+        raise ShapeError(place, "weights must be numbers", expected=expected, got=f"{got} of {array.dtype}")
+    return array
+
+
 def as_array(place: str, numbers: Any, axes: Sequence[str]) -> NDArray[np.float64]:
     """Bring tensors of any device, arrays and lists to one form with these axes."""
-    if hasattr(numbers, "detach"):
-        numbers = numbers.detach().cpu().double().numpy()
-    try:
-        array = np.asarray(numbers, dtype=np.float64)
-    except (TypeError, ValueError) as error:
-        raise ShapeError(
-            place, "weights must be numbers", expected="a tensor, array or lists", got=str(error)
-        ) from None
+    array = as_numbers(place, numbers).astype(np.float64, copy=False)
     while array.ndim > len(axes) and array.shape[0] == 1:
         array = array[0]
     if array.ndim != len(axes) or 0 in array.shape:
@@ -37,13 +49,14 @@ def as_names(
     if keys is None and shape[0] == shape[1]:
         keys = queries
     named = []
-    for word, size, names in (("queries", shape[0], queries), ("keys", shape[1], keys)):
+    for word, side, size, names in (("queries", "row", shape[0], queries), ("keys", "column", shape[1], keys)):
+        rule = f"{word} must name every {side}"
+        if isinstance(names, str) or not (names is None or hasattr(names, "__iter__")):
+            fix = f"{word}={word}.split()" if isinstance(names, str) else None
+            raise ShapeError(place, rule, expected=f"a list of {size} names", got=repr(names)[:60], fix=fix)
         chosen = [str(n) for n in (range(size) if names is None else names)]
         if len(chosen) != size:
-            side = "row" if word == "queries" else "column"
-            raise ShapeError(
-                place, f"{word} must name every {side}", expected=f"{size} names", got=f"{len(chosen)} names"
-            )
+            raise ShapeError(place, rule, expected=f"{size} names", got=f"{len(chosen)} names")
         named.append(chosen)
     return named[0], named[1]
 
