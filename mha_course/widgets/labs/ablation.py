@@ -12,7 +12,7 @@ from mha_course.errors import ShapeError
 from mha_course.example import MASK, encode, trained_model
 from mha_course.experiments import heads_tables
 from mha_course.models import MaskedWordModel
-from mha_course.widgets.labs.controls import Pick, Switch
+from mha_course.widgets.controls import ChoiceControl, ToggleControl
 from mha_course.widgets.labs.lab import Lab
 from mha_course.widgets.labs.panels import Panels, bars
 
@@ -27,7 +27,7 @@ SENTENCES = (
 GUESSES = 6
 
 
-class SilenceLab(Lab):
+class AblationLab(Lab):
     """Silence heads, and compare the guesses for a hidden word.
 
     Args: sentences of the small world, each with one ``<mask>``; the heads silent at the start, as ``"L1 H1"``.
@@ -43,16 +43,16 @@ class SilenceLab(Lab):
             hidden = sentence.split().count("<mask>")
             if hidden != 1:
                 got = f"{hidden} in {sentence!r}"
-                raise ShapeError("SilenceLab", "one word must be hidden", expected="one <mask>", got=got)
+                raise ShapeError("AblationLab", "one word must be hidden", expected="one <mask>", got=got)
         self._full = {sentence: guesses(self._model, sentence) for sentence in sentences}
         names = heads_tables.names(self._model)
         if not set(silent) <= set(names):
-            raise ShapeError("SilenceLab", "silent must name heads", expected=", ".join(names), got=repr(list(silent)))
+            raise ShapeError("AblationLab", "silent must name heads", expected=", ".join(names), got=repr(list(silent)))
         self._places = dict(zip(map(_control, names), heads_tables.places(self._model), strict=True))
         super().__init__(
             [
-                Pick("sentence", "sentence", "menu", tuple(sentences), sentences[0]),
-                *(Switch(_control(name), f"silence {name}", name in silent) for name in names),
+                ChoiceControl("sentence", "sentence", "menu", tuple(sentences), sentences[0]),
+                *(ToggleControl(_control(name), f"silence {name}", name in silent) for name in names),
             ]
         )
 

@@ -1,75 +1,100 @@
-// Panels that are drawn anew each time: lines, a plane with arrows, blocks of rows, a table of words.
+// The kinds of panels, and how they share the room. Beside bars and matrices: lines, a plane with arrows, the rows of
+// heads, a table of words. These are drawn anew each time.
 
-import { make, svg } from "../dom.js";
+import { make, setAttributes, svg } from "../dom.js";
 import { bars, figure, wide, word } from "./bars.js";
 import { matrix } from "./matrix.js";
 
 /** Return a panel whose picture is made from nothing whenever its numbers change: for the few nodes that it has. */
 export const afresh = (draw) => (panel, tools) => {
-  const node = make("div", "");
+  const node = make("div");
   const update = (now) => node.replaceChildren(draw(now, tools));
   update(panel);
   return { node, update };
 };
 
-const text = (attributes, words) => svg("text", attributes, words);
+const write = (attributes, words) => svg("text", attributes, words);
+
+/** Return round numbers from low to high, about five of them. */
+export function ticksOf(low, high) {
+  const power = 10 ** Math.floor(Math.log10(high - low));
+  const step = power * ([0.2, 0.5, 1, 2].find((n) => (high - low) / (n * power) <= 5) ?? 5);
+  const [first, last] = [Math.ceil(low / step), Math.floor(high / step)];
+  return Array.from({ length: last - first + 1 }, (_, n) => Number(((first + n) * step).toPrecision(3)));
+}
+
+/** Return the path through points; where one is missing, the line breaks off. */
+export const pathOf = (points) =>
+  points.map((point, i) => (point ? `${i && points[i - 1] ? "L" : "M"}${point.join(" ")}` : "")).join("");
+
+const entryOf = (line, at) => `${line.name} ${figure(line.values[at])}`;
+
+/** Draw one line, with a dot where it is marked. */
+function drawLine({ values, style }, at, x, y) {
+  const points = values.map((value, i) => (value === null ? null : [x(i), y(value)]));
+  const curve = svg("path", { d: pathOf(points), class: `curve ${style}` });
+  if (values[at] === null) return [curve];
+  return [curve, svg("circle", { cx: x(at), cy: y(values[at]), r: 4, class: `dot ${style}` })];
+}
 
 const lines = afresh((panel, { width }) => {
-  const [left, bottom, top, height] = [44, 36, 8, 216];
-  const right = 18;
-  const all = panel.lines.flatMap((line) => line.values).filter((value) => value !== null);
-  const most = Math.max(...all, 1e-9) * 1.05;
-  const x = (i) => left + (i / (panel.x.length - 1)) * (width - left - right);
-  const y = (value) => top + (1 - value / most) * (height - top - bottom);
-  const told = panel.lines.map((line) => `${line.name} ${figure(line.values[panel.at])}`).join(", ");
-  const root = svg("svg", { width, height, class: "lines", role: "img", "aria-label": `${panel.title}, at ${panel.x[panel.at]}: ${told}` });
-  const power = 10 ** Math.floor(Math.log10(most));
-  const step = power * ([0.2, 0.5, 1, 2].find((n) => most / (n * power) <= 5) ?? 5);
-  for (let tick = 0; tick <= most; tick += step) {
+  const { at, x: numbers, lines: all, title } = panel;
+  const [left, right, top, height, bottom] = [44, 18, 8, 216, 36];
+  const values = all.flatMap((line) => line.values).filter((value) => value !== null);
+  const [low, high] = [Math.min(...values, 0), Math.max(...values, 1e-9)].map((end) => end * 1.05);
+  const x = (i) => left + (i / (numbers.length - 1)) * (width - left - right);
+  const y = (value) => top + ((high - value) / (high - low)) * (height - top - bottom);
+  const entries = all.map((line) => entryOf(line, at));
+  const root = svg("svg", { width, height, class: "lines", role: "img" });
+  root.setAttribute("aria-label", `${title}, at ${numbers[at]}: ${entries.join(", ")}`);
+  for (const tick of ticksOf(low, high)) {
     root.append(svg("line", { x1: left, x2: width - right, y1: y(tick), y2: y(tick), class: "rule" }));
-    root.append(text({ x: left - 6, y: y(tick) + 4, class: "tick end" }, Number(tick.toPrecision(3)).toString()));
+    root.append(write({ x: left - 6, y: y(tick) + 4, class: "tick end" }, `${tick}`));
   }
-  root.append(svg("line", { x1: x(panel.at), x2: x(panel.at), y1: top, y2: height - bottom, class: "here" }));
-  panel.x.forEach((number, i) => root.append(text({ x: x(i), y: height - bottom + 15, class: `tick${i === panel.at ? " at" : ""}` }, `${number}`)));
-  root.append(text({ x: (left + width - right) / 2, y: height - 3, class: "tick" }, panel.xlabel));
-  for (const line of panel.lines) {
-    const points = line.values.map((value, i) => (value === null ? null : `${x(i)} ${y(value)}`));
-    const d = points.map((point, i) => (point ? `${i && points[i - 1] ? "L" : "M"}${point}` : "")).join("");
-    root.append(svg("path", { d, class: `curve ${line.style}` }));
-    const value = line.values[panel.at];
-    if (value === null) continue;
-    root.append(svg("circle", { cx: x(panel.at), cy: y(value), r: 4, class: `dot ${line.style}` }));
-  }
-  const legend = make("div", "legend", ...panel.lines.map((line) => make("span", `entry ${line.style}`, `${line.name} ${figure(line.values[panel.at])}`)));
-  return make("div", "", root, legend);
+  root.append(svg("line", { x1: x(at), x2: x(at), y1: top, y2: height - bottom, class: "here" }));
+  const every = Math.ceil(numbers.length / 8);
+  numbers.forEach((number, i) => {
+    const look = `tick${i === at ? " at" : ""}`;
+    if (i % every === 0) root.append(write({ x: x(i), y: height - bottom + 15, class: look }, `${number}`));
+  });
+  root.append(write({ x: (left + width - right) / 2, y: height - 3, class: "tick" }, panel.xlabel));
+  for (const line of all) root.append(...drawLine(line, at, x, y));
+  const legend = all.map((line, i) => make("span", `entry ${line.style}`, entries[i]));
+  return make("div", "", root, make("div", "legend", ...legend));
 });
 
+/** Return the points at which one arrives on adding the values, each times its weight, one after the other. */
+export function chainOf(points, weights) {
+  let [x, y] = [0, 0];
+  return points.map(([a, b], i) => [(x += weights[i] * a), (y += weights[i] * b)]);
+}
+
+/** Draw a value as an arrow, with its name beside the end. */
+function drawValue(name, zero, end, strength, size) {
+  const [dx, dy] = [end[0] - zero[0], end[1] - zero[1]];
+  const half = wide([name]) / 2;
+  const beside = end[0] + Math.sign(dx) * (Math.abs(dx) > 8 ? half + 2 : 0);
+  const x = Math.max(half, Math.min(size - half, beside));
+  const label = word(name, { x, y: end[1] + (dy > 0 ? 14 : -5), class: "label" });
+  return [arrow(zero, end, "value", 1 + 4 * Math.min(1, strength)), label];
+}
+
 const plane = afresh((panel, { width }) => {
+  const { names, points, weights, reach, inside, title } = panel;
   const size = Math.min(width, 360);
-  const place = ([a, b]) => [((a / panel.reach + 1) / 2) * size, ((1 - b / panel.reach) / 2) * size];
-  const told = `${panel.title}: the context is ${panel.inside ? "inside" : "outside"} the hull`;
-  const root = svg("svg", { width: size, height: size, class: "plane", role: "img", "aria-label": told });
+  const place = ([a, b]) => [((a / reach + 1) / 2) * size, ((1 - b / reach) / 2) * size];
+  const [zero, context] = [place([0, 0]), place(panel.context)];
+  const root = svg("svg", { width: size, height: size, class: "plane", role: "img" });
+  root.setAttribute("aria-label", `${title}: the context is ${inside ? "inside" : "outside"} the hull`);
   root.append(svg("path", { d: `M0 ${size / 2}H${size}M${size / 2} 0V${size}`, class: "rule" }));
   root.append(svg("polygon", { points: panel.hull.map((point) => place(point).join()).join(" "), class: "hull" }));
-  const [zero, context] = [place([0, 0]), place(panel.context)];
   // Values added head to tail, each times its weight, end at the context.
-  let [sum, way] = [[0, 0], `M${zero.join(" ")}`];
-  panel.points.forEach((point, i) => {
-    sum = [sum[0] + panel.weights[i] * point[0], sum[1] + panel.weights[i] * point[1]];
-    way += `L${place(sum).join(" ")}`;
-  });
-  root.append(svg("path", { d: way, class: "chain" }));
-  panel.points.forEach((point, i) => {
-    const [end, strength] = [place(point), Math.abs(panel.weights[i])];
-    root.append(arrow(zero, end, "value", 1 + 4 * Math.min(1, strength)));
-    const [dx, dy] = [end[0] - zero[0], end[1] - zero[1]];
-    const half = wide([panel.names[i]]) / 2;
-    const x = Math.max(half, Math.min(size - half, end[0] + Math.sign(dx) * (Math.abs(dx) > 8 ? half + 2 : 0)));
-    root.append(word(panel.names[i], { x, y: end[1] + (dy > 0 ? 14 : -5), class: "label" }));
-  });
-  root.append(arrow(zero, context, `context ${panel.inside ? "" : "outside"}`, 3));
-  root.append(svg("circle", { cx: context[0], cy: context[1], r: 7, class: `spot ${panel.inside ? "" : "outside"}` }));
-  root.append(text({ x: context[0] + 11, y: context[1] + 4, class: "label start strong" }, "context"));
+  root.append(svg("path", { d: pathOf([zero, ...chainOf(points, weights).map(place)]), class: "chain" }));
+  points.forEach((point, i) => root.append(...drawValue(names[i], zero, place(point), Math.abs(weights[i]), size)));
+  const look = inside ? "" : "outside";
+  root.append(arrow(zero, context, `context ${look}`, 3));
+  root.append(svg("circle", { cx: context[0], cy: context[1], r: 7, class: `spot ${look}` }));
+  root.append(write({ x: context[0] + 11, y: context[1] + 4, class: "label start strong" }, "context"));
   return root;
 });
 
@@ -84,53 +109,63 @@ export function arrow([x, y], [toX, toY], name, thick) {
   return svg("g", { class: `arrow ${name}` }, line, svg("path", { d: tip, class: "tip" }));
 }
 
-const blocks = afresh((panel, { width, palettes }) => {
-  const { width: count, heads } = panel;
-  const [size, deep] = [Math.min(width - 120, 250), count / heads];
+const headRows = afresh(({ width: count, heads, title }, { width, palettes }) => {
+  const [size, each, top] = [Math.min(width - 120, 250), count / heads, 22];
   const cell = size / count;
-  const root = svg("svg", { width: size + 116, height: size + 24, class: "blocks", role: "img", "aria-label": `${panel.title}: ${heads} blocks of ${deep}` });
-  root.append(text({ x: size / 2, y: 14, class: "label" }, "W_Q, row by row"), text({ x: size + 41, y: 14, class: "label" }, "q"));
+  const root = svg("svg", { width: size + 116, height: size + 24, class: "head-rows", role: "img" });
+  root.setAttribute("aria-label", `${title}: ${heads} blocks of ${each}`);
+  root.append(write({ x: size / 2, y: 14, class: "label" }, "W_Q, row by row"), write({ x: size + 41, y: 14, class: "label" }, "q"));
   for (let row = 0; row < count; row++) {
-    const colour = palettes.heads[Math.floor(row / deep) % palettes.heads.length];
-    const y = 22 + row * cell;
-    root.append(svg("rect", { x: 0, y, width: size, height: cell * 0.9, fill: colour, opacity: 0.75 }));
-    root.append(svg("rect", { x: size + 30, y, width: 22, height: cell * 0.9, fill: colour }));
+    const fill = palettes.heads[Math.floor(row / each) % palettes.heads.length];
+    const place = { y: top + row * cell, height: cell * 0.9, fill };
+    root.append(svg("rect", { ...place, x: 0, width: size, opacity: 0.75 }), svg("rect", { ...place, x: size + 30, width: 22 }));
   }
   for (let head = 0; head < heads; head++) {
-    const [y, tall] = [22 + head * deep * cell, deep * cell];
-    root.append(svg("rect", { x: size + 28, y: y - 0.5, width: 26, height: tall, class: "frame" }));
-    if (tall >= 11) root.append(text({ x: size + 60, y: y + tall / 2 + 4, class: "label start" }, `head ${head}`));
+    const [y, height] = [top + head * each * cell, each * cell];
+    root.append(svg("rect", { x: size + 28, y: y - 0.5, width: 26, height, class: "frame" }));
+    const readable = height >= 11;
+    if (readable) root.append(write({ x: size + 60, y: y + height / 2 + 4, class: "label start" }, `head ${head}`));
   }
   return root;
 });
 
-const table = afresh((panel) => {
-  const cell = (tag, words, more = {}) => Object.assign(make(tag, ""), { textContent: words, ...more });
-  const head = panel.head.some(Boolean) ? [make("tr", "", ...panel.head.map((words) => cell("th", words, { scope: "col" })))] : [];
-  const rows = panel.rows.map(([name, ...numbers]) => {
-    const span = panel.head.length - numbers.length;
-    return make("tr", "", cell("th", name, { scope: "row" }), ...numbers.map((words) => cell("td", words, { colSpan: numbers.length === 1 ? span : 1 })));
+function makeCell(tag, words, attributes) {
+  const cell = make(tag, "", words);
+  setAttributes(cell, attributes);
+  return cell;
+}
+
+const table = afresh(({ head, rows }) => {
+  const titles = head.map((words) => makeCell("th", words, { scope: "col" }));
+  const body = rows.map(([name, ...words]) => {
+    const colspan = words.length === 1 ? head.length - 1 : 1;
+    return make("tr", "", makeCell("th", name, { scope: "row" }), ...words.map((word) => makeCell("td", word, { colspan })));
   });
-  return make("table", "", ...head, ...rows);
+  return make("table", "", ...(head.some(Boolean) ? [make("tr", "", ...titles)] : []), ...body);
 });
 
-export const KINDS = { bars, matrix, lines, plane, blocks, table };
-export const NEEDS = { bars: 230, matrix: 300, lines: 280, plane: 260, blocks: 300, table: 270 }; // pixels
-export const MOST = { bars: 430, matrix: 640, lines: 560, plane: 380, blocks: 400, table: 420 };
+/** How each kind is drawn, how many pixels it needs, and how many it can use. Labs with a kind of their own add it. */
+export const KINDS = {
+  bars: { draw: bars, needs: 230, most: 430 },
+  matrix: { draw: matrix, needs: 300, most: 640 },
+  lines: { draw: lines, needs: 280, most: 560 },
+  plane: { draw: plane, needs: 260, most: 380 },
+  head_rows: { draw: headRows, needs: 300, most: 400 },
+  table: { draw: table, needs: 270, most: 420 },
+};
 export const GAP = 22;
 
 /** Share out the room: as many panels beside each other as fit, each between what it needs and what it can use. */
 export function pack(panels, room) {
+  const sum = (row) => row.reduce((all, panel) => all + KINDS[panel.kind].needs, 0);
   const rows = [];
   for (const panel of panels) {
     const last = rows.at(-1);
-    const taken = last ? last.reduce((sum, one) => sum + NEEDS[one.kind] + GAP, 0) : 0;
-    if (last && taken + NEEDS[panel.kind] <= room) last.push(panel);
+    if (last && sum([...last, panel]) + GAP * last.length <= room) last.push(panel);
     else rows.push([panel]);
   }
   return rows.flatMap((row) => {
-    const needs = row.reduce((sum, one) => sum + NEEDS[one.kind], 0);
-    const share = (room - GAP * (row.length - 1)) / needs;
-    return row.map((one) => Math.floor(Math.min(NEEDS[one.kind] * share, MOST[one.kind])));
+    const share = (room - GAP * (row.length - 1)) / sum(row);
+    return row.map(({ kind }) => Math.floor(Math.min(KINDS[kind].needs * share, KINDS[kind].most)));
   });
 }

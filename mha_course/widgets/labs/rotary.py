@@ -15,9 +15,9 @@ from torch import Tensor
 from mha_course import plots, positions
 from mha_course.errors import ShapeError, require_float, require_shape
 from mha_course.widgets.base import esm
-from mha_course.widgets.labs.controls import Pick
-from mha_course.widgets.labs.lab import HERE, Lab, Own
-from mha_course.widgets.labs.panels import Panels, bars, plain
+from mha_course.widgets.controls import ChoiceControl
+from mha_course.widgets.labs.lab import HERE, Lab, LearnerFunction
+from mha_course.widgets.labs.panels import Panels, bars, lines, plain
 
 PLACES, FURTHEST, MOST_PAIRS = 121, 40, 12
 BASES = (100.0, 10_000.0, 500_000.0)
@@ -50,12 +50,12 @@ class RotaryLab(Lab):
             rule, expected = "channels go in pairs", f"D even, from 2 to {2 * MOST_PAIRS}"
             raise ShapeError("RotaryLab", rule, expected=expected, got=f"D={q.size(0)}")
         self._q, self._k = (vector.detach().cpu().double() for vector in (q, k))
-        self._rope = Own("RotaryLab", "rope", rope, positions.rope)
+        self._rope = LearnerFunction("RotaryLab", "rope", rope, positions.rope)
         super().__init__(
             [
-                Pick("position", "place of the key", "slider", tuple(range(PLACES)), 0),
-                Pick("distance", "the query stands further on by", "slider", tuple(range(FURTHEST + 1)), 3),
-                Pick("base", "base", "choice", BASES, 10_000.0, tuple(f"{base:,.0f}" for base in BASES)),
+                ChoiceControl("position", "place of the key", "slider", tuple(range(PLACES)), 0),
+                ChoiceControl("distance", "the query stands further on by", "slider", tuple(range(FURTHEST + 1)), 3),
+                ChoiceControl("base", "base", "choice", BASES, 10_000.0, tuple(f"{base:,.0f}" for base in BASES)),
             ]
         )
 
@@ -76,13 +76,13 @@ class RotaryLab(Lab):
         panels: Panels = (
             self._dials(q[1], k[1], base),
             bars(f"what each pair adds; sum {now:.2f}", names, parts, low=-limit, high=limit),
-            {"kind": "wave", "title": "q · k by distance, wherever both stand", "values": plain(waves),
-             "at": distance, "xlabel": "distance from key to query", "note": ""},
+            lines("q · k by distance, wherever both stand", range(FURTHEST + 1),
+                  [{"name": "q · k", "style": "main", "values": waves}], at=distance, xlabel="distance from key to query"),
         )  # fmt: skip
         alike = "the same as" if math.isclose(start, now, abs_tol=1e-6) else "not the same as"
         return panels, (
             f"Key at place {position}, query at {position + distance}: q · k = {now:.2f}, {alike} at places 0 and "
-            f"{distance}, where it is {start:.2f}.{self._rope.said}"
+            f"{distance}, where it is {start:.2f}.{self._rope.caption}"
         )
 
     def _dials(self, q: Tensor, k: Tensor, base: float) -> dict[str, Any]:
