@@ -25,8 +25,8 @@ CASES = {
     "BlocksLab": lab("BlocksLab(scores, words)", tile=1),
     "CacheLab": lab("CacheLab()", tokens=1),
     "HeadExplorer": (
-        "HeadExplorer(weights(1), queries=words, recompute=weights)", {"request": {"serial": 1, "temperature": 5.0}},
-        "abs(made._maps.heads(0, 0)[0] - weights(5).numpy()).max() < 1e-3", "packet",
+        "HeadExplorer(weights(1), queries=words, recompute=weights)", {"request": {"serial": 1, "values": {"temperature": 5.0}}},
+        "abs(made._maps.numbers[0, 0, :1] - weights(5).numpy()).max() < 1e-3", "packet",
     ),
     "LayoutPlayer": ("LayoutPlayer(followed)", {"position": 2}, "made.position == 2", None),
     "MaskLab": lab("MaskLab(scores, words)", preset=0),

@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -48,7 +49,7 @@ class Maps:
         """Count the maps of a layer: its heads and their average."""
         return self.numbers.shape[2]
 
-    @property
+    @cached_property
     def hatched(self) -> NDArray[np.bool_] | None:
         """Return which cells are drawn as hidden: by the mask, or because a score of -inf says so."""
         hidden = np.isneginf(self.numbers)
@@ -163,7 +164,7 @@ def _names(sentences: int, T: int, S: int, queries: Any, keys: Any) -> list[tupl
     for word, given in (("queries", queries), ("keys", keys)):
         many = isinstance(given, Sequence) and len(given) > 0 and not isinstance(given, str)
         nested = many and all(isinstance(one, Sequence) and not isinstance(one, str) for one in given)
-        if nested and len(given) != sentences:
+        if nested and len(given) not in (1, sentences):
             rule, expected = f"{word} must name every token", f"one list, or {sentences}, one a sentence"
             raise ShapeError(PLACE, rule, expected=expected, got=f"{len(given)} lists")
         lists.append(given if nested else [given])
@@ -178,6 +179,10 @@ def _hidden(mask: Any, shape: tuple[int, ...]) -> NDArray[np.bool_] | None:
     if mask is None:
         return None
     if np.ndim(mask) == 3 and len(shape) > 3 and len(mask) > 1:
-        rule, got, fix = "a mask of 3 axes is ambiguous: sentences or heads?", str(tuple(np.shape(mask))), "mask[:, None], one a sentence"
+        rule, got, fix = (
+            "a mask of 3 axes is ambiguous: sentences or heads?",
+            str(tuple(np.shape(mask))),
+            "mask[:, None], one a sentence",
+        )
         raise ShapeError(PLACE, rule, expected="(T, S) or (B, 1, T, S)", got=got, fix=fix)
     return plots.as_hidden(PLACE, mask, shape)
