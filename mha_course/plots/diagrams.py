@@ -13,7 +13,8 @@ from torch import Tensor
 
 from mha_course.attention import AttentionSteps
 from mha_course.errors import ShapeError
-from mha_course.plots import ACCENT, BAR, INK, QUIET, new_figure
+from mha_course.plots.figures import ACCENT, BAR, INK, QUIET, new_figure
+from mha_course.plots.inputs import as_array
 
 STAGES = (
     ("projection", "x Wᵀ + b", "q, k, v"),
@@ -50,7 +51,7 @@ def pipeline(*lit: str, ax: Axes | None = None) -> Axes:
     return ax
 
 
-class Block(NamedTuple):
+class Matrix(NamedTuple):
     """A matrix in a drawing: its name, its sizes, and the letters of its axes."""
 
     name: str
@@ -59,7 +60,7 @@ class Block(NamedTuple):
     letters: tuple[str, str]
 
 
-def product(left: Block, right: Block, result: Block, *, ax: Axes | None = None) -> Axes:
+def product(left: Matrix, right: Matrix, result: Matrix, *, ax: Axes | None = None) -> Axes:
     """Draw left · right = result to scale; what is summed over is lit on both sides.
 
     Raises: ShapeError when the sizes do not fit.
@@ -90,27 +91,43 @@ def product(left: Block, right: Block, result: Block, *, ax: Axes | None = None)
     return ax
 
 
-def plane(points: Any, mixtures: Any, names: Sequence[str], *, ax: Axes | None = None) -> Axes:
+def plane(
+    points: Any,
+    mixtures: Any,
+    names: Sequence[str],
+    *,
+    labels: Sequence[str] | None = None,
+    corners: Any = None,
+    reach: float | None = None,
+    ax: Axes | None = None,
+) -> Axes:
     """Draw vectors in two dimensions as arrows, and mixtures of them as dots among them.
 
-    Args: points and mixtures are (S, 2) tensors; names are S strings.
+    Args:
+        points: (S, 2), with their names.
+        mixtures: (T, 2), with their labels, by default "context of" each name.
+        corners: (N, 2), of the shaded area in which mixtures lie, by default the points.
+        reach: how far the picture goes to all sides of 0; by default it fits small positive numbers.
     """
     ax = ax or new_figure(4.2, 4.2).subplots()
-    corners = [tuple(point) for point in points.tolist()]
-    ax.fill(*zip(*corners, strict=True), color=QUIET, zorder=0)
-    for name, (x, y), (mixed_x, mixed_y) in zip(names, corners, mixtures.tolist(), strict=True):
-        ax.annotate("", (x, y), (0, 0), arrowprops={"arrowstyle": "-|>", "color": BAR, "linewidth": 2})
-        ax.annotate(name, (x, y), xytext=(6, 6), textcoords="offset points", fontsize=12, color=INK)
-        ax.scatter(mixed_x, mixed_y, color=ACCENT, edgecolor=INK, s=70, zorder=3)
-        side, shift = ("right", -9) if mixed_x > 1 else ("left", 9)
+    places, dots = as_array("plane", points, ("S", "2")), as_array("plane", mixtures, ("T", "2"))
+    ax.fill(*(places if corners is None else as_array("plane", corners, ("N", "2"))).T, color=QUIET, zorder=0)
+    for name, place in zip(names, places, strict=True):
+        ax.annotate("", place, (0, 0), arrowprops={"arrowstyle": "-|>", "color": BAR, "linewidth": 2})
+        beside: dict[str, Any] = {"xytext": (6, 6), "textcoords": "offset points", "color": INK}
+        ax.annotate(name, place, fontsize=12, parse_math=False, **beside)
+    for text, (x, y) in zip(labels or [f"context of {name}" for name in names], dots, strict=True):
+        ax.scatter(x, y, color=ACCENT, edgecolor=INK, s=70, zorder=3)
+        side, shift = ("right", -9) if x > 1 else ("left", 9)
         label: dict[str, Any] = {"xytext": (shift, -3), "textcoords": "offset points", "ha": side, "color": INK}
-        ax.annotate(f"context of {name}", (mixed_x, mixed_y), **label)
-    ax.set(xlim=(-0.3, 2.9), ylim=(-0.3, 2.4), aspect="equal")
+        ax.annotate(text, (x, y), **label)
+    across, up = ((-0.3, 2.9), (-0.3, 2.4)) if reach is None else ((-reach, reach),) * 2
+    ax.set(xlim=across, ylim=up, aspect="equal")
     ax.spines[["top", "right"]].set_visible(False)
     return ax
 
 
-def mixture(weights: Tensor, v: Tensor, names: Sequence[str]) -> Figure:
+def weighted_sum(weights: Tensor, v: Tensor, names: Sequence[str]) -> Figure:
     """Draw how one context comes about: the weights, all values, each value times its weight, and the sum.
 
     Args: weights (S,) of one query, v (S, D), names of the S tokens.

@@ -12,7 +12,6 @@ from mha_course.attention import MultiHeadAttention, attention
 from mha_course.caching import GroupedQueryAttention
 from mha_course.errors import ShapeError
 from mha_course.experiments import decoding, gqa, model_sizes
-from mha_course.plots import cache
 
 B, S, C, H, D = 2, 7, 24, 4, 6
 NAMES = ["the", "grey", "cat", "that", "chased"]
@@ -172,19 +171,19 @@ def test_moved_is_the_share_of_attention_that_went_elsewhere():
 
 def test_one_step_draws_all_keys_and_one_query():
     weights = torch.tensor([0.1, 0.2, 0.3, 0.1, 0.3])
-    figure = cache.one_step(torch.randn(6), torch.randn(5, 6), torch.randn(5, 6), weights, NAMES)
+    figure = plots.decoding_step(torch.randn(6), torch.randn(5, 6), torch.randn(5, 6), weights, NAMES)
     query, keys, bars, values, context = (ax for ax in figure.axes)
     for ax, rows in ((query, 1), (keys, 5), (values, 5), (context, 1)):
         shown = ax.images[0].get_array()
         assert (~shown.mask).any(1).sum() == rows if shown.mask.any() else shown.shape[0] == rows
     assert [bar.get_width() for bar in bars.patches] == pytest.approx(weights.tolist())
-    with pytest.raises(ShapeError, match="one_step"):
-        cache.one_step(torch.randn(1, 2, 6), torch.randn(5, 6), torch.randn(5, 6), weights, NAMES)
+    with pytest.raises(ShapeError, match="decoding_step"):
+        plots.decoding_step(torch.randn(1, 2, 6), torch.randn(5, 6), torch.randn(5, 6), weights, NAMES)
 
 
 @pytest.mark.parametrize("groups", [1, 2, 3, 6])
 def test_sharing_draws_neighbours_together(groups):
-    (ax,) = cache.sharing(6, (groups,)).axes
+    (ax,) = plots.kv_sharing(6, (groups,)).axes
     ends = [tuple(line.get_xdata()) for line in ax.lines]
     assert [start for start, _ in ends] == list(range(6))
     below = [below for _, below in ends]
@@ -195,11 +194,11 @@ def test_sharing_draws_neighbours_together(groups):
 
 def test_sharing_refuses_groups_that_do_not_divide():
     with pytest.raises(ShapeError, match="must divide"):
-        cache.sharing(6, (4,))
+        plots.kv_sharing(6, (4,))
 
 
 def test_against_weights_marks_each_size_and_hollows_what_is_too_long():
-    ax = cache.against_weights(model_sizes.MODELS[:2], (1, 131072))
+    ax = plots.cache_sizes(model_sizes.MODELS[:2], (1, 131072))
     places = [tuple(dots.get_offsets()[0]) for dots in ax.collections]
     first = model_sizes.MODELS[0]
     assert places[0] == (first.cache_bytes(1), 0)
@@ -210,7 +209,7 @@ def test_against_weights_marks_each_size_and_hollows_what_is_too_long():
 
 
 def test_head_rows_draws_each_head_of_each_row_on_one_scale():
-    figure = cache.head_rows({"a": torch.rand(3, 5, 5), "b": torch.rand(3, 5, 5)}, NAMES)
+    figure = plots.head_rows({"a": torch.rand(3, 5, 5), "b": torch.rand(3, 5, 5)}, NAMES)
     images = [ax.images[0] for ax in figure.axes if ax.images]
     assert len(images) == 6
     assert {image.get_clim() for image in images} == {(0, 1)}

@@ -16,8 +16,6 @@ from mha_course import example, models, plots
 from mha_course.datasets import grammar
 from mha_course.errors import ShapeError
 from mha_course.experiments import depth, head_analysis, training_snapshots
-from mha_course.plots import blocks
-from mha_course.plots.blocks import Lines
 
 
 def pre_norm(block, x):
@@ -145,7 +143,7 @@ def test_a_snapshot_holds_what_the_measures_say():
 
 
 def test_both_wirings_have_the_parts_and_only_one_has_norms_on_the_stream():
-    figure = blocks.wirings()
+    figure = plots.block_wirings()
     stream = 1.0
     for ax, on_stream in zip(figure.axes, ([], ["norm1", "norm2"]), strict=True):
         texts = {text.get_text(): text.get_position()[1] for text in ax.texts if text.get_text()}
@@ -165,7 +163,7 @@ def test_lit_are_the_numbers_that_feel_the_same_mean(dims, title):
     """Autograd is the authority: the mean that one number is measured by depends on these."""
     x = torch.ones(2, 5, 6, requires_grad=True)
     (gradient,) = torch.autograd.grad(x.mean(dims, keepdim=True).expand_as(x)[0, 1, 2], x)
-    figure = blocks.norm_groups({"way": dims}, (2, 5, 6))
+    figure = plots.norm_groups({"way": dims}, (2, 5, 6))
     (ax,) = figure.axes
     lit = torch.tensor([colors.to_hex(patch.get_facecolor()) != plots.QUIET for patch in ax.patches]).view(2, 5, 6)
     assert torch.equal(lit, gradient > 0)
@@ -177,13 +175,13 @@ def test_lit_are_the_numbers_that_feel_the_same_mean(dims, title):
 
 def test_an_axis_that_is_not_there_is_refused():
     with pytest.raises(ShapeError, match=r"x has three axes.*expected -3 to 2, got \(3,\)"):
-        blocks.norm_groups({"way": (3,)}, (2, 5, 6))
+        plots.norm_groups({"way": (3,)}, (2, 5, 6))
 
 
 def test_lines_keep_their_colour_from_panel_to_panel():
-    one = Lines("left", "layer", [1, 2, 4], {"a": [1.0, 2.0, 3.0], "b": [3.0, 2.0, 1.0]})
-    other = Lines("right", "depth", [1, 2, 4], {"b": torch.tensor([1.0, 10.0, 100.0])}, log_x=True, log_y=True)
-    figure = blocks.plot_lines(one, other)
+    one = plots.Lines("left", "layer", [1, 2, 4], {"a": [1.0, 2.0, 3.0], "b": [3.0, 2.0, 1.0]})
+    other = plots.Lines("right", "depth", [1, 2, 4], {"b": torch.tensor([1.0, 10.0, 100.0])}, log_x=True, log_y=True)
+    figure = plots.line_panels(one, other)
     left, right = figure.axes
     assert left.lines[1].get_color() == right.lines[0].get_color() != left.lines[0].get_color()
     assert left.lines[1].get_marker() == right.lines[0].get_marker()
@@ -196,7 +194,7 @@ def test_lines_keep_their_colour_from_panel_to_panel():
 
 def test_a_line_under_another_is_seen():
     """The numbers of both are the same; still the picture has the colours of both."""
-    figure = blocks.plot_lines(Lines("left", "layer", [1, 2, 4], {"a": [1.0, 2.0, 3.0], "b": [1.0, 2.0, 3.0]}))
+    figure = plots.line_panels(plots.Lines("left", "layer", [1, 2, 4], {"a": [1.0, 2.0, 3.0], "b": [1.0, 2.0, 3.0]}))
     (ax,) = figure.axes
     (legend,) = figure.legends
     legend.remove()
@@ -210,16 +208,17 @@ def test_a_line_under_another_is_seen():
 
 def test_a_line_that_is_too_short_is_refused():
     with pytest.raises(ShapeError, match="expected 3, got 2 numbers of “a”"):
-        blocks.plot_lines(Lines("left", "layer", [1, 2, 3], {"a": [1.0, 2.0]}))
+        plots.line_panels(plots.Lines("left", "layer", [1, 2, 3], {"a": [1.0, 2.0]}))
 
 
 def test_learning_draws_every_step_and_the_mean_of_the_last():
     losses = [float(10 - n) for n in range(8)]
-    ax = blocks.learning(losses, {3: "here"}, window=4)
+    ax = plots.learning_curves({"mean of 4": losses}, marks={3: "here"}, window=4, every_step=True)
     steps, means, mark = ax.lines
     assert list(steps.get_ydata()) == losses
-    assert list(means.get_xdata()) == [3, 4, 5, 6, 7]
+    assert list(means.get_xdata()) == [4, 5, 6, 7, 8]
     assert list(means.get_ydata()) == [sum(losses[n - 3 : n + 1]) / 4 for n in range(3, 8)]
     assert list(mark.get_xdata()) == [3, 3]
-    assert ax.get_ylabel() == "loss in nats a word asked for"
+    assert [text.get_text() for text in ax.get_legend().get_texts()] == ["each step", "mean of 4"]
+    assert ax.get_ylabel() == "nats a word"
     plots.png(ax)

@@ -10,8 +10,6 @@ from torch.nn import functional as F
 from mha_course import attention, masks, plots
 from mha_course.errors import ShapeError
 from mha_course.experiments import leakage, mask_conventions
-from mha_course.plots import masks as mask_pictures
-from mha_course.plots.masks import Grid
 
 B, T, S, C, H = 2, 5, 7, 24, 4
 
@@ -175,7 +173,7 @@ def cells(ax):
 
 def test_a_picture_shows_each_cell_once():
     mask = masks.causal_mask_for_cache(3, 5)
-    figure = mask_pictures.draw(Grid("new", mask, ["a", "b", "c"], list("vwxyz")))
+    figure = plots.mask_grids(plots.MaskGrid("new", mask, ["a", "b", "c"], list("vwxyz")))
     (ax,) = figure.axes
     assert [[color != "." for color in row] for row in cells(ax)] == mask.tolist()
     assert [label.get_text() for label in ax.get_yticklabels()] == ["a", "b", "c"]
@@ -185,7 +183,7 @@ def test_a_picture_shows_each_cell_once():
 
 
 def test_leaks_have_a_colour_and_a_sign():
-    figure = mask_pictures.draw(Grid("one too far", torch.ones(4, 4).tril(1)), meant=masks.causal_mask(4))
+    figure = plots.mask_grids(plots.MaskGrid("one too far", torch.ones(4, 4).tril(1)), expected=masks.causal_mask(4))
     (ax,) = figure.axes
     assert sum(row.count(plots.ACCENT) for row in cells(ax)) == 3
     assert [text.get_text() for text in ax.texts].count("!") == 3
@@ -196,8 +194,8 @@ def test_signs_stand_between_the_masks():
     mask = masks.causal_mask(4)
     padding = masks.padding_mask([2], 4)
     names = ["the", "cat", "<pad>", "<pad>"]
-    grids = Grid("a", mask, names), Grid("b", padding), Grid("c", mask & padding, names)
-    figure = mask_pictures.draw(*grids, signs=("and", "gives"))
+    grids = plots.MaskGrid("a", mask, names), plots.MaskGrid("b", padding), plots.MaskGrid("c", mask & padding, names)
+    figure = plots.mask_grids(*grids, signs=("and", "gives"))
     assert [[text.get_text() for text in ax.texts] for ax in figure.axes] == [[], ["and"], ["gives"]]
     figure.canvas.draw()
     labels = [label.get_window_extent() for label in figure.axes[2].get_yticklabels()]
@@ -209,25 +207,29 @@ def test_signs_stand_between_the_masks():
 @pytest.mark.parametrize(
     ("grids", "options", "message"),
     [
-        ([Grid("m", torch.ones(2, 4, 4))], {}, "draw: the mask “m” must have 2 axes. expected (T, S), got (2, 4, 4)"),
         (
-            [Grid("m", torch.ones(2, 4), ["a"])],
+            [plots.MaskGrid("m", torch.ones(2, 4, 4))],
             {},
-            "draw: the mask “m” has the wrong T. expected (T=1, S), got (T=2, S=4)",
+            "mask_grids: the mask “m” must have 2 axes. expected (T, S), got (2, 4, 4)",
         ),
         (
-            [Grid("m", torch.ones(2, 4))],
-            {"meant": torch.ones(4, 4)},
-            "draw: the mask “m” has the wrong T. expected (T=4, S=4), got (T=2, S=4)",
+            [plots.MaskGrid("m", torch.ones(2, 4), ["a"])],
+            {},
+            "mask_grids: the mask “m” has the wrong T. expected (T=1, S), got (T=2, S=4)",
         ),
         (
-            [Grid("m", torch.ones(2, 4))] * 2,
+            [plots.MaskGrid("m", torch.ones(2, 4))],
+            {"expected": torch.ones(4, 4)},
+            "mask_grids: the mask “m” has the wrong T. expected (T=4, S=4), got (T=2, S=4)",
+        ),
+        (
+            [plots.MaskGrid("m", torch.ones(2, 4))] * 2,
             {"signs": ("and", "or")},
-            "draw: signs stand between the masks. expected 1 or none, got 2",
+            "mask_grids: signs stand between the masks. expected 1 or none, got 2",
         ),
     ],
 )
 def test_what_does_not_fit_is_said(grids, options, message):
     with pytest.raises(ShapeError) as caught:
-        mask_pictures.draw(*grids, **options)
+        plots.mask_grids(*grids, **options)
     assert str(caught.value) == message

@@ -5,10 +5,10 @@ import math
 import pytest
 import torch
 
+from mha_course import plots
 from mha_course.attention import MultiHeadAttention
 from mha_course.errors import ShapeError
 from mha_course.experiments import costs, scaling
-from mha_course.plots import charts, diagrams
 
 
 @pytest.mark.parametrize("head_dim", [8, 64, 256])
@@ -65,14 +65,14 @@ def test_costs_are_those_of_the_formula(heads):
 
 
 def test_curves_draw_every_line_under_its_name():
-    ax = charts.curves([1, 2, 4], {"one": [1, 2, 3], "two": [3.0, 2.0, 1.0]}, xlabel="n", ylabel="times")
+    ax = plots.curves([1, 2, 4], {"one": [1, 2, 3], "two": [3.0, 2.0, 1.0]}, xlabel="n", ylabel="times")
     assert [line.get_ydata().tolist() for line in ax.get_lines()] == [[1, 2, 3], [3, 2, 1]]
     assert [text.get_text() for text in ax.get_legend().get_texts()] == ["one", "two"]
 
 
 def test_a_mixture_shows_its_parts_and_their_sum(draw):
     weights, v = draw(5).softmax(0), draw(5, 3, seed=1)
-    figure = diagrams.mixture(weights, v, list("abcde"))
+    figure = plots.weighted_sum(weights, v, list("abcde"))
     pictures = [ax.images[0].get_array() for ax in figure.axes if ax.images]
     assert torch.allclose(torch.tensor(pictures[1]), weights[:, None] * v)
     assert torch.allclose(torch.tensor(pictures[2][0]), weights @ v)
@@ -81,7 +81,7 @@ def test_a_mixture_shows_its_parts_and_their_sum(draw):
 def test_the_whole_pass_shows_each_stage(draw):
     mha, x = MultiHeadAttention(24, 4).double(), draw(1, 5, 24)
     steps = mha.steps(x)
-    figure = diagrams.whole_pass(x, steps, list("abcde"), head=2)
+    figure = plots.whole_pass(x, steps, list("abcde"), head=2)
     shown = {ax.get_title(loc="left").split("\n")[0]: ax.images[0].get_array() for ax in figure.axes}
     assert list(shown) == ["x", "q", "scaled_scores", "weights", "context", "merged", "out", "k", "v"]
     assert torch.allclose(torch.tensor(shown["weights"]), steps.weights[0, 2])

@@ -10,9 +10,8 @@ from torch.nn import functional as F
 from mha_course import flash, plots
 from mha_course.attention import attention
 from mha_course.errors import ShapeError
-from mha_course.experiments import counting
-from mha_course.plots import flash as tiling
-from mha_course.widgets import BlocksLab
+from mha_course.experiments import counting, online_softmax
+from mha_course.widgets import TilingLab
 
 TOKENS = ["the", "grey", "cat", "that", "chased", "the", "loud", "dogs", "was", "hungry"]
 SIZES = (4, 3, 5, 8)
@@ -30,7 +29,7 @@ def words(ax):
 @pytest.mark.parametrize("block_size", [1, 3, 4, 10, 99])
 def test_running_numbers_are_those_of_the_row_so_far(scores, block_size):
     for row in scores:
-        for step in tiling.running(row, block_size):
+        for step in online_softmax.running(row, block_size):
             seen = row[: step.last + 1]
             assert step.maximum == pytest.approx(seen.max().item())
             assert step.maximum + math.log(step.total) == pytest.approx(seen.logsumexp(0).item())
@@ -40,15 +39,15 @@ def test_running_numbers_are_those_of_the_row_so_far(scores, block_size):
 
 def test_hidden_scores_add_nothing():
     row = torch.tensor([-torch.inf, -torch.inf, 0.5, -torch.inf, -torch.inf])
-    steps = tiling.running(row, 2)
+    steps = online_softmax.running(row, 2)
     assert [step.total for step in steps] == [0.0, 1.0, 1.0]
     assert [step.shrink for step in steps] == [0.0, 0.0, 1.0]
 
 
 def test_one_row_is_drawn_with_the_numbers_of_each_block(scores):
-    figure = tiling.one_pass(scores[0], 4)
+    figure = plots.online_softmax(scores[0], 4)
     top, bottom = figure.axes
-    steps = tiling.running(scores[0], 4)
+    steps = online_softmax.running(scores[0], 4)
     for before, step in itertools.pairwise(steps):
         assert f"max {step.maximum:.1f}" in words(top)
         line = f"{before.total:.2f} × {step.shrink:.2f} + {step.added:.2f} = {step.total:.2f}"
@@ -60,7 +59,7 @@ def test_one_row_is_drawn_with_the_numbers_of_each_block(scores):
 
 @pytest.mark.parametrize("causal", [False, True])
 def test_tiles_cover_what_may_be_seen(causal):
-    ax = tiling.tiles(9, 13, 4, causal=causal)
+    ax = plots.tiles(9, 13, 4, causal=causal)
     paper, *drawn = ax.patches
     assert paper.get_hatch()
     covered = torch.zeros(9, 13, dtype=torch.int64)
@@ -75,13 +74,13 @@ def test_tiles_cover_what_may_be_seen(causal):
 
 
 def test_the_held_tile_is_lit():
-    _, *drawn = tiling.tiles(8, 8, 4, now=2).patches
+    _, *drawn = plots.tiles(8, 8, 4, now=2).patches
     colors = [tile.get_facecolor() for tile in drawn]
     assert colors[0] == colors[1]
     assert len(set(colors)) == 3
 
 
-@pytest.mark.parametrize("make", [tiling.recomputed, tiling.two_memories])
+@pytest.mark.parametrize("make", [plots.recomputation, plots.memory_traffic])
 def test_no_words_of_a_drawing_overlap(make):
     picture = make()
     figure = getattr(picture, "figure", None) or picture
@@ -124,7 +123,7 @@ def panels(lab):
 @pytest.mark.parametrize("causal", [False, True])
 @pytest.mark.parametrize("size", SIZES)
 def test_the_lab_walks_through_all_tiles(scores, size, causal):
-    lab = BlocksLab(scores, TOKENS)
+    lab = TilingLab(scores, TOKENS)
     lab.set(size=size, causal=causal)
     visited = flash.blocks(10, 10, size, causal=causal)
     visible = scores.masked_fill(torch.ones(10, 10).triu(1).bool() & causal, -torch.inf)
@@ -147,17 +146,17 @@ def test_the_lab_walks_through_all_tiles(scores, size, causal):
 def test_the_lab_says_which_row_shrinks_most():
     rising = torch.tensor([0.0, 0.0, 2.0, 3.0]).repeat(4, 1)
     rising[1, 3] = 5.0
-    lab = BlocksLab(rising, ["a", "b", "c", "d"], sizes=(2,))
+    lab = TilingLab(rising, ["a", "b", "c", "d"], sizes=(2,))
     assert "each begins with the maximum that it finds" in lab.text
     lab.set(tile=2)
     assert "“b” meets a larger score, 5.0: its sum shrinks by the factor 0.007: 2.00 × 0.007 + 1.05 = 1.06." in lab.text
-    lab = BlocksLab(-rising, ["a", "b", "c", "d"], sizes=(2,))
+    lab = TilingLab(-rising, ["a", "b", "c", "d"], sizes=(2,))
     lab.set(tile=2)
     assert "nothing shrinks" in lab.text
 
 
 def test_the_lab_stays_at_the_last_tile_and_begins_again(scores):
-    lab = BlocksLab(scores, TOKENS)
+    lab = TilingLab(scores, TOKENS)
     lab.set(size=5)
     lab.set(tile=9)
     assert lab.values["tile"] == 4
@@ -166,20 +165,20 @@ def test_the_lab_stays_at_the_last_tile_and_begins_again(scores):
 
 
 def test_what_the_lab_shows_without_a_browser(scores):
-    lab = BlocksLab(scores[None, None].half(), TOKENS)
+    lab = TilingLab(scores[None, None].half(), TOKENS)
     data, metadata = lab._repr_mimebundle_()
     assert metadata["image/png"]["alt"] == lab.text
-    assert data["text/plain"] == f"BlocksLab: {lab.text}"
+    assert data["text/plain"] == f"TilingLab: {lab.text}"
 
 
 @pytest.mark.parametrize(
     ("given", "message"),
     [
-        (lambda s: (s[:, :9], TOKENS), "BlocksLab: scores"),
-        (lambda s: (s, TOKENS[:9]), "BlocksLab: scores"),
-        (lambda s: (s, []), "BlocksLab: tokens must be a list of words"),
+        (lambda s: (s[:, :9], TOKENS), "TilingLab: scores"),
+        (lambda s: (s, TOKENS[:9]), "TilingLab: scores"),
+        (lambda s: (s, []), "TilingLab: tokens must be a list of words"),
     ],
 )
 def test_bad_input_gets_one_clear_message(scores, given, message):
     with pytest.raises(ShapeError, match=message):
-        BlocksLab(*given(scores))
+        TilingLab(*given(scores))

@@ -14,7 +14,6 @@ from mha_course.exercises import QUESTIONS
 from mha_course.exercises import questions_language as questions
 from mha_course.experiments import head_analysis, leakage
 from mha_course.models import language
-from mha_course.plots import charts, language_pictures
 from mha_course.widgets import SamplingLab
 
 DRAWN = grammar.sentences(300, "train", seed=5)
@@ -235,7 +234,7 @@ def test_the_lab_says_what_the_model_says(trained):
 
 def test_the_curve_shows_runs_and_lines():
     losses = [5.0 - 0.1 * step for step in range(30)]
-    ax = language_pictures.learning({"one": losses, "other": losses[:25]}, {"limit": 1.5}, window=10)
+    ax = plots.learning_curves({"one": losses, "other": losses[:25]}, levels={"limit": 1.5}, window=10)
     run, other, line = ax.lines
     assert run.get_ydata()[0] == pytest.approx(sum(losses[:10]) / 10)
     assert (run.get_xdata()[0], run.get_xdata()[-1], other.get_xdata()[-1]) == (10, 30, 25)
@@ -247,10 +246,10 @@ def test_the_curve_shows_runs_and_lines():
 @pytest.mark.parametrize(("shared", "scales"), [(True, 1), (False, 2)])
 def test_bars_may_share_a_scale_with_a_unit(shared, scales):
     rows = {"before": [5.0, 4.0], "after": [0.1, 2.0]}
-    figure = charts.token_bars(rows, ["the", "cat"], unit="nats", shared=shared)
+    figure = plots.token_bars(rows, ["the", "cat"], unit="nats", shared=shared)
     assert len({ax.get_xlim() for ax in figure.axes}) == scales
     assert [ax.get_xlabel() for ax in figure.axes] == ["nats", "nats"]
-    assert [ax.get_xlabel() for ax in charts.token_bars(rows, ["the", "cat"]).axes] == ["", ""]
+    assert [ax.get_xlabel() for ax in plots.token_bars(rows, ["the", "cat"]).axes] == ["", ""]
 
 
 @pytest.mark.parametrize("name", questions.QUESTIONS)
@@ -271,7 +270,7 @@ def test_one_choice_is_right_and_every_other_has_its_reason(name):
         (lambda: language.encode([[]]), "a sentence is made of words. expected words of language.WORDS, got an empty"),
         (lambda: language.prompt("the <end>"), "got '<end>'"),
         (lambda: parsing.nats(["the"], "half"), "nats: no split has this name. expected train, validation, test, any"),
-        (lambda: language_pictures.learning({"one": [1.0]}, {}), "a run must be as long as the window"),
+        (lambda: plots.learning_curves({"one": [1.0]}), "a run must be as long as the window"),
         (
             lambda: language.look(language.new_language_model(0), "the " * 17),
             "CausalLanguageModel: the sentence is too long. expected S <= 17, got S=18",

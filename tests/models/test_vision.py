@@ -12,7 +12,7 @@ from mha_course import models, plots
 from mha_course.datasets import shapes
 from mha_course.errors import ShapeError
 from mha_course.models import vision
-from mha_course.plots import images as overlays
+from mha_course.plots import images
 
 
 def drawn(count=400, seed=3):
@@ -203,18 +203,18 @@ def test_a_spotlight_dims_by_the_weights():
     image = torch.rand(3, 20, 28)
     weights = torch.zeros(35)
     weights[[9, 16]] = torch.tensor([0.6, 0.3])
-    first, lit, *_ = overlays.spotlight(image, {"head 0": weights}, (5, 7), asks=9).axes
+    first, lit, *_ = plots.attention_overlay(image, {"head 0": weights}, (5, 7), query=9).axes
     shown, pixels = (ax.images[0].get_array().data for ax in (lit, first))
     assert shown[4:8, 8:12] == pytest.approx(pixels[4:8, 8:12])
-    dim = overlays.DARK + (1 - overlays.DARK) / 2
+    dim = images.DARK + (1 - images.DARK) / 2
     assert shown[8:12, 8:12] == pytest.approx(dim * pixels[8:12, 8:12])
-    assert shown[0, 0] == pytest.approx(overlays.DARK * pixels[0, 0])
+    assert shown[0, 0] == pytest.approx(images.DARK * pixels[0, 0])
     assert (lit.patches[0].get_x(), lit.patches[0].get_y()) == (7.5, 3.5)
 
 
 def test_pieces_are_drawn_in_order():
     image = torch.rand(3, 8, 12)
-    grid, line = overlays.cut_up(image, 4).axes
+    grid, line = plots.patches(image, 4).axes
     patches = vision.patchify(image[None], 4)[0].unflatten(1, (3, 4, 4))
     for ax in (grid, line):
         for piece, want in zip(ax.images, patches, strict=True):
@@ -224,14 +224,14 @@ def test_pieces_are_drawn_in_order():
 
 def test_pictures_refuse_what_does_not_fit():
     with pytest.raises(ShapeError, match="three channels"):
-        overlays.gallery({"grey": torch.rand(1, 8, 12, 1)[0].expand(8, 12, 2)})
+        plots.image_grid({"grey": torch.rand(1, 8, 12, 1)[0].expand(8, 12, 2)})
     with pytest.raises(ShapeError, match="must fill the image"):
-        overlays.cut_up(torch.rand(3, 8, 10), 4)
+        plots.patches(torch.rand(3, 8, 10), 4)
     with pytest.raises(ShapeError, match="a weight for each patch"):
-        overlays.spotlight(torch.rand(3, 8, 12), {"head 0": torch.ones(5)}, (2, 3))
+        plots.attention_overlay(torch.rand(3, 8, 12), {"head 0": torch.ones(5)}, (2, 3))
 
 
 def test_pictures_can_be_shown():
     image = torch.rand(3, 8, 12)
-    for picture in (overlays.gallery([("one", image), ("one", image)]), overlays.cut_up(image, 4)):
+    for picture in (plots.image_grid([("one", image), ("one", image)]), plots.patches(image, 4)):
         assert plots.png(picture).startswith(b"\x89PNG")

@@ -16,7 +16,7 @@ from PIL import Image
 from mha_course import plots
 from mha_course.errors import ShapeError
 from mha_course.masks import causal_mask
-from mha_course.plots import charts, diagrams, figures, heatmaps
+from mha_course.plots import figures, heatmaps
 
 WORDS = ["the", "grey", "cat", "it", "<b>ate</b>"]
 
@@ -51,7 +51,7 @@ def test_names_stand_where_they_belong(device):
 def test_a_dollar_in_a_word_is_a_dollar():
     words = ["$x^$", "$5", "a_$b$"]
     ax = plots.heatmap(np.eye(3), queries=words)
-    bars = charts.token_bars({"each": [1, 2, 3]}, words).axes[0]
+    bars = plots.token_bars({"each": [1, 2, 3]}, words).axes[0]
     for axes in (ax, bars):
         assert [label.get_text() for label in axes.get_yticklabels()] == words
         assert plots.png(axes)  # drawing it is where mathtext would raise
@@ -244,12 +244,12 @@ def test_a_grid_is_quick(heads, tokens, seconds):
          "heatmap: mask must be bool, True = may attend. expected bool, broadcastable to (5, 5), got bool (4, 4)"),
         (lambda: plots.heatmap(np.ones((5, 5)), mask=torch.ones(5, 5)),
          "heatmap: mask must be bool, True = may attend. expected bool, broadcastable to (5, 5), got float32 (5, 5)"),
-        (lambda: diagrams.pipeline("hope"),
+        (lambda: plots.pipeline("hope"),
          "pipeline: lit must name steps. expected projection, head splitting, scaling, softmax, weighted sum, "
          "concatenation, got hope"),
-        (lambda: diagrams.product(*(diagrams.Block("x", 2, 3, ("S", "C")),) * 3),
+        (lambda: plots.product(*(plots.Matrix("x", 2, 3, ("S", "C")),) * 3),
          "product: the sizes must fit. expected (2, n) · (n, 3) = (2, 3), got (2, 3) (2, 3) (2, 3)"),
-        (lambda: charts.token_bars({"one": [1, 2]}, WORDS),
+        (lambda: plots.token_bars({"one": [1, 2]}, WORDS),
          "token_bars: queries must name every row. expected 2 names, got 5 names"),
     ],
 )  # fmt: skip
@@ -265,7 +265,7 @@ def test_words_for_a_heatmap():
 
 
 def test_bars_show_each_panel_and_light_the_chosen():
-    figure = charts.token_bars({"before": torch.tensor([1.0, -2.0]), "after": [0, 3]}, ["it", "cat"], highlight=["cat"])
+    figure = plots.token_bars({"before": torch.tensor([1.0, -2.0]), "after": [0, 3]}, ["it", "cat"], highlight=["cat"])
     widths = [[bar.get_width() for bar in ax.patches] for ax in figure.axes]
     assert widths == [[1, -2], [0, 3]]
     colours = {bar.get_facecolor() for bar in figure.axes[0].patches}
@@ -273,9 +273,9 @@ def test_bars_show_each_panel_and_light_the_chosen():
 
 
 def test_steps_are_lit_by_name():
-    colours = [patch.get_facecolor() for patch in diagrams.pipeline("scaling").patches]
+    colours = [patch.get_facecolor() for patch in plots.pipeline("scaling").patches]
     assert [colour == colours[2] for colour in colours] == [False, False, True, False, False, False]
-    assert [patch.get_facecolor() for patch in diagrams.pipeline().patches] == [colours[2]] * 6
+    assert [patch.get_facecolor() for patch in plots.pipeline().patches] == [colours[2]] * 6
 
 
 def test_showing_gives_alt_text_and_prints_it(monkeypatch, capsys):
@@ -295,5 +295,5 @@ def test_showing_gives_alt_text_and_prints_it(monkeypatch, capsys):
 
 def test_a_mixture_is_drawn_among_its_points():
     points = torch.tensor([[1.0, 0.0], [2.0, 1.0], [0.0, 2.0]])
-    ax = diagrams.plane(points, points.flip(0), "abc")
+    ax = plots.plane(points, points.flip(0), "abc")
     assert {text.get_text() for text in ax.texts} >= {"a", "b", "c", "context of a"}

@@ -338,7 +338,7 @@ class Tables(HTMLParser):
             self.tables[-1][-1][-1].append(text)
 
 
-def test_the_twin_says_in_text_what_the_colours_say(both):
+def test_the_static_picture_says_in_text_what_the_colours_say(both):
     read = Tables(both.static)
     assert read.tags <= {"table", "caption", "tr", "th", "td", "small", "br", "p"}
     assert read.captions[0] == "Strip 1 of memory: place, token and head"
@@ -356,7 +356,7 @@ def test_the_twin_says_in_text_what_the_colours_say(both):
     assert "⚠ each head holds slices of 2 heads, from only 2 of 3 tokens" in both.static
 
 
-def test_the_twin_of_a_copy_has_its_strip():
+def test_the_static_picture_of_a_copy_has_its_strip():
     read = Tables(LayoutPlayer(trace(merge, counted(1, 2, 3, 4), axes="B H S D")).static)
     assert read.captions[3] == "Strip 2 of memory: place, token and head"
     cells = [cell for row in read.tables[3] for cell in row[1:]]
@@ -365,7 +365,7 @@ def test_the_twin_of_a_copy_has_its_strip():
     assert [cell[0] for cell in cells] == [str(place) for place in range(24)]
 
 
-def test_the_twin_is_the_same_each_time_and_stands_beside_the_view(both):
+def test_the_static_picture_is_the_same_each_time_and_stands_beside_the_view(both):
     again = LayoutPlayer(trace(right, counted(1, 3, 8), **KNOWN), trace(wrong, counted(1, 3, 8), **KNOWN))
     assert again.static == both.static
     data, _ = both._repr_mimebundle_()

@@ -4,12 +4,12 @@ import math
 
 import pytest
 import torch
+from matplotlib.patches import Circle
 from torch.testing import assert_close
 
 from mha_course import plots, positions
 from mha_course.cli.jupyter_hooks import WIDGET_VIEW
 from mha_course.errors import ShapeError
-from mha_course.plots import positions as sequence_pictures
 from mha_course.widgets import RotaryLab
 from mha_course.widgets.labs.rotary import BASES, FURTHEST, PLACES
 
@@ -48,7 +48,7 @@ def test_the_dot_product_depends_on_the_distance_alone():
             sums.add(lab.text.partition("q · k = ")[2].partition(",")[0])
             dials, added, wave = panels(lab)
             total = sum(added["values"])
-            assert total == pytest.approx(wave["values"][distance], abs=5e-3)
+            assert total == pytest.approx(wave["lines"][0]["values"][distance], abs=5e-3)
             assert_close(
                 total,
                 sum(a * c for p in dials["pairs"] for a, c in zip(p["q"], p["k"], strict=True)),
@@ -88,24 +88,26 @@ def test_messages(given, message):
 
 
 @pytest.mark.parametrize("width", [2, 12, 24])
-def test_the_twin_is_a_picture_with_its_sentence(width, draw):
+def test_the_static_picture_is_a_picture_with_its_sentence(width, draw):
     lab = RotaryLab(draw(width), draw(width, seed=1))
     data, metadata = lab._repr_mimebundle_()
     assert set(data) == {"text/plain", "image/png", WIDGET_VIEW}
     assert metadata["image/png"]["alt"] == lab.text
-    assert len(lab.picture().axes) == width // 2 + 2
+    dials, *others = lab.picture().axes
+    assert len(others) == 2
+    assert sum(isinstance(patch, Circle) for patch in dials.patches) == width // 2
 
 
 def test_drawings_hold_every_cell():
-    drawn = sequence_pictures.two_sources(5, 7)
+    drawn = plots.cross_attention(5, 7)
     assert len(drawn.patches) == 4 * (5 + 7 + 5 + 7 + 7 + 5) + 5 * 7
     encoding = positions.sinusoidal_encoding(30, 8)
-    figure = sequence_pictures.waves(encoding, channels=(0, 5))
+    figure = plots.encoding_waves(encoding, channels=(0, 5))
     image, lines = figure.axes[0].images[0], figure.axes[1].lines
     assert_close(torch.tensor(image.get_array()), encoding.T)
     for line, channel in zip(lines, (0, 5), strict=True):
         assert_close(torch.tensor(line.get_ydata()), encoding[:, channel])
-    cells = sequence_pictures.pair_layouts(8).patches
+    cells = plots.rope_pairs(8).patches
     colors = [patch.get_facecolor() for patch in cells]
     for first, other in ((0, 4), (3, 7), (8, 9), (14, 15)):
         assert colors[first] == colors[other]

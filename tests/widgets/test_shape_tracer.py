@@ -82,7 +82,7 @@ def test_the_sentence_says_how_many_steps_lead_where(reference):
     assert told.endswith(reference.summary().partition(": ")[2] + ".")
 
 
-def test_the_twin_is_the_table_of_the_trace(reference):
+def test_the_static_picture_is_the_table_of_the_trace(reference):
     widget = ShapeTracer(reference)
     data, _ = widget._repr_mimebundle_()
     assert data["text/html"] == reference._repr_html_()

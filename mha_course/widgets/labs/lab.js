@@ -96,13 +96,15 @@ function keepKeys(root) {
 /** Let a sentence that has been as high stay so: nothing moves away under the pointer. Return how to start anew, and to stop. */
 function keepHeight(node) {
   let tall = 0;
-  const watch = new ResizeObserver(() => {
+  const keep = () => {
     if (node.offsetHeight > tall) node.style.minHeight = `${(tall = node.offsetHeight)}px`;
-  });
+  };
+  const watch = new ResizeObserver(keep);
   watch.observe(node);
   const reset = () => {
     node.style.minHeight = "";
     tall = 0;
+    keep();
   };
   return { reset, stop: () => watch.disconnect() };
 }

@@ -109,10 +109,10 @@ export function arrow([x, y], [toX, toY], name, thick) {
   return svg("g", { class: `arrow ${name}` }, line, svg("path", { d: tip, class: "tip" }));
 }
 
-const headRows = afresh(({ width: count, heads, title }, { width, palettes }) => {
+const weightRows = afresh(({ width: count, heads, title }, { width, palettes }) => {
   const [size, each, top] = [Math.min(width - 120, 250), count / heads, 22];
   const cell = size / count;
-  const root = svg("svg", { width: size + 116, height: size + 24, class: "head-rows", role: "img" });
+  const root = svg("svg", { width: size + 116, height: size + 24, class: "weight-rows", role: "img" });
   root.setAttribute("aria-label", `${title}: ${heads} blocks of ${each}`);
   root.append(write({ x: size / 2, y: 14, class: "label" }, "W_Q, row by row"), write({ x: size + 41, y: 14, class: "label" }, "q"));
   for (let row = 0; row < count; row++) {
@@ -150,7 +150,7 @@ export const KINDS = {
   matrix: { draw: matrix, needs: 300, most: 640 },
   lines: { draw: lines, needs: 280, most: 560 },
   plane: { draw: plane, needs: 260, most: 380 },
-  head_rows: { draw: headRows, needs: 300, most: 400 },
+  weight_rows: { draw: weightRows, needs: 300, most: 400 },
   table: { draw: table, needs: 270, most: 420 },
 };
 export const GAP = 22;

@@ -87,9 +87,9 @@ def plane(title: str, names: Sequence[str], points: Any, context: Any, hull: Any
     return {**words, "points": plain(points), "context": plain(context), "hull": plain(hull)}
 
 
-def head_rows(title: str, width: int, num_heads: int, note: str = "") -> dict[str, Any]:
+def weight_rows(title: str, width: int, num_heads: int, note: str = "") -> dict[str, Any]:
     """Describe a projection whose rows, and the vector that comes out, are cut into heads."""
-    return {"kind": "head_rows", "title": title, "width": width, "heads": num_heads, "note": note}
+    return {"kind": "weight_rows", "title": title, "width": width, "heads": num_heads, "note": note}
 
 
 def table(title: str, head: Sequence[str], rows: Sequence[Sequence[str]], note: str = "") -> dict[str, Any]:

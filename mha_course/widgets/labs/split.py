@@ -8,7 +8,7 @@ from torch import Tensor
 from mha_course.errors import ShapeError
 from mha_course.widgets.controls import ChoiceControl
 from mha_course.widgets.labs.lab import Lab
-from mha_course.widgets.labs.panels import Panels, head_rows, matrix, table
+from mha_course.widgets.labs.panels import Panels, matrix, table, weight_rows
 
 
 class SplitLab(Lab):
@@ -62,7 +62,7 @@ class SplitLab(Lab):
             matrix(f"head {n}", names, names, weights[n], size="tiny", head=n, group=group) for n in range(num_heads)
         ]  # head: the colour of its title is that of its rows
         return (
-            head_rows(f"C = {width} rows of W_Q, and the query they make", width, num_heads),
+            weight_rows(f"C = {width} rows of W_Q, and the query they make", width, num_heads),
             table("what H changes", ("", ""), rows, note),
             *grid,
         ), (
