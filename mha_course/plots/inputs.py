@@ -36,23 +36,32 @@ def as_named_weights(
     ['0', '1']
     """
     numbers = as_array(place, weights, axes)
-    tokens, others = numbers.shape[-2:]
-    if keys is None and tokens == others:
-        keys = queries
-    rows = as_names(place, "queries", "row", queries, tokens)
-    columns = as_names(place, "keys", "column", keys, others)
+    rows, columns = as_row_and_column_names(place, numbers.shape[-2:], queries, keys)
     return NamedWeights(numbers, rows, columns, as_hidden(place, mask, numbers.shape))
+
+
+def as_numbers(place: str, numbers: Any) -> NDArray[Any]:
+    """Bring real numbers of any type to an array: a tensor of any device, an array or lists."""
+    expected, got = "a tensor, array or lists of one length", type(numbers).__name__
+    if hasattr(numbers, "detach"):
+        numbers = numbers.detach().cpu()
+        array = (numbers.float() if str(numbers.dtype) == "torch.bfloat16" else numbers).numpy()  # numpy has none
+    else:
+        try:
+            array = np.asarray(numbers)
+        except (TypeError, ValueError, RuntimeError) as error:  # lists of unequal lengths, tensors with a history
+            got = f"{got}: {error}".splitlines()[0]
+            raise ShapeError(place, "weights must be numbers", expected=expected, got=got) from None
+    if array.dtype.kind == "c":
+        raise ShapeError(place, "weights must be real numbers", expected="a float dtype", got=str(array.dtype))
+    if array.dtype.kind not in "biuf":
+        raise ShapeError(place, "weights must be numbers", expected=expected, got=f"{got} of {array.dtype}")
+    return array
 
 
 def as_array(place: str, numbers: Any, axes: Sequence[str]) -> NDArray[np.float64]:
     """Bring tensors of any device, arrays and lists to one form with these axes."""
-    if hasattr(numbers, "detach"):
-        numbers = numbers.detach().cpu().double().numpy()
-    try:
-        array = np.asarray(numbers, dtype=np.float64)
-    except (TypeError, ValueError) as error:
-        rule, expected = "weights must be numbers", "a tensor, array or lists"
-        raise ShapeError(place, rule, expected=expected, got=str(error)) from None
+    array = as_numbers(place, numbers).astype(np.float64, copy=False)
     while array.ndim > len(axes) and array.shape[0] == 1:
         array = array[0]
     require(
@@ -68,10 +77,22 @@ def as_array(place: str, numbers: Any, axes: Sequence[str]) -> NDArray[np.float6
 
 def as_names(place: str, word: str, side: str, names: Sequence[str] | None, size: int) -> list[str]:
     """Return a name for each of so many rows or columns; numbers where none are given."""
-    named = [str(name) for name in (range(size) if names is None else names)]
     rule = f"{word} must name every {side}"
+    if isinstance(names, str) or not (names is None or hasattr(names, "__iter__")):
+        fix = f"{word}={word}.split()" if isinstance(names, str) else None
+        raise ShapeError(place, rule, expected=f"a list of {size} names", got=repr(names)[:60], fix=fix)
+    named = [str(name) for name in (range(size) if names is None else names)]
     require(len(named) == size, place, rule, expected=f"{size} names", got=f"{len(named)} names")
     return named
+
+
+def as_row_and_column_names(
+    place: str, shape: Sequence[int], queries: Sequence[str] | None, keys: Sequence[str] | None
+) -> tuple[list[str], list[str]]:
+    """Return a name for each of the T rows and S columns; keys default to queries where T = S."""
+    if keys is None and shape[0] == shape[1]:
+        keys = queries
+    return as_names(place, "queries", "row", queries, shape[0]), as_names(place, "keys", "column", keys, shape[1])
 
 
 def as_hidden(place: str, mask: Any, shape: tuple[int, ...]) -> NDArray[np.bool_]:
