@@ -1,0 +1,887 @@
+"""The references of Part II against PyTorch's own modules, float64 and properties, and against wrong versions."""
+
+import math
+import types
+
+import pytest
+import torch
+from rewriting import TOLERANCE, Largest, fails_with, numbers, one_thread, same  # noqa: F401
+from torch import nn
+from torch.nn import functional as F
+
+from mha_course import attention, caching, flash, masks, positions
+from mha_course.errors import ShapeError
+from mha_course.exercises import beyond, solutions
+from mha_course.models import vision
+
+B, T, S, C, H, D = 2, 5, 7, 24, 4, 6
+DTYPES = tuple(TOLERANCE)
+
+
+def weights_of(module):
+    """Return w_q, w_k, w_v, w_o of an nn.MultiheadAttention."""
+    return *module.in_proj_weight.detach().chunk(3), module.out_proj.weight.detach()
+
+
+def torch_module(dtype):
+    """Make PyTorch's module without bias."""
+    torch.manual_seed(1)
+    return nn.MultiheadAttention(C, H, bias=False, batch_first=True, dtype=dtype)
+
+
+# Each check takes a dtype, and holds a function of the module that it is listed under against an authority.
+
+
+def converters_agree_with_the_modules_that_use_the_masks(dtype):
+    attend = (numbers(T, S, seed=1) > 0) | (torch.arange(S) == 2)
+    hidden = ~attend
+    additive = masks.additive_mask(attend, dtype)
+    assert additive.dtype == dtype
+    q, k, v = (numbers(B, H, n, D, seed=seed, dtype=dtype) for seed, n in enumerate((T, S, S)))
+    want = attention.attention(q, k, v, attend)[0]
+    for mask, convention in ((attend, "sdpa"), (additive, "additive")):
+        same(F.scaled_dot_product_attention(q, k, v, mask), want, dtype)
+        assert torch.equal(masks.to_attend(mask, convention), attend)
+    module, x, memory = torch_module(dtype), numbers(B, T, C, dtype=dtype), numbers(B, S, C, seed=3, dtype=dtype)
+    keys = masks.padding_mask([S, 4], S)
+    for given in ({"attn_mask": hidden}, {"attn_mask": additive}, {"key_padding_mask": ~keys[:, 0, 0]}):
+        out, weights = module(x, memory, memory, **given, average_attn_weights=False)
+        (mask,) = given.values()
+        read = masks.to_attend(mask, "additive" if mask.is_floating_point() else "multihead")
+        read = read[:, None, None] if "key_padding_mask" in given else read
+        mine, my_weights = beyond.cross_attention(x, memory, *weights_of(module), H, read)
+        same(mine, out.detach(), dtype)
+        same(my_weights, weights.detach(), dtype)
+
+
+def converters_go_there_and_back(dtype):
+    for attend in (masks.causal_mask(S), masks.padding_mask([S, 0], S), numbers(B, 1, T, S) > 0):
+        ways = {"bool": attend, "sdpa": attend, "multihead": ~attend, "seaborn": ~attend}
+        ways["additive"] = masks.additive_mask(attend, dtype)
+        assert set(ways) == set(masks.CONVENTIONS)
+        for convention, mask in ways.items():
+            assert torch.equal(masks.to_attend(mask, convention), attend)
+
+
+def seaborn_leaves_out_what_is_hidden(dtype):
+    import matplotlib.pyplot as plt  # noqa: PLC0415
+    import seaborn as sns  # noqa: PLC0415
+
+    mask = numbers(T, S) > 0
+    axes = sns.heatmap(torch.ones(T, S).numpy(), mask=mask.numpy(), cbar=False)
+    drawn = torch.tensor(~axes.collections[0].get_array().mask).view(T, S)
+    plt.close("all")
+    assert torch.equal(masks.to_attend(mask, "seaborn"), drawn)
+
+
+def cache_mask_is_the_last_rows_of_the_causal_mask(dtype):
+    for total in range(1, 9):
+        for new in range(1, total + 1):
+            assert torch.equal(masks.causal_mask_for_cache(new, total), masks.causal_mask(total)[total - new :])
+
+
+def sinusoids_equal_the_formula(dtype):
+    before = torch.get_default_dtype()
+    torch.set_default_dtype(dtype)
+    try:
+        encoding = positions.sinusoidal_encoding(S, C)
+    finally:
+        torch.set_default_dtype(before)
+    angles = [[s / 10000 ** (2 * (c // 2) / C) for c in range(C)] for s in range(S)]
+    want = [[(math.cos if c % 2 else math.sin)(angle) for c, angle in enumerate(row)] for row in angles]
+    same(encoding, torch.tensor(want, dtype=torch.float64), dtype)
+
+
+def a_shift_of_the_sinusoids_is_a_rotation(dtype):
+    encoding = positions.sinusoidal_encoding(40, C).double()
+    products = encoding @ encoding.T
+    for distance in range(40):
+        diagonal = products.diagonal(distance)
+        assert torch.allclose(diagonal, diagonal[:1].expand_as(diagonal), atol=1e-5)
+
+
+def rope_is_a_product_of_complex_numbers(dtype):
+    x, places = numbers(B, H, S, D, dtype=dtype), torch.tensor([0, 3, 4, 9, 100, 5000, 2])
+    for base in (10000.0, 50.0):
+        angles = places.double()[:, None] * torch.tensor(
+            [base ** (-2 * i / D) for i in range(D // 2)], dtype=torch.float64
+        )
+        pairs = torch.complex(x[..., : D // 2].double(), x[..., D // 2 :].double())
+        turned = pairs * torch.polar(torch.ones_like(angles), angles)
+        want = torch.cat((turned.real, turned.imag), dim=-1)
+        same(positions.rope(x, places, base) if base != 10000.0 else positions.rope(x, places), want, dtype)
+
+
+def rope_scores_depend_on_the_distance_alone(dtype):
+    q, k = numbers(1, H, 1, D, dtype=dtype).expand(-1, -1, S, -1), numbers(1, H, 1, D, seed=1, dtype=dtype)
+    k, places = k.expand(-1, -1, S, -1), torch.arange(S)
+    scores = positions.rope(q, places) @ positions.rope(k, places).mT
+    for shift in (1, 50, 3000):
+        same(positions.rope(q, places + shift) @ positions.rope(k, places + shift).mT, scores, dtype)
+    for distance in range(-S + 1, S):
+        diagonal = scores.diagonal(distance, -2, -1)
+        same(diagonal, diagonal[..., :1].expand_as(diagonal), dtype)
+    assert not torch.allclose(scores[..., 0, 1], scores[..., 1, 0], atol=1e-3)
+    assert not torch.allclose(scores[..., 0, 1], scores[..., 0, 2], atol=1e-3)
+    same(positions.rope(q, places).norm(dim=-1), q.norm(dim=-1), dtype)
+    same(positions.rope(q, places)[:, :, 0], q[:, :, 0], dtype)
+
+
+def rope_turns_as_torchs_interleaved_pairs_do_once_channels_are_reordered(dtype):
+    x, order = numbers(B, H, S, D, dtype=dtype), torch.arange(D).view(2, -1).T.flatten()  # 0 3 1 4 2 5
+    angles = torch.arange(S)[:, None].double() * 10000.0 ** (-torch.arange(0, D, 2).double() / D)
+    turned = torch.view_as_complex(x[..., order].double().unflatten(-1, (-1, 2))) * torch.polar(
+        torch.ones_like(angles), angles
+    )
+    same(positions.rope(x, range(S))[..., order], torch.view_as_real(turned).flatten(-2), dtype)
+
+
+def decoding_equals_doing_all_at_once_for_every_split(dtype):
+    module, x = torch_module(dtype), numbers(B, S, C, dtype=dtype)
+    hidden = ~masks.causal_mask(S)
+    want = module(x, x, x, attn_mask=hidden)[0].detach()
+    w = weights_of(module)
+    k_all, v_all = ((x @ weight.T).view(B, S, H, D).transpose(1, 2) for weight in w[1:3])
+    for past in range(S):
+        k, v = k_all[:, :, :past].clone(), v_all[:, :, :past].clone()
+        for t in range(past, S):
+            before = k.clone(), v.clone()
+            out, new_k, new_v = caching.decode_step(x[:, t : t + 1], k, v, *w, H)
+            assert torch.equal(k, before[0])
+            assert torch.equal(v, before[1])
+            same(out, want[:, t : t + 1], dtype)
+            k, v = new_k, new_v
+        same(k, k_all, dtype)
+        same(v, v_all, dtype)
+
+
+def repeated_heads_equal_torchs_grouped_queries(dtype):
+    q = numbers(B, H, T, D, dtype=dtype)
+    for groups in (1, 2, H):
+        k, v = (numbers(B, groups, S, D, seed=seed, dtype=dtype) for seed in (1, 2))
+        want = F.scaled_dot_product_attention(q, k, v, enable_gqa=True)
+        same(attention.attention(q, caching.repeat_kv(k, H), caching.repeat_kv(v, H))[0], want, dtype)
+
+
+def bytes_are_those_of_real_caches(dtype):
+    cache = [torch.zeros(B, H, S, D, dtype=dtype) for _ in range(3) for _ in "kv"]
+    count = caching.kv_cache_bytes(3, B, S, H, D, dtype.itemsize)
+    assert count == sum(tensor.untyped_storage().nbytes() for tensor in cache)
+    assert type(count) is int
+    assert caching.kv_cache_bytes(3, B, 0, H, D, 2) == 0
+
+
+def one_pass_equals_logsumexp_for_every_block(dtype):
+    for scores in (numbers(B, H, T, S, dtype=dtype), numbers(S, dtype=dtype) * 300 + 1e4):
+        hidden = scores.masked_fill(numbers(*scores.shape, seed=1) > 0, -math.inf)
+        hidden[..., :2] = -math.inf  # a first block without a key
+        for case in (scores, hidden):
+            for block_size in range(1, S + 3):
+                highest, total = flash.online_softmax(case, block_size)
+                same(highest, case.amax(-1), dtype)
+                same(highest + total.log(), case.double().logsumexp(-1), dtype)
+    highest, total = flash.online_softmax(torch.full((T, S), -math.inf, dtype=dtype), 3)
+    assert highest.isneginf().all()
+    assert not total.any()
+
+
+def tiles_equal_the_whole_for_every_block(dtype):
+    for scale in (1.0, 100.0):
+        q, k, v = (numbers(B, H, n, D, seed=seed, dtype=dtype) * scale for seed, n in enumerate((T, S, S)))
+        v = torch.cat((v, v[..., :5]), dim=-1)  # a width of its own
+        want = F.scaled_dot_product_attention(q.double(), k.double(), v.double())
+        for block_size in range(1, S + 3):
+            got = flash.tiled_attention(q, k, v, block_size)
+            assert got.dtype == dtype
+            bound = TOLERANCE[dtype] * scale**2  # scores of 1e4 have so many digits fewer behind the point
+            assert torch.allclose(got.double(), want, atol=bound, rtol=bound)
+
+
+def tiles_never_hold_more_than_a_block_of_scores(dtype):
+    queries, keys, block_size = 50, 300, 32
+    q, k, v = (numbers(B, H, n, D, seed=seed, dtype=dtype) for seed, n in enumerate((queries, keys, keys)))
+    with Largest() as largest:
+        flash.tiled_attention(q, k, v, block_size)
+    assert largest.values == B * H * block_size * block_size
+    with Largest() as largest:
+        flash.online_softmax(numbers(queries, keys, dtype=dtype), block_size)
+    assert largest.values == queries * keys  # the numbers drawn
+    scores = numbers(queries, keys, dtype=dtype)
+    with Largest() as largest:
+        flash.online_softmax(scores, block_size)
+    assert largest.values == queries * block_size
+
+
+def tiles_have_the_gradients_of_finite_differences(dtype):
+    inputs = [numbers(1, 2, n, 2, seed=seed).requires_grad_() for seed, n in enumerate((3, 4, 4))]
+    assert torch.autograd.gradcheck(lambda q, k, v: flash.tiled_attention(q, k, v, 3), inputs)
+
+
+def cross_attention_equals_torchs(dtype):
+    module, x, memory = torch_module(dtype), numbers(B, T, C, dtype=dtype), numbers(B, S, C, seed=1, dtype=dtype)
+    for attend in (None, masks.padding_mask([S, 4], S), numbers(B, 1, T, S, seed=2) > -1):
+        hidden = None if attend is None else ~attend.expand(B, H, T, S).reshape(B * H, T, S)
+        out, weights = module(x, memory, memory, attn_mask=hidden, average_attn_weights=False)
+        mine, my_weights = beyond.cross_attention(x, memory, *weights_of(module), H, attend)
+        same(mine, out.detach(), dtype)
+        same(my_weights, weights.detach(), dtype)
+    same(beyond.cross_attention(x, x, *weights_of(module), H)[0],
+         solutions.multi_head_attention(x, *weights_of(module), H)[0], dtype)  # fmt: skip
+
+
+def layer_norm_equals_torchs(dtype):
+    x, gamma, beta = 3 * numbers(B, S, C, dtype=dtype) + 2, numbers(C, seed=1, dtype=dtype), numbers(C, seed=2)
+    beta = beta.to(dtype)
+    for eps in ((), (0.5,)):
+        norm = nn.LayerNorm(C, *eps, dtype=dtype)
+        norm.load_state_dict({"weight": gamma, "bias": beta})
+        same(beyond.layer_norm(x, gamma, beta, *eps), norm(x).detach(), dtype)
+
+
+def encoder_block_equals_torchs_layer(dtype):
+    torch.manual_seed(1)
+    layer = nn.TransformerEncoderLayer(C, H, 40, 0.0, F.gelu, batch_first=True, norm_first=True, dtype=dtype)
+    with torch.no_grad():
+        for parameter in layer.parameters():
+            parameter.normal_(std=0.3)
+    x = numbers(B, S, C, dtype=dtype)
+    before = x.clone()
+    got = beyond.encoder_block(
+        x,
+        lambda y: layer.self_attn(y, y, y)[0],
+        lambda y: layer.linear2(F.gelu(layer.linear1(y))),
+        layer.norm1,
+        layer.norm2,
+    )
+    same(got.detach(), layer(x).detach(), dtype)
+    assert torch.equal(x, before)
+
+
+def patches_equal_unfolds(dtype):
+    images = numbers(B, 3, 8, 20, dtype=dtype)
+    for patch_size in (2, 4):
+        want = nn.functional.unfold(images, patch_size, stride=patch_size).transpose(1, 2)
+        assert torch.equal(vision.patchify(images, patch_size), want)
+    kernels = numbers(C, 3, 4, 4, seed=1, dtype=dtype)
+    convolved = F.conv2d(images, kernels, stride=4).flatten(2).transpose(1, 2)
+    same(vision.patchify(images, 4) @ kernels.flatten(1).T, convolved, dtype)
+
+
+def the_class_token_is_first_for_every_image(dtype):
+    patches, token = numbers(B, S, C, dtype=dtype), numbers(C, seed=1, dtype=dtype).requires_grad_()
+    got = vision.add_class_token(patches, token)
+    assert got.shape == (B, S + 1, C)
+    for b in range(B):
+        assert torch.equal(got[b, 0], token)
+        assert torch.equal(got[b, 1:], patches[b])
+    got.sum().backward()
+    assert torch.equal(token.grad, torch.full_like(token, B))
+
+
+def targets_are_what_comes_next(dtype):
+    ids = torch.arange(B * S).view(B, S)  # each number is followed by the next
+    inputs, targets = beyond.next_token_targets(ids)
+    assert inputs.shape == (B, S - 1)
+    assert torch.equal(inputs + 1, targets)
+    assert torch.equal(inputs[:, 0], ids[:, 0])
+
+
+def greedy_text_follows_its_model(dtype):
+    words = 11
+    table = numbers(words, words, dtype=dtype)
+    pairs = numbers(words, words, words, seed=1, dtype=dtype).requires_grad_()
+
+    def bigram(ids):
+        return table[ids]
+
+    def trigram(ids):
+        return pairs[ids.roll(1, 1), ids]
+
+    start = torch.tensor([[1, 2, 3], [4, 5, 6]])
+    for model, follow in ((bigram, lambda a, b: table[b]), (trigram, lambda a, b: pairs[a, b])):
+        got = beyond.generate(model, start, 6)
+        assert got.dtype == torch.long
+        assert got.shape == (2, 9)
+        assert torch.equal(got[:, :3], start)
+        for sentence in got.tolist():
+            for a, b, c in zip(sentence[1:], sentence[2:], sentence[3:], strict=False):
+                assert c == int(follow(a, b).argmax())
+        assert torch.equal(beyond.generate(model, beyond.generate(model, start, 2), 4), got)
+    assert torch.equal(beyond.generate(bigram, start, 0), start)
+    graphs = []
+    beyond.generate(lambda ids: graphs.append(trigram(ids)) or graphs[-1], start, 2)
+    assert not any(logits.requires_grad for logits in graphs)
+
+
+def ablation_equals_an_output_projection_without_those_columns(dtype):
+    context, w_o = numbers(B, H, S, D, dtype=dtype), numbers(C, C, seed=1, dtype=dtype)
+    before = context.clone()
+    for heads in ([], [2], [0, 3], list(range(H))):
+        cut = w_o.clone()
+        for head in heads:
+            cut[:, head * D : (head + 1) * D] = 0
+        got = beyond.ablate_heads(context, heads)
+        same(attention.merge_heads(got) @ w_o.T, attention.merge_heads(context) @ cut.T, dtype)
+        assert torch.equal(context, before)
+        assert got.data_ptr() != context.data_ptr()
+
+
+def other_weights_give_the_same_context(dtype):
+    for tokens, width in ((9, 3), (8, 6), (12, 6), (40, 12)):
+        for seed in range(5):
+            weights = (numbers(T, tokens, seed=seed) * (seed > 0)).softmax(-1).to(dtype)  # the first ones uniform
+            v = numbers(tokens, width, seed=seed + 9, dtype=dtype)
+            before = weights.clone()
+            got = beyond.other_weights(weights, v)
+            assert torch.equal(weights, before)
+            same(got @ v, weights @ v, dtype)
+            same(got.sum(-1), torch.ones(T), dtype)
+            assert (got >= 0).all()
+            assert ((got - weights).abs().sum(-1) > 0.02).all()  # every row
+            change = (got - weights).double()
+            null = torch.linalg.svd(torch.cat((v, torch.ones_like(v[:, :1])), 1).double().T).Vh[width + 1 :]
+            assert torch.allclose(change @ null.T @ null, change, atol=1e-6)
+
+
+def other_weights_leave_hidden_keys_hidden(dtype):
+    for tokens, width in ((9, 3), (5, 3), (8, 6)):
+        hidden = ~masks.causal_mask(tokens)
+        weights = numbers(tokens, tokens, dtype=dtype).masked_fill(hidden, -math.inf).softmax(-1)
+        v = numbers(tokens, width, seed=1, dtype=dtype)
+        got = beyond.other_weights(weights, v)
+        assert not got[hidden].any()
+        same(got @ v, weights @ v, dtype)
+        same(got[: width + 1], weights[: width + 1], dtype)  # too few tokens to move among
+        assert ((got - weights).abs().sum(-1)[width + 1 :] > 0.02).all()
+        repeated = v[:1].expand(tokens, -1)  # equal values: any weights do
+        same(beyond.other_weights(weights, repeated) @ repeated, weights @ repeated, dtype)
+
+
+def relations_are_means_of_single_weights(dtype):
+    weights = numbers(H, S, S, dtype=dtype).softmax(-1)
+    pairs = [(1, 0), (4, 2), (4, 6), (1, 0)]
+    want = [math.fsum(float(weights[head, t, s]) for t, s in pairs) / len(pairs) for head in range(H)]
+    same(beyond.relation_score(weights, pairs), torch.tensor(want, dtype=torch.float64), dtype)
+    same(beyond.relation_score(weights, [(3, 5)]), weights[:, 3, 5], dtype)
+
+
+CHECKS = {
+    masks: (
+        converters_agree_with_the_modules_that_use_the_masks,
+        converters_go_there_and_back,
+        seaborn_leaves_out_what_is_hidden,
+        cache_mask_is_the_last_rows_of_the_causal_mask,
+    ),
+    positions: (
+        sinusoids_equal_the_formula,
+        a_shift_of_the_sinusoids_is_a_rotation,
+        rope_is_a_product_of_complex_numbers,
+        rope_scores_depend_on_the_distance_alone,
+        rope_turns_as_torchs_interleaved_pairs_do_once_channels_are_reordered,
+    ),
+    caching: (
+        decoding_equals_doing_all_at_once_for_every_split,
+        repeated_heads_equal_torchs_grouped_queries,
+        bytes_are_those_of_real_caches,
+    ),
+    flash: (
+        one_pass_equals_logsumexp_for_every_block,
+        tiles_equal_the_whole_for_every_block,
+        tiles_never_hold_more_than_a_block_of_scores,
+        tiles_have_the_gradients_of_finite_differences,
+    ),
+    vision: (patches_equal_unfolds, the_class_token_is_first_for_every_image),
+    beyond: (
+        cross_attention_equals_torchs,
+        layer_norm_equals_torchs,
+        encoder_block_equals_torchs_layer,
+        targets_are_what_comes_next,
+        greedy_text_follows_its_model,
+        ablation_equals_an_output_projection_without_those_columns,
+        other_weights_give_the_same_context,
+        other_weights_leave_hidden_keys_hidden,
+        relations_are_means_of_single_weights,
+    ),
+}
+
+
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+@pytest.mark.parametrize(
+    "check", [check for checks in CHECKS.values() for check in checks], ids=lambda check: check.__name__
+)
+def test_agrees(check, dtype):
+    check(dtype)
+
+
+RIGHT = {module: types.SimpleNamespace(**vars(module)) for module in CHECKS}
+MASKS, POSITIONS, CACHING, FLASH, VISION, BEYOND = (
+    RIGHT[module] for module in (masks, positions, caching, flash, vision, beyond)
+)
+
+
+# Functions written once more, with places for mistakes; without any they must be right.
+
+
+def sinusoids(exponent=1.0):
+    def sinusoidal_encoding(seq_len, d_model):
+        frequencies = 10000.0 ** (-exponent * torch.arange(0, d_model, 2, dtype=torch.float64) / d_model)
+        angles = torch.arange(seq_len)[:, None] * frequencies
+        return torch.stack((angles.sin(), angles.cos()), dim=-1).flatten(1).to(torch.get_default_dtype())
+
+    return sinusoidal_encoding
+
+
+def turning(sign=-1):
+    def rope(x, places, base=10000.0):
+        frequencies = base ** (-torch.arange(x.size(3) // 2, dtype=torch.float64) / (x.size(3) // 2))
+        angles = torch.as_tensor(places)[:, None] * frequencies
+        cos, sin = angles.cos().to(x.dtype), angles.sin().to(x.dtype)
+        first, second = x.chunk(2, dim=-1)
+        return torch.cat((first * cos + sign * second * sin, first * sin + second * cos), dim=-1)
+
+    return rope
+
+
+def join(cache, new):
+    return torch.cat((cache, new), dim=2)
+
+
+def decoding(join_keys=join, join_values=join, project=torch.matmul, value_weight=lambda w_k, w_v: w_v):
+    def decode_step(x_t, k_cache, v_cache, w_q, w_k, w_v, w_o, num_heads):
+        q, k_t, v_t = (attention.split_heads(x_t @ w.T, num_heads) for w in (w_q, w_k, value_weight(w_k, w_v)))
+        k, v = join_keys(k_cache, k_t), join_values(v_cache, v_t)
+        return project(attention.merge_heads(attention.attention(q, k, v)[0]), w_o.T), k, v
+
+    return decode_step
+
+
+def summing(shrinks=True, whole_blocks_alone=False):
+    def online_softmax(scores, block_size):
+        highest = scores.new_full(scores.shape[:-1], -math.inf)
+        total = torch.zeros_like(highest)
+        blocks = scores.split(block_size, dim=-1)
+        for block in blocks[: max(1, scores.size(-1) // block_size)] if whole_blocks_alone else blocks:
+            highest, before = torch.maximum(highest, block.amax(-1)), highest
+            shift = highest.nan_to_num(neginf=0.0)
+            total = total * ((before - shift).exp() if shrinks else 1) + (block - shift[..., None]).exp().sum(-1)
+        return highest, total
+
+    return online_softmax
+
+
+def tiling(shrinks=True, keeps_maximum=True, divides=True, scale=math.sqrt):
+    def tiled_attention(q, k, v, block_size):
+        highest, total, context = torch.full_like(q[..., :1], -math.inf), 0, 0
+        for keys, values in zip(k.split(block_size, dim=2), v.split(block_size, dim=2), strict=True):
+            scores = q @ keys.mT / scale(q.size(-1))
+            new = torch.maximum(highest, scores.amax(-1, keepdim=True))
+            shrink, exponentials = (highest - new).exp(), (scores - new).exp()
+            total = total * shrink + exponentials.sum(-1, keepdim=True)
+            context = context * (shrink if shrinks else 1) + exponentials @ values
+            highest = new if keeps_maximum else highest
+        return context / total if divides else context
+
+    return tiled_attention
+
+
+def normalising(over=-1, correction=0, root=lambda variance, eps: (variance + eps).sqrt()):
+    def layer_norm(x, gamma, beta, eps=1e-5):
+        centred = x - x.mean(over, keepdim=True)
+        variance = centred.square().sum(-1, keepdim=True) / (x.size(-1) - correction)
+        return gamma * centred / root(variance, eps) + beta
+
+    return layer_norm
+
+
+def cutting(*order):
+    def patchify(images, patch_size):
+        grid = images.unflatten(3, (-1, patch_size)).unflatten(2, (-1, patch_size))
+        return grid.permute(order).flatten(3).flatten(1, 2)
+
+    return patchify
+
+
+def writing(choose=torch.argmax, place=-1, gradients=torch.no_grad, read=lambda ids: ids):
+    def generate(model, ids, steps):
+        for _ in range(steps):
+            with gradients():
+                logits = model(read(ids))
+            ids = torch.cat((ids, choose(logits[:, place], -1, keepdim=True)), dim=1)
+        return ids
+
+    return generate
+
+
+def reweighing(ones=1.0, values=1.0, size=1.0, rounding=1e-6, way=0, dtype=None):
+    def other_weights(weights, v):
+        weights_64 = weights.double()
+        kept = torch.cat((values * v, torch.full_like(v[:, :1], ones)), dim=1).double()
+        null_space = torch.linalg.svd((weights_64[:, :, None] * kept).mT).Vh[:, kept.size(1) :]
+        ways = torch.linalg.svd(null_space * weights_64[:, None]).U[:, :, way, None]
+        factors = (null_space.mT @ ways).squeeze(-1)
+        largest, smallest = factors.amax(-1, keepdim=True), factors.amin(-1, keepdim=True)
+        limit = torch.where(largest < -smallest, -largest, -smallest)
+        factors = torch.where(limit.abs() >= rounding, factors / limit, 0.0)
+        return (weights_64 * (1 + size * factors)).to(dtype or weights.dtype)
+
+    return other_weights
+
+
+# Wrong functions of other kinds.
+
+
+def additive_inverted(mask, convention):
+    return mask != 0 if convention == "additive" else MASKS.to_attend(mask, convention)
+
+
+def cache_mask(diagonal):
+    def causal_mask_for_cache(new, total, device=None):
+        return torch.ones(new, total, dtype=torch.bool).tril(diagonal(total - new))
+
+    return causal_mask_for_cache
+
+
+def cos_first(seq_len, d_model):
+    return POSITIONS.sinusoidal_encoding(seq_len, d_model).unflatten(1, (-1, 2)).flip(-1).flatten(1)
+
+
+def all_blocks_at_once(place, queries, keys, block_size, causal):
+    return FLASH._grid(place, queries, keys, (queries, keys), causal)
+
+
+def queries_from_the_memory(x, memory, *how):
+    return BEYOND.cross_attention(memory, memory, *how)
+
+
+def memory_mask_ignored(x, memory, w_q, w_k, w_v, w_o, num_heads, memory_mask=None):
+    return BEYOND.cross_attention(x, memory, w_q, w_k, w_v, w_o, num_heads)
+
+
+def projected_the_other_way(x, memory, w_q, w_k, w_v, w_o, *how):
+    return BEYOND.cross_attention(x, memory, w_q, w_k, w_v, w_o.T, *how)
+
+
+def post_norm(x, attend, feed_forward, norm1, norm2):
+    x = norm1(x + attend(x))
+    return x + feed_forward(norm2(x))
+
+
+def no_residual(x, attend, feed_forward, norm1, norm2):
+    return feed_forward(norm2(x + attend(norm1(x))))
+
+
+def added_in_place(x, attend, feed_forward, norm1, norm2):
+    x += attend(norm1(x)).detach()
+    return x + feed_forward(norm2(x))
+
+
+def class_token_last(patches, class_token):
+    return torch.cat((patches, class_token.expand(patches.size(0), 1, -1)), dim=1)
+
+
+def input_ablated_too(context, heads):
+    context[:, list(heads)] = 0.0
+    return context
+
+
+def tokens_ablated(context, heads):
+    context = context.clone()
+    context[:, :, list(heads)] = 0.0
+    return context
+
+
+def all_pairs_of_both_lists(weights, pairs):
+    queries, keys = zip(*pairs, strict=True)
+    return weights[:, list(queries)][:, :, list(keys)].mean(-1)
+
+
+# name: (whose part it is, the wrong part)
+WRONG = {
+    "multihead read as sdpa": (masks, {"INVERTED": ("seaborn",)}),
+    "seaborn read as sdpa": (masks, {"INVERTED": ("multihead",)}),
+    "additive inverted": (masks, {"to_attend": additive_inverted}),
+    "additive with the other polarity": (
+        masks, {"additive_mask": lambda mask, dtype: MASKS.additive_mask(~mask, dtype)}),
+    "additive of 1": (masks, {"additive_mask": lambda mask, dtype: MASKS.additive_mask(mask, dtype) + 1}),
+    "additive of another dtype": (
+        masks, {"additive_mask": lambda mask, dtype: MASKS.additive_mask(mask, torch.float32)}),
+    "cache mask at the top left": (masks, {"causal_mask_for_cache": cache_mask(lambda past: 0)}),
+    "cache mask without the token itself": (masks, {"causal_mask_for_cache": cache_mask(lambda past: past - 1)}),
+    "sin and cos in halves": (positions, {
+        "sinusoidal_encoding": lambda *sizes: POSITIONS.to_half_split(POSITIONS.sinusoidal_encoding(*sizes))}),
+    "cos first": (positions, {"sinusoidal_encoding": cos_first}),
+    "frequencies of half the width": (positions, {"sinusoidal_encoding": sinusoids(exponent=2.0)}),
+    "positions from 1": (positions, {
+        "sinusoidal_encoding": lambda tokens, width: POSITIONS.sinusoidal_encoding(tokens + 1, width)[1:]}),
+    "always float32": (positions, {
+        "sinusoidal_encoding": lambda *sizes: POSITIONS.sinusoidal_encoding(*sizes).float()}),
+    "rope turning the other way": (positions, {
+        "rope": lambda x, places, *base: POSITIONS.rope(x, -torch.as_tensor(places), *base)}),
+    "rope that does not turn back": (positions, {"rope": turning(sign=1)}),
+    "rope on neighbours": (positions, {
+        "rope": lambda x, *how: POSITIONS.rope(POSITIONS.to_half_split(x), *how)}),
+    "rope with a base of its own": (positions, {"rope": lambda x, places, base=0: POSITIONS.rope(x, places)}),
+    "rope with slow steps": (positions, {
+        "rope": lambda x, places, base=10000.0: POSITIONS.rope(x, places, base**0.5)}),
+    "the new token first": (caching, {"decode_step": decoding(join_keys=lambda cache, new: join(new, cache))}),
+    "values not kept": (caching, {"decode_step": decoding(join_values=lambda cache, new: join(cache, new).flip(2))}),
+    "no output projection": (caching, {"decode_step": decoding(project=lambda merged, w: merged)}),
+    "keys for values": (caching, {"decode_step": decoding(value_weight=lambda w_k, w_v: w_k)}),
+    "heads served in turn": (caching, {
+        "repeat_kv": lambda k, num_heads: k.repeat(1, num_heads // k.size(1), 1, 1)}),
+    "bytes of the keys alone": (caching, {"kv_cache_bytes": lambda *sizes: CACHING.kv_cache_bytes(*sizes) // 2}),
+    "online sum that never shrinks": (flash, {"online_softmax": summing(shrinks=False)}),
+    "NaN where nothing is seen": (flash, {"_finite": lambda highest: highest}),
+    "ragged end lost": (flash, {"online_softmax": summing(whole_blocks_alone=True)}),
+    "tiles that forget the old maximum": (flash, {"tiled_attention": tiling(keeps_maximum=False)}),
+    "context that never shrinks": (flash, {"tiled_attention": tiling(shrinks=False)}),
+    "tiles without a scale": (flash, {"tiled_attention": tiling(scale=lambda width: 1.0)}),
+    "tiles without the last division": (flash, {"tiled_attention": tiling(divides=False)}),
+    "all the scores at once": (flash, {"_grid": all_blocks_at_once}),
+    "queries from the memory": (beyond, {"cross_attention": queries_from_the_memory}),
+    "memory mask ignored": (beyond, {"cross_attention": memory_mask_ignored}),
+    "merged without the projection": (beyond, {"cross_attention": projected_the_other_way}),
+    "variance by C - 1": (beyond, {"layer_norm": normalising(correction=1)}),
+    "eps outside the root": (beyond, {"layer_norm": normalising(root=lambda variance, eps: variance.sqrt() + eps)}),
+    "norm over the tokens": (beyond, {"layer_norm": normalising(over=1)}),
+    "no beta": (beyond, {"layer_norm": lambda x, gamma, beta, *eps: BEYOND.layer_norm(x, gamma, 0 * beta, *eps)}),
+    "post-norm": (beyond, {"encoder_block": post_norm}),
+    "no residual": (beyond, {"encoder_block": no_residual}),
+    "one norm for both": (beyond, {
+        "encoder_block": lambda x, a, f, norm1, norm2: BEYOND.encoder_block(x, a, f, norm1, norm1)}),
+    "added in place": (beyond, {"encoder_block": added_in_place}),
+    "patches column by column": (vision, {"patchify": cutting(0, 4, 2, 1, 3, 5)}),
+    "pixels before channels": (vision, {"patchify": cutting(0, 2, 4, 3, 5, 1)}),
+    "class token last": (vision, {"add_class_token": class_token_last}),
+    "targets not shifted": (beyond, {"next_token_targets": lambda ids: (ids[:, :-1], ids[:, :-1])}),
+    "targets swapped": (beyond, {"next_token_targets": lambda ids: (ids[:, 1:], ids[:, :-1])}),
+    "the least probable word": (beyond, {"generate": writing(choose=torch.argmin)}),
+    "the first word's logits": (beyond, {"generate": writing(place=0)}),
+    "a graph kept": (beyond, {"generate": writing(gradients=torch.enable_grad)}),
+    "only the last word read": (beyond, {"generate": writing(read=lambda ids: ids[:, -1:])}),
+    "input ablated too": (beyond, {"ablate_heads": input_ablated_too}),
+    "tokens ablated": (beyond, {"ablate_heads": tokens_ablated}),
+    "context kept, sum not": (beyond, {"other_weights": reweighing(ones=0.0)}),
+    "sum kept, context not": (beyond, {"other_weights": reweighing(values=0.0)}),
+    "negative weights": (beyond, {"other_weights": reweighing(size=3)}),
+    "hardly different": (beyond, {"other_weights": reweighing(size=1e-3)}),
+    "the same weights": (beyond, {"other_weights": reweighing(size=0)}),
+    "rounding taken for a way": (beyond, {"other_weights": reweighing(rounding=0.0)}),
+    "float32 gone": (beyond, {"other_weights": reweighing(dtype=torch.float32)}),
+    "any way in the null space": (beyond, {"other_weights": reweighing(way=-1)}),
+    "from and to swapped": (beyond, {
+        "relation_score": lambda weights, pairs: BEYOND.relation_score(weights, [(b, a) for a, b in pairs])}),
+    "all pairs of both lists": (beyond, {"relation_score": all_pairs_of_both_lists}),
+    "a sum of weights": (beyond, {
+        "relation_score": lambda weights, pairs: BEYOND.relation_score(weights, pairs) * len(pairs)}),
+}  # fmt: skip
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("wrong", WRONG)
+def test_wrong_versions_disagree(wrong):
+    module, parts = WRONG[wrong]
+    assert any(fails_with(check, module, parts, dtype) for check in CHECKS[module] for dtype in DTYPES)
+
+
+@pytest.mark.parametrize(
+    ("module", "parts", "checks"),
+    [
+        (positions, {"sinusoidal_encoding": sinusoids(), "rope": turning()}, CHECKS[positions]),
+        (caching, {"decode_step": decoding()}, CHECKS[caching]),
+        (flash, {"online_softmax": summing()}, CHECKS[flash][:1]),
+        (flash, {"tiled_attention": tiling()}, CHECKS[flash][1:2]),
+        (vision, {"patchify": cutting(0, 2, 4, 1, 3, 5)}, CHECKS[vision]),
+        (beyond, {"layer_norm": normalising(), "generate": writing(), "other_weights": reweighing()}, CHECKS[beyond]),
+    ],
+)
+def test_what_wrong_versions_are_made_with_is_right(module, parts, checks):
+    for check in checks:
+        assert not fails_with(check, module, parts, torch.float64), check.__name__
+
+
+def ones(*shape, dtype=torch.float32):
+    return torch.ones(*shape, dtype=dtype)
+
+
+W = [ones(C, C)] * 4
+CACHE = ones(B, H, S, D)
+ERRORS = {
+    "more new tokens than tokens": (
+        lambda: masks.causal_mask_for_cache(7, 5),
+        "causal_mask_for_cache: the new tokens must be among all tokens. "
+        "expected ints with 1 <= new <= total, got new=7, total=5",
+    ),
+    "half a token": (
+        lambda: masks.causal_mask_for_cache(1.5, 5),
+        "causal_mask_for_cache: the new tokens must be among all tokens. "
+        "expected ints with 1 <= new <= total, got new=1.5, total=5",
+    ),
+    "unknown convention": (
+        lambda: masks.to_attend(masks.causal_mask(3), "keras"),
+        "to_attend: no convention has this name. expected bool, sdpa, multihead, seaborn, additive, got 'keras'",
+    ),
+    "numbers as bools": (
+        lambda: masks.to_attend(ones(3, 3), "multihead"),
+        "to_attend: mask must be bool in the convention 'multihead'. expected torch.bool, got torch.float32, "
+        'fix: convention="additive" if it holds 0 and -inf, mask.bool() if it holds 0 and 1',
+    ),
+    "a list": (
+        lambda: masks.to_attend([True], "bool"),
+        "to_attend: mask must be a tensor. expected a torch.Tensor, got list, fix: torch.as_tensor(mask)",
+    ),
+    "bools as numbers": (
+        lambda: masks.to_attend(masks.causal_mask(3), "additive"),
+        "to_attend: an additive mask must be floating point. expected a float dtype, got torch.bool",
+    ),
+    "finite additive": (
+        lambda: masks.to_attend(torch.tensor([0.0, -1e9]), "additive"),
+        "to_attend: an additive mask must hold 0 and -inf alone. expected 0 = may attend, -inf = hidden, "
+        "got -1e+09 too, fix: mask.masked_fill(mask < -1e4, -math.inf)",
+    ),
+    "a bias": (
+        lambda: masks.to_attend(torch.tensor([0.0, -1.5, -1e9]), "additive"),
+        "to_attend: an additive mask must hold 0 and -inf alone. expected 0 = may attend, -inf = hidden, got -1.5 too",
+    ),
+    "additive of additive": (
+        lambda: masks.additive_mask(ones(3, 3), torch.float32),
+        "additive_mask: mask must be bool, True = may attend. expected torch.bool, got torch.float32, "
+        "fix: mask.bool() if it holds 0 and 1",
+    ),
+    "additive of nothing": (
+        lambda: masks.additive_mask(None, torch.float32),
+        "additive_mask: mask must be a tensor. expected a torch.Tensor, got NoneType",
+    ),
+    "whole numbers have no -inf": (
+        lambda: masks.additive_mask(masks.causal_mask(3), torch.int64),
+        "additive_mask: dtype must be able to hold -inf. expected a float dtype, got torch.int64, "
+        "fix: dtype=torch.float32",
+    ),
+    "combining a list": (
+        lambda: masks.combine_masks([True], masks.padding_mask([3], 5)),
+        "combine_masks: causal must be a tensor. expected a torch.Tensor, got list, fix: torch.as_tensor(causal)",
+    ),
+    "no positions": (
+        lambda: positions.sinusoidal_encoding(0, C),
+        "sinusoidal_encoding: seq_len must be a positive int. expected seq_len >= 1, got 0",
+    ),
+    "odd width": (
+        lambda: positions.sinusoidal_encoding(S, 23),
+        "sinusoidal_encoding: d_model must be even, since channels go in pairs. "
+        "expected d_model % 2 == 0, d_model >= 2, got d_model=23, fix: d_model=24",
+    ),
+    "no width": (
+        lambda: positions.sinusoidal_encoding(S, 0),
+        "sinusoidal_encoding: d_model must be even, since channels go in pairs. "
+        "expected d_model % 2 == 0, d_model >= 2, got d_model=0",
+    ),
+    "rope before the split": (
+        lambda: positions.rope(ones(B, S, C), torch.arange(S)),
+        "rope: x must have 4 axes. expected (B, H, S, D), got (2, 7, 24), fix: x.unsqueeze(0), a batch of one",
+    ),
+    "odd heads": (
+        lambda: positions.rope(ones(B, H, S, 5), torch.arange(S)),
+        "rope: D must be even, since channels go in pairs. expected D % 2 == 0, D >= 2, got D=5, fix: D=6",
+    ),
+    "positions of others": (
+        lambda: positions.rope(ones(B, H, S, D), torch.arange(T)),
+        "rope: positions has the wrong S. expected (S=7), got (S=5)",
+    ),
+    "positions missing": (
+        lambda: positions.rope(ones(B, H, S, D), None),
+        "rope: positions has the wrong S. expected (S=7), got (S=0)",
+    ),
+    "no base": (
+        lambda: positions.rope(ones(B, H, S, D), torch.arange(S), 0),
+        "rope: base must be positive. expected base > 0, got base=0",
+    ),
+    "two new tokens": (
+        lambda: caching.decode_step(ones(B, 2, C), CACHE, CACHE, *W, H),
+        "decode_step: x_t has the wrong T. expected (B, T=1, C), got (B=2, T=2, C=24)",
+    ),
+    "cache of other heads": (
+        lambda: caching.decode_step(ones(B, 1, C), CACHE[:, :3], CACHE, *W, H),
+        "decode_step: k_cache has the wrong H. expected (B=2, H=4, P=7, D=6), got (B=2, H=3, P=7, D=6)",
+    ),
+    "caches of two lengths": (
+        lambda: caching.decode_step(ones(B, 1, C), CACHE, CACHE[:, :, :5], *W, H),
+        "decode_step: v_cache has the wrong P. expected (B=2, H=4, P=7, D=6), got (B=2, H=4, P=5, D=6)",
+    ),
+    "weights of another width": (
+        lambda: caching.decode_step(ones(B, 1, C), CACHE, CACHE, W[0], ones(C, 20), *W[2:], H),
+        "decode_step: w_k has the wrong C'. expected (C=24, C'=24), got (C=24, C'=20)",
+    ),
+    "weights of another dtype": (
+        lambda: caching.decode_step(ones(B, 1, C), CACHE, CACHE, *W[:3], ones(C, C, dtype=torch.float64), H),
+        "decode_step: w_o must have the dtype of x_t. expected torch.float32, got torch.float64, "
+        "fix: w_o.to(torch.float32)",
+    ),
+    "heads that do not divide": (
+        lambda: caching.decode_step(ones(B, 1, C), CACHE, CACHE, *W, 5),
+        "decode_step: num_heads must divide C. expected C % num_heads == 0, got C=24, num_heads=5, "
+        "fix: num_heads=4 or 6, or C=20 or 25",
+    ),
+    "heads that cannot share": (
+        lambda: caching.repeat_kv(ones(B, 2, S, D), 5),
+        "repeat_kv: num_heads must be a multiple of the key-value heads. "
+        "expected num_heads % G == 0, num_heads >= 1, got num_heads=5, G=2, fix: num_heads=2 or 4",
+    ),
+    "keys without heads": (
+        lambda: caching.repeat_kv(ones(B, S, D), 4),
+        "repeat_kv: k must have 4 axes. expected (B, G, S, D), got (2, 7, 6), fix: k.unsqueeze(0), a batch of one",
+    ),
+    "half a byte": (
+        lambda: caching.kv_cache_bytes(3, B, S, H, D, 0.5),
+        "kv_cache_bytes: bytes_per_value must be a whole number. "
+        "expected bytes_per_value >= 0, got bytes_per_value=0.5",
+    ),
+    "fewer than no tokens": (
+        lambda: caching.kv_cache_bytes(3, B, -1, H, D, 2),
+        "kv_cache_bytes: seq_len must be a whole number. expected seq_len >= 0, got seq_len=-1",
+    ),
+    "blocks of nothing": (
+        lambda: flash.online_softmax(ones(T, S), 0),
+        "online_softmax: block_size must be a positive int. expected block_size >= 1, got block_size=0",
+    ),
+    "one number": (
+        lambda: flash.online_softmax(torch.tensor(1.0), 2),
+        "online_softmax: there must be a key to attend to. expected S >= 1, got S=0",
+    ),
+    "whole scores": (
+        lambda: flash.online_softmax(torch.arange(S), 2),
+        "online_softmax: scores must be floating point. expected a float dtype, got torch.int64, fix: scores.float()",
+    ),
+    "blocks of half a key": (
+        lambda: flash.tiled_attention(ones(B, H, T, D), CACHE, CACHE, 2.5),
+        "tiled_attention: block_size must be a positive int. expected block_size >= 1, got block_size=2.5",
+    ),
+    "no keys": (
+        lambda: flash.tiled_attention(ones(B, H, T, D), CACHE[:, :, :0], CACHE[:, :, :0], 2),
+        "tiled_attention: there must be a key to attend to. expected S >= 1, got S=0",
+    ),
+    "values of other keys": (
+        lambda: flash.tiled_attention(ones(B, H, T, D), CACHE, CACHE[:, :, :5], 2),
+        "tiled_attention: v has the wrong S. expected (B=2, H=4, S=7, D), got (B=2, H=4, S=5, D=6)",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", ERRORS)
+def test_errors_say_what_and_how(case):
+    call, message = ERRORS[case]
+    with pytest.raises(ShapeError) as caught:
+        call()
+    assert str(caught.value) == message
+
+
+def test_results_are_where_the_inputs_are(device):
+    q, k, v = (numbers(B, H, n, D, seed=seed).to(device) for seed, n in enumerate((T, S, S)))
+    assert torch.allclose(flash.tiled_attention(q, k, v, 3), F.scaled_dot_product_attention(q, k, v))
+    assert positions.rope(k, torch.arange(S)).device == k.device
+    assert masks.causal_mask_for_cache(T, S, device=device).device == k.device
+    assert masks.additive_mask(masks.causal_mask(S, device=device), k.dtype).device == k.device
+    weights = [numbers(C, C, seed=seed).to(device) for seed in range(4)]
+    out, *_ = caching.decode_step(numbers(B, 1, C).to(device), k, v, *weights, H)
+    assert out.device == k.device
+    other = beyond.other_weights(numbers(T, S).softmax(-1).to(device), numbers(S, 3).to(device))
+    assert other.device == k.device

@@ -1,0 +1,418 @@
+"""The encoder block against PyTorch's layer; the stacks, what they refuse, and that training repeats itself exactly."""
+
+import copy
+
+import pytest
+import torch
+from rewriting import fails, one_thread  # noqa: F401
+from torch import nn
+from torch.nn import functional as F
+
+from mha_course import masks, models
+from mha_course.errors import ShapeError
+from mha_course.models import CausalLanguageModel, Encoder, EncoderBlock, MaskedWordModel
+
+B, S, C, H, D_FF, L, V = 2, 5, 24, 4, 10, 3, 17
+TOLERANCE = {torch.float32: 1e-5, torch.float64: 1e-12}
+LENGTHS = [5, 3]  # words of each sentence
+# What may be attended to, as ours takes it and as PyTorch's layer does, where True = ignore.
+MASKS = {
+    "none": (None, {}),
+    "causal": (masks.causal_mask(S), {"src_mask": ~masks.causal_mask(S)}),
+    "padding": (
+        masks.padding_mask(LENGTHS, S),
+        {"src_key_padding_mask": ~masks.padding_mask(LENGTHS, S)[:, 0, 0]},
+    ),
+    "per sentence": (
+        masks.combine_masks(masks.causal_mask(S), masks.padding_mask(LENGTHS, S)),
+        {
+            "src_mask": ~masks.causal_mask(S),
+            "src_key_padding_mask": ~masks.padding_mask(LENGTHS, S)[:, 0, 0],
+        },
+    ),
+}
+
+
+def block_of(cls=EncoderBlock, *, norm_first=True, dropout=0.0, dtype=torch.float64, device="cpu"):
+    """Make a block in which no number is at its default."""
+    torch.manual_seed(0)
+    block = cls(C, H, D_FF, norm_first=norm_first, dropout=dropout)
+    with torch.no_grad():
+        for parameter in block.parameters():
+            parameter.add_(0.3 * torch.randn(parameter.shape))
+    return block.to(device=device, dtype=dtype)
+
+
+def layer_of(block, norm_first):
+    """Build PyTorch's layer from the same numbers without to_torch: q, k and v are stacked in one matrix there."""
+    weight = block.norm1.weight
+    layer = nn.TransformerEncoderLayer(C, H, D_FF, 0.0, "gelu", batch_first=True, norm_first=norm_first)
+    mha, ours = block.attention, (block.feed_forward[0], block.feed_forward[3], block.norm1, block.norm2)
+    pairs = {
+        layer.self_attn.in_proj_weight: torch.cat([p.weight for p in (mha.q_proj, mha.k_proj, mha.v_proj)]),
+        layer.self_attn.in_proj_bias: torch.cat([p.bias for p in (mha.q_proj, mha.k_proj, mha.v_proj)]),
+        layer.self_attn.out_proj.weight: mha.out_proj.weight,
+        layer.self_attn.out_proj.bias: mha.out_proj.bias,
+    }
+    for theirs, mine in zip((layer.linear1, layer.linear2, layer.norm1, layer.norm2), ours, strict=True):
+        pairs |= {theirs.weight: mine.weight, theirs.bias: mine.bias}
+    with torch.no_grad():
+        for theirs, mine in pairs.items():
+            theirs.copy_(mine)
+    return layer.to(weight)
+
+
+def passes(module, x, target, options):
+    """Run a module forward and backward: its output, the gradient at x, and all gradients at weights, summed up."""
+    x = x.clone().requires_grad_()
+    out = module(x, **options)
+    gradients = torch.autograd.grad((out * target).sum(), [x, *module.parameters()])
+    norm = torch.stack([gradient.square().sum() for gradient in gradients[1:]]).sum()
+    return out.detach(), gradients[0], norm
+
+
+def equals_torchs_layer(cls, name="per sentence", norm_first=True, dtype=torch.float64, device="cpu"):
+    """Demand that a block computes what PyTorch's layer computes, forward and backward."""
+    mask, options = MASKS[name]
+    generator = torch.Generator().manual_seed(1)
+    x, target = torch.randn(2, B, S, C, generator=generator, dtype=torch.float64).to(device, dtype)
+    block = block_of(cls, norm_first=norm_first, dtype=dtype, device=device)
+    ours = passes(block, x, target, {"mask": None if mask is None else mask.to(device)})
+    options = {key: value.to(device) for key, value in options.items()}
+    tolerance = TOLERANCE[dtype]
+    for theirs in (layer_of(block, norm_first), block.to_torch()):
+        for mine, other in zip(ours, passes(theirs, x, target, options), strict=True):
+            assert mine.dtype == other.dtype
+            assert torch.allclose(mine, other, rtol=10 * tolerance, atol=10 * tolerance)
+        assert torch.allclose(ours[0], theirs(x, **options), rtol=tolerance, atol=tolerance)
+
+
+@pytest.mark.parametrize("dtype", TOLERANCE, ids=str)
+@pytest.mark.parametrize("norm_first", [True, False], ids=["pre", "post"])
+@pytest.mark.parametrize("name", MASKS)
+def test_a_block_equals_pytorchs_layer(name, norm_first, dtype, device):
+    equals_torchs_layer(EncoderBlock, name, norm_first, dtype, device)
+
+
+class AnotherCurve(EncoderBlock):
+    def __init__(self, *sizes, **options):
+        super().__init__(*sizes, **options)
+        self.feed_forward[1] = nn.ReLU()
+
+
+class MaskIgnored(EncoderBlock):
+    def forward(self, x, mask=None):
+        return super().forward(x)
+
+
+def wired(forward):
+    """Make a block with other wiring: forward gets x, what attends, what feeds forward, and the two norms."""
+
+    class Wired(EncoderBlock):
+        def forward(self, x, mask=None):
+            def attend(x):
+                return self.attention(x, mask=mask)[0]
+
+            return forward(x, attend, self.feed_forward, self.norm1, self.norm2)
+
+    return Wired
+
+
+def no_residual_around_attention(x, attend, feed_forward, norm1, norm2):
+    x = attend(norm1(x))
+    return x + feed_forward(norm2(x))
+
+
+def no_residual_around_feed_forward(x, attend, feed_forward, norm1, norm2):
+    x = x + attend(norm1(x))
+    return feed_forward(norm2(x))
+
+
+def one_norm_twice(x, attend, feed_forward, norm1, norm2):
+    x = x + attend(norm1(x))
+    return x + feed_forward(norm1(x))
+
+
+def the_normed_vector_passes_on(x, attend, feed_forward, norm1, norm2):
+    x = norm1(x) + attend(norm1(x))
+    return x + feed_forward(norm2(x))
+
+
+def pre_norm(x, attend, feed_forward, norm1, norm2):
+    x = x + attend(norm1(x))
+    return x + feed_forward(norm2(x))
+
+
+def post_norm(x, attend, feed_forward, norm1, norm2):
+    x = norm1(x + attend(x))
+    return norm2(x + feed_forward(x))
+
+
+def norm_before_the_sum(x, attend, feed_forward, norm1, norm2):
+    x = x + norm1(attend(x))
+    return norm2(x + feed_forward(x))
+
+
+def no_second_norm(x, attend, feed_forward, norm1, norm2):
+    x = norm1(x + attend(x))
+    return x + feed_forward(x)
+
+
+WRONG = {
+    "no residual around attention": wired(no_residual_around_attention),
+    "no residual around feed-forward": wired(no_residual_around_feed_forward),
+    "one norm twice": wired(one_norm_twice),
+    "the normed vector passes on": wired(the_normed_vector_passes_on),
+    "post-norm wiring": wired(post_norm),
+    "another curve": AnotherCurve,
+    "the mask is ignored": MaskIgnored,
+}
+WRONG_AFTER = {
+    "pre-norm wiring": wired(pre_norm),
+    "norm before the sum": wired(norm_before_the_sum),
+    "no second norm": wired(no_second_norm),
+}
+
+
+@pytest.mark.parametrize("wrong", WRONG)
+def test_a_wrong_block_differs(wrong):
+    assert fails(equals_torchs_layer, WRONG[wrong])
+
+
+@pytest.mark.parametrize("wrong", WRONG_AFTER)
+def test_a_wrong_post_norm_block_differs(wrong):
+    assert fails(equals_torchs_layer, WRONG_AFTER[wrong], "none", False)
+
+
+def test_what_wrong_blocks_are_made_with_is_right():
+    equals_torchs_layer(wired(pre_norm))
+    equals_torchs_layer(wired(post_norm), "none", False)
+
+
+def test_its_gradients_are_those_of_finite_differences():
+    x = torch.randn(1, 3, C, generator=torch.Generator().manual_seed(2), dtype=torch.float64, requires_grad=True)
+    for norm_first in (True, False):
+        assert torch.autograd.gradcheck(block_of(norm_first=norm_first), (x,), fast_mode=True)
+
+
+def test_dropout_is_there_in_training_alone(device):
+    block, x = block_of(dropout=0.5, device=device), torch.ones(B, S, C, dtype=torch.float64, device=device)
+    assert not torch.equal(block(x), block(x))
+    assert torch.equal(block.eval()(x), block(x))
+    assert torch.allclose(block(x), block_of(device=device)(x))
+    theirs = block.train().to_torch()
+    assert theirs.training
+    assert theirs.dropout.p == theirs.dropout1.p == theirs.dropout2.p == theirs.self_attn.dropout == 0.5
+
+
+def test_dropout_stands_where_pytorch_has_it():
+    """With attention and feed-forward silent but for a constant, only the dropout of what they add is left."""
+    block = block_of(dropout=0.5)
+    with torch.no_grad():
+        for last in (block.attention.out_proj, block.feed_forward[3]):
+            last.weight.zero_()
+            last.bias.fill_(1.0)
+    x = torch.zeros(40, S, C, dtype=torch.float64)
+    assert block(x).unique().tolist() == [0.0, 2.0, 4.0]  # each part adds 0 or 1 / 0.5
+
+
+# Stacks
+
+
+@pytest.mark.parametrize("norm_first", [True, False], ids=["pre", "post"])
+def test_an_encoder_equals_pytorchs(norm_first, draw, device):
+    torch.manual_seed(3)
+    ours = Encoder(C, H, D_FF, L, norm_first=norm_first).double().to(device)
+    norm = ours.norm if norm_first else None
+    theirs = nn.TransformerEncoder(ours.blocks[0].to_torch(), L, norm=norm, enable_nested_tensor=False)
+    for layer, block in zip(theirs.layers, ours.blocks, strict=True):
+        layer.load_state_dict(block.to_torch().state_dict())
+    x, hidden = draw(B, S, C, device=device), ~masks.causal_mask(S, device=device)
+    assert torch.allclose(ours(x, ~hidden), theirs(x, hidden), rtol=0, atol=1e-12)
+    weights = ours.attention_weights(x, ~hidden)
+    assert weights.shape == (L, B, H, S, S)
+    inputs = ours.attention_inputs(x, ~hidden)
+    for layer, (inside, theirs_layer) in enumerate(zip(inputs, theirs.layers, strict=True)):
+        _, want = theirs_layer.self_attn(inside, inside, inside, attn_mask=hidden, average_attn_weights=False)
+        assert torch.allclose(weights[layer], want, rtol=0, atol=1e-12)
+
+
+def causal_model(device="cpu", seed=4):
+    torch.manual_seed(seed)
+    sizes = {"d_model": C, "num_heads": H, "d_ff": D_FF, "num_layers": L}
+    return CausalLanguageModel(V, 11, **sizes).double().to(device)
+
+
+def words(*shape, device="cpu", seed=5):
+    return torch.randint(V, shape, generator=torch.Generator().manual_seed(seed)).to(device)
+
+
+def test_later_words_change_nothing(device):
+    model, ids = causal_model(device), words(B, 7, device=device)
+    logits = model(ids)
+    assert logits.shape == (B, 7, V)
+    for place in range(7):
+        changed = ids.clone()
+        changed[:, place] = (changed[:, place] + 1) % V
+        moved = (model(changed) != logits).any(-1)  # (B, 7)
+        assert not moved[:, :place].any()
+        assert moved[:, place:].all()
+    weights = model.attention_weights(ids)
+    assert weights.shape == (L, B, H, 7, 7)
+    assert not weights.triu(1).any()
+
+
+def test_a_causal_model_makes_no_mask(device):
+    """A mask that is given keeps the flash kernel of a GPU away: the block is told that it is causal instead."""
+    model, ids = causal_model(device), words(B, 7, device=device)
+    given = []
+    for block in model.blocks:
+        block.attention.register_forward_pre_hook(lambda module, args, kwargs: given.append(kwargs), with_kwargs=True)
+    logits = model(ids)
+    assert [(kwargs["mask"], kwargs["is_causal"]) for kwargs in given] == [(None, True)] * L
+    mask = masks.causal_mask(7, device=device)
+    want = model.to_words(model.encoder(model.embed(ids), mask))
+    assert torch.allclose(logits, want, rtol=0, atol=1e-12)
+    got, wanted = (torch.autograd.grad(out.square().sum(), [*model.parameters()]) for out in (logits, want))
+    for mine, theirs in zip(got, wanted, strict=True):
+        assert torch.allclose(mine, theirs, rtol=1e-9, atol=1e-9)
+
+
+@pytest.mark.parametrize("cuts", [[7], [1] * 7, [3, 1, 3], [2, 5]], ids=str)
+def test_logits_with_a_cache_are_those_without(cuts, device):
+    model, ids = causal_model(device), words(B, 7, device=device)
+    caches = model.new_caches()
+    assert [cache.length for cache in caches] == [0] * L
+    pieces = [model(piece, caches) for piece in ids.split(cuts, dim=1)]
+    assert torch.allclose(torch.cat(pieces, dim=1), model(ids), rtol=0, atol=1e-12)
+    assert [cache.length for cache in caches] == [7] * L
+
+
+def test_generating_with_a_cache_writes_the_same(device):
+    for seed in range(5):
+        model, ids = causal_model(device, seed), words(B, 3, device=device, seed=seed)
+        cached, plain = (models.generate(model, ids, 8, cached=way) for way in (True, False))
+        assert torch.equal(cached, plain)
+        assert torch.equal(cached[:, :3], ids)
+        assert torch.equal(cached[:, 3:], model(cached[:, :-1])[:, 2:].argmax(-1))  # each word is the likeliest
+        assert cached.shape == (B, 11)
+
+
+def test_generating_draws_by_the_model_and_the_temperature():
+    model, ids = causal_model(), words(1, 3).expand(4000, 3)
+    drawn = models.generate(model, ids, 1, temperature=2.0, generator=torch.Generator().manual_seed(0))[:, -1]
+    again = models.generate(model, ids, 1, temperature=2.0, generator=torch.Generator().manual_seed(0))[:, -1]
+    assert torch.equal(drawn, again)
+    want = (model(ids[:1])[0, -1] / 2).softmax(-1)
+    shares = torch.bincount(drawn, minlength=V) / 4000
+    assert (shares - want).abs().max() < 0.03
+    other = models.generate(model, ids, 1, temperature=0.5, generator=torch.Generator().manual_seed(0))[:, -1]
+    assert (torch.bincount(other, minlength=V) / 4000 - want).abs().max() > 0.03
+
+
+def test_generating_keeps_no_gradient():
+    assert models.generate(causal_model(), words(B, 3), 0).equal(words(B, 3))
+    model = causal_model()
+    models.generate(model, words(B, 3), 2)
+    assert all(parameter.grad is None for parameter in model.parameters())
+
+
+@pytest.mark.parametrize("cached", [True, False])
+def test_a_text_that_grows_too_long_is_refused(cached):
+    with pytest.raises(ShapeError, match="CausalLanguageModel: the sentence is too long") as caught:
+        models.generate(causal_model(), words(B, 9), 4, cached=cached)
+    assert "expected S <= 11, got S=12" in str(caught.value)
+
+
+def test_a_masked_word_model_reads_both_ways_and_no_padding(device):
+    torch.manual_seed(6)
+    model = MaskedWordModel(V, 9, d_model=C, num_heads=H, d_ff=D_FF, num_layers=L).double().to(device)
+    ids, mask = words(B, S, device=device), masks.padding_mask(LENGTHS, S).to(device)
+    logits = model(ids, mask)
+    assert logits.shape == (B, S, V)
+    changed = ids.clone()
+    changed[:, 2] = (changed[:, 2] + 1) % V
+    assert (model(changed, mask) != logits).any(-1)[0].all()  # before and after
+    changed = ids.clone()
+    changed[1, 3:] = (changed[1, 3:] + 1) % V
+    assert torch.equal(model(changed, mask)[1, :3], logits[1, :3])
+    with pytest.raises(ShapeError, match=r"MaskedWordModel: .* got S=10"):
+        model(words(B, 10, device=device))
+
+
+@pytest.mark.parametrize(
+    ("sizes", "message"),
+    [((24, 5, 10), "num_heads must divide d_model"), ((24, 0, 10), "num_heads"), ((0, 4, 10), "d_model")],
+    ids=str,
+)
+def test_sizes_that_do_not_fit(sizes, message):
+    with pytest.raises(ShapeError, match=message):
+        EncoderBlock(*sizes)
+
+
+def test_the_mask_of_a_block_is_checked():
+    with pytest.raises(ShapeError, match="mask"):
+        block_of()(torch.ones(B, S, C, dtype=torch.float64), torch.ones(B, S, S, dtype=torch.bool))
+
+
+# Training
+
+
+def trained(seed=7, steps=12):
+    """Train a small causal model on words in a circle."""
+    model = causal_model(seed=seed)
+    generator = torch.Generator().manual_seed(seed)
+
+    def batches():
+        while True:
+            ids = (torch.randint(V, (8, 1), generator=generator) + torch.arange(7)) % V
+            yield ids[:, :-1], ids[:, 1:]
+
+    def loss(model, ids, targets):
+        return F.cross_entropy(model(ids).flatten(0, 1), targets.flatten())
+
+    return model, models.train(model, batches(), loss, steps=steps, lr=0.01, progress=False)
+
+
+def test_training_twice_gives_the_same_bits():
+    (one, losses), (other, again) = trained(), trained()
+    assert losses == again
+    for mine, theirs in zip(one.parameters(), other.parameters(), strict=True):
+        assert torch.equal(mine, theirs)
+    assert trained(seed=8)[1] != losses
+    threads = torch.get_num_threads()
+    torch.set_num_threads(2)
+    try:
+        assert trained()[1] == losses  # it works on one thread, whatever is set
+        assert torch.get_num_threads() == 2
+    finally:
+        torch.set_num_threads(threads)
+
+
+def test_training_learns_and_takes_the_steps_asked_for():
+    model, losses = trained(steps=60)
+    assert len(losses) == 60
+    assert sum(losses[-5:]) < 0.5 * sum(losses[:5])
+    before = copy.deepcopy(model.state_dict())
+    assert models.train(model, [], F.mse_loss, steps=3, lr=0.1, progress=False) == []
+    assert all(torch.equal(before[name], tensor) for name, tensor in model.state_dict().items())
+
+
+def test_the_number_of_threads_comes_back_after_an_error():
+    threads = torch.get_num_threads()
+    torch.set_num_threads(2)
+    try:
+        with pytest.raises(ZeroDivisionError):
+            models.train(causal_model(), [(1,)], lambda model, number: number / 0, steps=1, lr=0.1, progress=False)
+        assert torch.get_num_threads() == 2
+    finally:
+        torch.set_num_threads(threads)
+
+
+def test_the_loss_of_masked_words_counts_chosen_places_alone():
+    logits = torch.randn(B, S, V, generator=torch.Generator().manual_seed(9), dtype=torch.float64)
+    targets = torch.full((B, S), -100)
+    targets[0, 1], targets[1, 4] = 3, 11
+    got = models.masked_word_loss(lambda ids, mask: logits, targets, targets, targets)
+    chosen = logits.log_softmax(-1)[[0, 1], [1, 4], [3, 11]]
+    assert torch.allclose(got, -chosen.mean())
