@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from mha_course.errors import ShapeError
+from mha_course.errors import require
 from mha_course.exercises import compare, progress_store
 from mha_course.exercises.catalogue import EXERCISES
 from mha_course.exercises.diagnose import recognise
@@ -117,8 +117,7 @@ def is_stub(answer: Any) -> bool:
 
 
 def _exercise(name: str) -> tuple[Exercise, ...]:
-    if name not in EXERCISES:
-        raise ShapeError("check", "no exercise has this name", expected=", ".join(NAMES), got=repr(name))
+    require(name in EXERCISES, "check", "no exercise has this name", expected=", ".join(NAMES), got=repr(name))
     return EXERCISES[name]
 
 

@@ -9,7 +9,7 @@ import re
 from dataclasses import dataclass
 from html import escape
 
-from mha_course.errors import ShapeError
+from mha_course.errors import require
 from mha_course.exercises.asking import Question
 from mha_course.exercises.html import box
 from mha_course.exercises.questions import QUESTIONS
@@ -72,8 +72,7 @@ def predict(name: str, answer: object = None) -> Prediction:
         ``"B, S, C"``, or a number. Without an answer the question shows itself.
     Raises: ShapeError for a name that is not a question.
     """
-    if name not in QUESTIONS:
-        raise ShapeError("predict", "no question has this name", expected=", ".join(QUESTIONS), got=repr(name))
+    require(name in QUESTIONS, "predict", "no question has this name", expected=", ".join(QUESTIONS), got=repr(name))
     if isinstance(answer, list | tuple):
         answer = ", ".join(map(str, answer))
     return Prediction(name, QUESTIONS[name], None if answer in (None, "", Ellipsis) else str(answer))

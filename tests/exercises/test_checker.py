@@ -381,7 +381,7 @@ print(sorted({"ipywidgets", "anywidget"} & set(sys.modules)))
 
 
 def test_a_check_needs_no_widgets(tmp_path):
-    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).resolve().parent.parent)}
+    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).resolve().parents[2])}
     done = subprocess.run(
         [sys.executable, "-c", WITHOUT_WIDGETS],
         cwd=tmp_path,
