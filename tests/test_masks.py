@@ -183,6 +183,18 @@ def test_wrong_versions_disagree(wrong):
 
 
 ERRORS = {
+    "lengths of two axes": (
+        lambda: masks.padding_mask([[1, 3]], 3),
+        "padding_mask: lengths must have 1 axes. expected (B), got (1, 2)",
+    ),
+    "lengths with a point": (
+        lambda: masks.padding_mask(torch.tensor([1.0, 2.0]), 3),
+        "padding_mask: lengths must be whole numbers from 0 to max_len. expected 0 <= length <= 3, got [1.0, 2.0]",
+    ),
+    "a length below 0": (
+        lambda: masks.padding_mask([-1, 2], 3),
+        "padding_mask: lengths must be whole numbers from 0 to max_len. expected 0 <= length <= 3, got [-1, 2]",
+    ),
     "no side": (
         lambda: masks.padding_mask([1, 3], 3, side="top"),
         "padding_mask: no side has this name. expected right, left, got 'top'",
