@@ -13,11 +13,11 @@ from mha_course import example, plots
 from mha_course.attention import MultiHeadAttention
 from mha_course.datasets.grammar import sentences, vocabulary
 from mha_course.errors import ShapeError
-from mha_course.exercises.beyond import other_weights
-from mha_course.exercises.solutions import build_subtractor
+from mha_course.exercises.lessons.l06_concatenation import build_subtractor
+from mha_course.exercises.lessons.l16_why_many_heads import other_weights
 from mha_course.experiments import alternative_weights, head_analysis, head_tasks, heads_tables, precomputed
 from mha_course.experiments.head_tasks import LookUp, Readers, TwoPlaces, learn
-from mha_course.widgets import HeadExplorer, SilenceLab
+from mha_course.widgets import HeadExplorer, AblationLab
 from mha_course.widgets.labs import ablation
 
 QUICK = {"runs": 3, "steps": 300}
@@ -419,7 +419,7 @@ def test_few_tokens_with_values_that_come_twice():
 
 
 def test_the_lab_says_what_the_silenced_model_guesses(model):
-    lab = SilenceLab()
+    lab = AblationLab()
     sentence = "the woolly goats heard the sly fox , and <mask> answered it"
     full, left = (dict(example_guess(m, sentence)) for m in (model, head_analysis.without_head(model, 1, 1)))
     best, now = max(full, key=full.get), max(left, key=left.get)
@@ -448,7 +448,7 @@ def example_guess(model, sentence):
 
 
 def test_every_sentence_of_the_lab_and_every_head_is_drawn():
-    lab = SilenceLab()
+    lab = AblationLab()
     for sentence in ablation.SENTENCES:
         lab.set(sentence=sentence, l0_h3=True, l1_h2=True)
         assert "⚠" not in lab.text
@@ -461,26 +461,26 @@ def test_every_sentence_of_the_lab_and_every_head_is_drawn():
 @pytest.mark.parametrize(
     ("sentences", "message"),
     [
-        (("the cat",), "SilenceLab: one word must be hidden. expected one <mask>, got 0 in 'the cat'"),
+        (("the cat",), "AblationLab: one word must be hidden. expected one <mask>, got 0 in 'the cat'"),
         (
             ("the <mask> <mask>",),
-            "SilenceLab: one word must be hidden. expected one <mask>, got 2 in 'the <mask> <mask>'",
+            "AblationLab: one word must be hidden. expected one <mask>, got 2 in 'the <mask> <mask>'",
         ),
     ],
 )
 def test_the_lab_needs_one_hidden_word(sentences, message):
     with pytest.raises(ShapeError) as caught:
-        SilenceLab(sentences)
+        AblationLab(sentences)
     assert str(caught.value) == message
 
 
 def test_the_lab_starts_with_the_silence_it_is_told():
-    first, moved = SilenceLab(silent=["L1 H1"]), SilenceLab()
+    first, moved = AblationLab(ablated=["L1 H1"]), AblationLab()
     assert first.text != moved.text
     moved.set(l1_h1=True)
     assert first.text == moved.text
-    with pytest.raises(ShapeError, match=r"silent must name heads. expected L0 H0, .* got \['L2 H0'\]"):
-        SilenceLab(silent=["L2 H0"])
+    with pytest.raises(ShapeError, match=r"ablated must name heads. expected L0 H0, .* got \['L2 H0'\]"):
+        AblationLab(ablated=["L2 H0"])
 
 
 # What ships
@@ -579,7 +579,7 @@ def test_a_picture_of_heads_names_their_layer(layers, named):
 
 
 def test_the_lab_says_what_its_bars_are():
-    assert [panel["note"] for panel in SilenceLab().view["panels"]] == ["probability"] * 2
+    assert [panel["note"] for panel in AblationLab().view["panels"]] == ["probability"] * 2
 
 
 def test_thinness_draws_every_run():

@@ -11,8 +11,6 @@ from training_cache import train_once
 from mha_course import masks, models, plots
 from mha_course.datasets import grammar, parsing
 from mha_course.errors import ShapeError
-from mha_course.exercises import QUESTIONS
-from mha_course.exercises import questions_language as questions
 from mha_course.experiments import head_analysis, leakage
 from mha_course.models import language
 from mha_course.widgets import SamplingLab
@@ -251,16 +249,6 @@ def test_bars_may_share_a_scale_with_a_unit(shared, scales):
     assert len({ax.get_xlim() for ax in figure.axes}) == scales
     assert [ax.get_xlabel() for ax in figure.axes] == ["nats", "nats"]
     assert [ax.get_xlabel() for ax in plots.token_bars(rows, ["the", "cat"]).axes] == ["", ""]
-
-
-@pytest.mark.parametrize("name", questions.QUESTIONS)
-def test_one_choice_is_right_and_every_other_has_its_reason(name):
-    question = QUESTIONS[name]
-    answer = question.answer()
-    if question.choices:
-        assert [choice for choice, reason in question.choices.items() if not reason] == [answer]
-    else:
-        assert answer not in question.wrong
 
 
 @pytest.mark.parametrize(

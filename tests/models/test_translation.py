@@ -9,7 +9,7 @@ from training_cache import train_once
 
 from mha_course.datasets import toy_language
 from mha_course.errors import ShapeError
-from mha_course.exercises.beyond import cross_attention
+from mha_course.exercises.lessons.l09_cross_attention import cross_attention
 from mha_course.models import translation
 
 DRAWN = toy_language.pairs(400, "test", seed=7)

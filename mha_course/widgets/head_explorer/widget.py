@@ -17,7 +17,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from mha_course.errors import ShapeError
-from mha_course.widgets.base import Live, esm
+from mha_course.widgets.base import StaticFallbackWidget, esm
 from mha_course.widgets.head_explorer import controls as asking
 from mha_course.widgets.head_explorer import static
 from mha_course.widgets.head_explorer.maps import PLACE, Maps, read
@@ -30,7 +30,7 @@ PAGE_BYTES = 32_000_000  # beyond which a page holds small pictures
 PAGE_SIDE = 256
 
 
-class HeadExplorer(Live):
+class HeadExplorer(StaticFallbackWidget):
     """Show what every head attends to; the cells, rows and columns answer to pointer and keyboard.
 
     Args:

@@ -1,5 +1,8 @@
 // Steps through a trace: the code on one side, the tensors that the step reads and makes on the other.
-// tensor.js and listing.js stand before this file.
+
+import { make, product, short, svg } from "../dom.js";
+import { describe, label, layout, margins, tensor, tokens } from "../tensor.js";
+import { listing } from "./listing.js";
 
 const PAUSE = 1400; // milliseconds between two steps that play by themselves
 const MANY = 30; // steps, beyond which the timeline spells out only the stage it is in

@@ -10,15 +10,15 @@ from torch import Tensor
 
 from mha_course import flash
 from mha_course.experiments.online_softmax import Running, running
-from mha_course.widgets.labs.controls import Pick, Switch
+from mha_course.widgets.controls import ChoiceControl, ToggleControl
+from mha_course.widgets.labs.inputs import scores_and_tokens
 from mha_course.widgets.labs.lab import Lab
 from mha_course.widgets.labs.panels import Panels, bars, matrix, table
-from mha_course.widgets.labs.scaling import scores_and_tokens
 
 NOW, DONE = 0.8, -0.35  # red and pale blue on the scale from -1 to 1; what is to come is white
 
 
-class BlocksLab(Lab):
+class TilingLab(Lab):
     """Step through the tiles of a table of scores: which one is held, and what each row remembers.
 
     Args:
@@ -30,18 +30,18 @@ class BlocksLab(Lab):
     question = "What must be remembered of a tile before it is thrown away?"
 
     def __init__(self, scores: Any, tokens: Sequence[str], *, sizes: Sequence[int] = (4, 3, 5, 8)) -> None:
-        self._scores, self._tokens = scores_and_tokens("BlocksLab", scores, tokens)
+        self._scores, self._tokens = scores_and_tokens("TilingLab", scores, tokens)
         most = max(len(self._tiles(size, causal=False)) for size in sizes)
         words = tuple(f"{size} × {size}" for size in sizes)
         super().__init__(
             [
-                Pick("tile", "tile", "slider", tuple(range(1, most + 1)), 1),
-                Pick("size", "tiles of", "choice", tuple(sizes), sizes[0], words),
-                Switch("causal", "causal mask"),
+                ChoiceControl("tile", "tile", "slider", tuple(range(1, most + 1)), 1),
+                ChoiceControl("size", "tiles of", "choice", tuple(sizes), sizes[0], words),
+                ToggleControl("causal", "causal mask"),
             ]
         )
 
-    def settle(self, values: dict[str, Any], moved: Mapping[str, Any]) -> dict[str, Any]:
+    def reconcile(self, values: dict[str, Any], moved: Mapping[str, Any]) -> dict[str, Any]:
         """Stay at the last tile where there are no more, and begin again where the tiles are others."""
         anew = "tile" not in moved and {"size", "causal"} & moved.keys()
         last = len(self._tiles(values["size"], values["causal"]))
