@@ -1,5 +1,6 @@
 """Every mistake is recognised, told apart from the others and from right; and the order in which answers are judged."""
 
+import itertools
 import threading
 import time
 
@@ -10,6 +11,7 @@ from torch import nn
 from torch.nn import functional as F
 
 from mha_course.exercises import check, diagnose
+from mha_course.exercises.attention_steps import Steps
 from mha_course.exercises.catalogue import EXERCISES, MISTAKES, NAMES
 from mha_course.exercises.diagnose import alike, pairs, shown_by, ways
 from mha_course.exercises.sandbox import AnswerTimeoutError, Outcome, run, timeout
@@ -63,6 +65,15 @@ def test_diagnoses_read_well(mistake):
     number, title = mistake.section.split(", ", 1)
     assert number.isdigit()
     assert title
+
+
+def test_of_two_products_that_crash_alike_the_shapes_tell_which():
+    exercise = EXERCISES["multi_head_attention"]
+    for step, product, name in (
+        ("weigh", lambda weights, v: v @ weights, "value-times-weights"),
+        ("scores", lambda q, k: q @ k, "key-not-transposed"),
+    ):
+        assert check(exercise.name, exercise.implementation({step: product})).mistake == name
 
 
 @pytest.mark.parametrize(
@@ -164,6 +175,29 @@ class EvalDropout(solutions.MultiHeadAttention):
 
     def forward(self, x, mask=None):
         return self.dropout(super().forward(x, mask))
+
+
+@pytest.mark.parametrize("name", ["self_attention", "multi_head_attention", "MultiHeadAttention"])
+def test_calls_that_differ_by_less_than_the_tolerance_are_dropout_too(name):
+    calls = itertools.count()
+
+    class Drifting(solutions.MultiHeadAttention):
+        def forward(self, x, mask=None):
+            return super().forward(x, mask) + 1e-12 * next(calls)
+
+    def drifting(*arguments):
+        out, weights = getattr(solutions, name)(*arguments)
+        return out + 1e-12 * next(calls), weights
+
+    report = check(name, Drifting if name == "MultiHeadAttention" else drifting)
+    assert (report.status, report.stage, report.mistake) == ("wrong", "repeat", "dropout-at-eval")
+
+
+def test_a_mistake_replaces_steps_that_exist():
+    replaced = {step for mistake in MISTAKES for change in mistake.changes for step in change}
+    assert replaced <= {*Steps.defaults, *NAMES}
+    named = {name for mistake in MISTAKES for name in (*mistake.only, *mistake.but)}
+    assert named <= set(NAMES)
 
 
 def test_dropout_that_never_stops_is_named_and_one_that_does_is_right():
