@@ -16,7 +16,7 @@ from mha_course.exercises.beyond import other_weights
 from mha_course.exercises.solutions import build_subtractor
 from mha_course.experiments import alternative_weights, head_analysis, head_tasks, heads_tables, precomputed
 from mha_course.experiments.head_tasks import LookUp, Readers, TwoPlaces, learn
-from mha_course.widgets import HeadExplorer, AblationLab
+from mha_course.widgets import AblationLab, HeadExplorer
 from mha_course.widgets.labs import ablation
 
 QUICK = {"runs": 3, "steps": 300}
