@@ -232,6 +232,25 @@ def test_errors_say_what_and_how(case):
     assert str(caught.value) == message
 
 
+def test_one_mask_for_all_is_handed_over_once():
+    for shape in ((T, S), (1, 1, T, S)):
+        assert masks.multihead_arguments(seen(*shape), B, H)["attn_mask"].shape == (T, S)
+
+
+def test_a_causal_mask_of_two_sizes_is_told_by_its_keys():
+    with pytest.raises(ShapeError) as caught:
+        masks.combine_masks(seen(T, S), masks.padding_mask([S], S))
+    assert str(caught.value) == "combine_masks: causal has the wrong S. expected (S=7, S'=7), got (S=5, S'=7)"
+
+
+def test_masks_are_made_on_the_device_of_what_they_are_made_from():
+    """The meta device, which every machine has, is enough to see it."""
+    mask = masks.causal_mask(S, device="meta")
+    assert {mask.device.type, masks.additive_mask(mask, torch.float16).device.type} == {"meta"}
+    assert masks.from_attend(mask, "additive").device.type == "meta"
+    assert masks.causal_mask_for_cache(T, S, device="meta").device.type == "meta"
+
+
 def test_masks_are_where_they_are_asked_for(device):
     mask = masks.top_left_causal_mask(T, S, device=device)
     assert mask.device.type == device
@@ -240,3 +259,16 @@ def test_masks_are_where_they_are_asked_for(device):
     padding = masks.padding_mask(lengths, S, side="left")
     assert padding.device == lengths.device
     assert masks.multihead_arguments(padding, 2, H)["key_padding_mask"].device == lengths.device
+
+
+def test_masks_of_any_length_are_made_in_one_graph():
+    def made(x):
+        tokens = x.size(0)
+        return masks.causal_mask(tokens), masks.causal_mask_for_cache(2, tokens), masks.top_left_causal_mask(2, tokens)
+
+    torch.compiler.reset()
+    compiled = torch.compile(made, backend="eager", fullgraph=True)
+    x = torch.zeros(5)
+    torch._dynamo.mark_dynamic(x, 0)
+    for mine, theirs in zip(compiled(x), made(x), strict=True):
+        assert torch.equal(mine, theirs)

@@ -15,14 +15,12 @@ from torch import Tensor
 
 from mha_course.errors import ShapeError
 from mha_course.exercises import compare, progress_store, staging
-from mha_course.exercises.catalogue import EXERCISES
+from mha_course.exercises.catalogue import EXERCISES, NAMES
 from mha_course.exercises.diagnose import recognise
 from mha_course.exercises.hint_ladder import SOLUTIONS, withheld
-from mha_course.exercises.inputs import Exercise
 from mha_course.exercises.sandbox import Outcome, TooLongError, as_list, explain, run
-from mha_course.exercises.spec import Mistake
+from mha_course.exercises.spec import Exercise, Mistake
 
-NAMES = tuple(EXERCISES)
 _COLORS = {"correct": "#2da44e", "wrong": "#d4a72c", "unattempted": "#8c959f", "error": "#cf4a3c"}
 _SIGNS = {"correct": "✔", "wrong": "✘", "unattempted": "○", "error": "⚠"}
 _NOTHING = {"RESUME", "NOP", "LOAD_CONST", "RETURN_VALUE", "RETURN_CONST", "POP_TOP"}  # what dots compile to
@@ -62,13 +60,13 @@ def check(name: str, answer: Any) -> Report:
     Args: name is one of NAMES; answer is a callable. Returns: a Report; nothing is printed or raised.
     Raises: ShapeError for a name that is not an exercise.
     """
-    parts = _exercise(name)
+    exercise = _exercise(name)
     if is_stub(answer):
         return Report(name, "unattempted", "Replace the dots by your code, run the cell, then run this one again.")
     threads = torch.get_num_threads()
     torch.set_num_threads(1)  # many small products: threads would only wait for each other
     try:
-        report = _judge_all(name, parts, answer)
+        report = _judge_all(exercise, answer)
     finally:
         torch.set_num_threads(threads)
     if report.status == "correct":
@@ -76,23 +74,24 @@ def check(name: str, answer: Any) -> Report:
     return report
 
 
-def _judge_all(name: str, parts: tuple[Exercise, ...], answer: Any) -> Report:
-    """Judge the signature, then each part in float64 and float32."""
-    bad = _signature(parts[0], answer)
+def _judge_all(exercise: Exercise, answer: Any) -> Report:
+    """Judge the signature, then the answer on all inputs in float64 and float32."""
+    name = exercise.name
+    bad = _signature(exercise, answer)
     if bad:
         return Report(name, "error" if callable(answer) else "wrong", bad, "signature")
     for dtype in (torch.float64, torch.float32):
         seen: list[Outcome] = []
-        for exercise in parts:
-            arguments = [x.to(dtype) if _is_float(x) else x for x in exercise.probe()]
+        for inputs in exercise.inputs:
+            arguments = [x.to(dtype) if _is_float(x) else x for x in inputs()]
             outcome = run(exercise.run, answer, arguments)
             seen.append(outcome)
             found = _judge(exercise, outcome, arguments, partial(run, exercise.run, answer, arguments))
             if found:
-                rest = parts[len(seen) :] if found[0] == "error" else ()
+                rest = exercise.inputs[len(seen) :] if found[0] == "error" else ()
                 place = len(seen) - 1
-                seen += [run(other.run, answer, other.probe()) for other in rest]  # more to recognise it by
-                return _named(name, answer, found, seen, arguments, place if dtype == torch.float64 else None)
+                seen += [run(exercise.run, answer, others()) for others in rest]  # more to recognise it by
+                return _named(exercise, answer, found, seen, arguments, place if dtype == torch.float64 else None)
     return Report(name, "correct", "It agrees with the reference on sizes that all differ, in float64 and float32.")
 
 
@@ -115,7 +114,7 @@ def solution(name: str) -> str:
 
 def reference(name: str) -> str:
     """Return the source of the reference, whatever the class has. Raises: ShapeError as solution does."""
-    return inspect.getsource(_exercise(name)[0].reference)
+    return inspect.getsource(_exercise(name).reference)
 
 
 def is_stub(answer: Any) -> bool:
@@ -131,8 +130,8 @@ def is_stub(answer: Any) -> bool:
     return does <= _NOTHING and returns <= {None, Ellipsis}
 
 
-def _exercise(name: str) -> tuple[Exercise, ...]:
-    """Find the parts of an exercise by its name."""
+def _exercise(name: str) -> Exercise:
+    """Find an exercise by its name."""
     if name not in EXERCISES:
         raise ShapeError("check", "no exercise has this name", expected=", ".join(NAMES), got=repr(name))
     return EXERCISES[name]
@@ -179,8 +178,7 @@ def _judge(
     if len(answers) != len(wanted):
         return "wrong", "type", f"It should return {len(wanted)} tensors, and returned {len(answers)}."
     for place, (one, other) in enumerate(zip(answers, wanted, strict=True)):
-        axes = exercise.axes[place] if exercise.axes and isinstance(exercise.axes[0], tuple) else exercise.axes
-        found = compare.compare(one, other, [str(axis) for axis in axes], exercise.tolerance)
+        found = compare.compare(one, other, exercise.axes_of(place), exercise.tolerance)
         if found:
             part = f"Result {place} " if len(wanted) > 1 else "The result "
             return "wrong", found[0], part + found[1] if found[1][0].islower() else found[1]
@@ -202,27 +200,30 @@ def _dense(x: Tensor) -> Tensor:
 
 
 def _named(
-    name: str, answer: Any, found: Finding, seen: list[Outcome], arguments: Sequence[Any], place: int | None
+    exercise: Exercise,
+    answer: Any,
+    found: Finding,
+    seen: list[Outcome],
+    arguments: Sequence[Any],
+    place: int | None,
 ) -> Report:
     """Name the mistake, if it is known; else say where the answer parts from the reference."""
+    name = exercise.name
     status, stage, message = found
-    if stage == "repeat" and name in ("MultiHeadAttention", "multi_head_attention", "self_attention"):
-        return Report(name, status, message, stage, "dropout-at-eval")
-    if stage == "input" and name == "ablate_heads":
-        return Report(name, status, message, stage, "ablate-in-place")
+    if stage in exercise.mistake_at:
+        return Report(name, status, message, stage, exercise.mistake_at[stage])
     known: tuple[Mistake, ...] = ()
     at = len(seen) - 1 if place is None else place
     error = seen[at].error
     if place is not None and stage not in ("input", "repeat", "type") and not isinstance(error, TooLongError):
-        known = recognise(name, seen)
-    part = EXERCISES[name][at]
-    picture = compare.picture(part, seen[at].result, arguments) if status == "wrong" else ""
+        known = recognise(exercise, seen)
+    picture = compare.picture(exercise, seen[at].result, arguments) if status == "wrong" else ""
     if not known:
-        begins = staging.first(name, EXERCISES[name][0], answer) if stage in ("values", "finite") else None
+        begins = staging.first(exercise, answer) if stage in ("values", "finite") else None
         if begins:
             stage, message = begins[0], f"{message} {begins[1]}"
         return Report(name, status, message, stage, None, picture)
     first = known[0]
-    says = " And: ".join(f"{mistake.says} {mistake.why}" for mistake in known)
-    text = f"{message if status == 'error' else ''} {says} See lesson {first.lesson}.".strip()
+    says = " And: ".join(f"{mistake.found} {mistake.why}" for mistake in known)
+    text = f"{message if status == 'error' else ''} {says} See lesson {first.section}.".strip()
     return Report(name, status, text, stage, first.name, picture)

@@ -9,8 +9,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from mha_course.exercises.inputs import Exercise
 from mha_course.exercises.sandbox import as_list
+from mha_course.exercises.spec import Exercise
 
 # How close a result must come, by its own dtype: any float dtype is accepted.
 TOLERANCE = {torch.float64: 1e-9, torch.float32: 1e-5, torch.float16: 1e-2, torch.bfloat16: 1e-1}
@@ -93,10 +93,10 @@ def _observed(got: Tensor, want: Tensor, wrong: Tensor, axes: Sequence[str]) -> 
     return " ".join(said) + (" " if said else "")
 
 
-def picture(part: Exercise, got: Any, arguments: Sequence[Any]) -> str:
+def picture(exercise: Exercise, got: Any, arguments: Sequence[Any]) -> str:
     """Show the first matrix of an answer beside the target, if both have one shape and it is small."""
     with torch.no_grad():
-        want = part.run(part.reference, *arguments)
+        want = exercise.run(exercise.reference, *arguments)
     pairs = zip(as_list(got), as_list(want), strict=False)
     for one, other in pairs:
         fits = isinstance(one, Tensor) and isinstance(other, Tensor) and one.shape == other.shape

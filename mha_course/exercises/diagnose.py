@@ -12,12 +12,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from mha_course.exercises.attention_mistakes import MISTAKES
-from mha_course.exercises.attention_steps import COMPOSED
-from mha_course.exercises.catalogue import EXERCISES
-from mha_course.exercises.inputs import Exercise
+from mha_course.exercises.catalogue import EXERCISES, MISTAKES
 from mha_course.exercises.sandbox import Outcome, as_list, last_line
-from mha_course.exercises.spec import Mistake, implementation
+from mha_course.exercises.spec import Change, Exercise, Mistake
 
 PATIENCE = 2.0  # seconds for two mistakes at once
 MASK_STEPS = {"mask", "hide", "empty"}
@@ -53,7 +50,7 @@ def _same(one: Any, other: Any) -> bool:
 @lru_cache(maxsize=64)
 def _probe(name: str, place: int) -> tuple[Any, ...]:
     """Return the arguments of a probe."""
-    return EXERCISES[name][place].probe()
+    return EXERCISES[name].inputs[place]()
 
 
 @lru_cache(maxsize=4096)
@@ -62,14 +59,14 @@ def _wrong(name: str, place: int, number: int, way: int) -> Outcome:
     return _try(name, place, [_change(name, number, way)])
 
 
-def _try(name: str, place: int, changes: Sequence[dict[str, Any]]) -> Outcome:
+def _try(name: str, place: int, changes: Sequence[Change]) -> Outcome:
     """Run the reference with these changes on one probe."""
-    part: Exercise = EXERCISES[name][place]
+    exercise = EXERCISES[name]
     outcome = Outcome()
     with torch.no_grad(), warnings.catch_warnings(action="ignore"):
         try:
             given = [x.clone() if isinstance(x, Tensor) else x for x in _probe(name, place)]
-            outcome.result = part.run(implementation(name, *changes), *given)
+            outcome.result = exercise.run(exercise.implementation(*changes), *given)
         except Exception as error:  # a mistake may well crash: that is how it is known
             outcome.error = error
     return outcome
@@ -78,8 +75,8 @@ def _try(name: str, place: int, changes: Sequence[dict[str, Any]]) -> Outcome:
 @lru_cache(maxsize=64)
 def ways(name: str) -> tuple[tuple[int, int], ...]:
     """Return all ways in which an exercise can be got wrong so that it shows, as places in MISTAKES and there."""
-    all_ways = [(n, way) for n, mistake in enumerate(MISTAKES) for way in range(len(mistake.applies(name)))]
-    places = range(len(EXERCISES[name]))
+    all_ways = [(n, way) for n, mistake in enumerate(MISTAKES) for way in range(len(mistake.applies(EXERCISES[name])))]
+    places = range(len(EXERCISES[name].inputs))
     return tuple(way for way in all_ways if not all(alike(_wrong(name, at, *way), _right(name, at)) for at in places))
 
 
@@ -88,18 +85,16 @@ def shown_by(name: str, mistake: Mistake) -> int | None:
     number = MISTAKES.index(mistake)
     places = [
         at
-        for at in range(len(EXERCISES[name]))
+        for at in range(len(EXERCISES[name].inputs))
         for one, way in ways(name)
         if one == number and not alike(_wrong(name, at, one, way), _right(name, at))
     ]
     return places[0] if places else None
 
 
-def recognise(name: str, outcomes: Sequence[Outcome]) -> Found:
+def recognise(exercise: Exercise, outcomes: Sequence[Outcome]) -> Found:
     """Return the mistake, or the two, that come out as the answer did on all probes; none if no such is known."""
-    if name not in COMPOSED:
-        return ()
-    last = len(outcomes) - 1
+    name, last = exercise.name, len(outcomes) - 1
     found = [
         MISTAKES[number]
         for number, way in ways(name)
@@ -113,10 +108,10 @@ def recognise(name: str, outcomes: Sequence[Outcome]) -> Found:
 
 
 def _by_shapes(found: list[Mistake], error: BaseException | None) -> Mistake:
-    """Choose between mistakes that crash alike: where a square matrix of weights took part, it was not q times k."""
+    """Choose between mistakes that crash alike: some are known by a square matrix of weights that took part."""
     line = last_line(error.__traceback__) if error else None
     square = line is not None and any(len(shape) > 1 and shape[-1] == shape[-2] for shape in line[1].values())
-    late = [mistake for mistake in found if mistake.name == "value-times-weights"]
+    late = [mistake for mistake in found if mistake.square_operand]
     return late[0] if square and late else found[0]
 
 
@@ -127,9 +122,9 @@ def _right(name: str, place: int) -> Outcome:
 
 
 @lru_cache(maxsize=4096)
-def _change(name: str, number: int, way: int) -> dict[str, Any]:
+def _change(name: str, number: int, way: int) -> Change:
     """Return the steps that one way of a mistake replaces."""
-    return MISTAKES[number].applies(name)[way]
+    return MISTAKES[number].applies(EXERCISES[name])[way]
 
 
 @lru_cache(maxsize=64)

@@ -11,7 +11,7 @@ from difflib import get_close_matches
 from types import FunctionType
 
 from mha_course.errors import ShapeError
-from mha_course.exercises.hints import HINTS
+from mha_course.exercises.catalogue import HINTS
 
 LECTURER, SOLUTIONS = "MHA_COURSE_LECTURER", "MHA_COURSE_SOLUTIONS"  # switches in the environment
 _BOX = "border-left:4px solid #8250df;padding:2px 12px;margin:4px 0"

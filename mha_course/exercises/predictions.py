@@ -10,8 +10,8 @@ import re
 from dataclasses import dataclass
 
 from mha_course.errors import ShapeError
-from mha_course.exercises.asking import Question
-from mha_course.exercises.questions import QUESTIONS
+from mha_course.exercises.catalogue import QUESTIONS
+from mha_course.exercises.spec import Question
 
 _VERDICTS = {True: "✔ Right", False: "✘ Not quite"}
 _BOX = "border-left:4px solid #2f6fdb;padding:2px 12px;margin:4px 0"
@@ -46,14 +46,14 @@ class Prediction:
         else:
             call = html.escape(f'predict("{self.name}", "your answer")')
             text += f"<br>Type it between the quotes: <code>{call}</code>, and run the cell."
-            answer = html.escape(f"{self.question.answer()}. {self.question.because}")
+            answer = html.escape(f"{self.question.right}. {self.question.because}")
             text += f"<details><summary>Show the answer</summary>{answer}</details>"
         return f'<div style="{_BOX}">{text}</div>'
 
     def _fold(self, choice: str) -> str:
         """Fold the verdict on one choice under it."""
-        right = choice == self.question.answer()
-        reason = html.escape(self.question.because if right else self.question.choices[choice])
+        right = choice == self.question.right
+        reason = html.escape(self.question.because if right else self.question.wrong[choice])
         summary = f'<summary style="cursor:pointer">{html.escape(choice)}</summary>'
         return f"<details>{summary}<strong>{_VERDICTS[right]}.</strong> {reason}</details>"
 
@@ -61,7 +61,7 @@ class Prediction:
         """Say why the answer is right, or what the wrong one overlooks."""
         if self.correct:
             return self.question.because
-        known = {_plain(wrong): why for wrong, why in {**self.question.choices, **self.question.wrong}.items()}
+        known = {_plain(wrong): why for wrong, why in self.question.wrong.items()}
         return known.get(_plain(self.given or ""), self.question.nudge)
 
 
@@ -81,7 +81,7 @@ def predict(name: str, answer: object = None) -> Prediction:
 
 def matches(question: Question, given: str) -> bool:
     """Say whether an answer is right: numbers within the tolerance, all else but for brackets, spaces and case."""
-    want = question.answer()
+    want = question.right
     if _axes(given) and _axes(given) == _axes(question.letters):
         return True
     try:

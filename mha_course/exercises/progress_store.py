@@ -15,8 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from mha_course.exercises.catalogue import EXERCISES
-from mha_course.exercises.lessons import LESSONS
+from mha_course.exercises.catalogue import LESSONS
 
 FILE = ".progress.json"  # in the folder in which the notebook runs
 SWITCH = "MHA_COURSE_PROGRESS"
@@ -193,11 +192,11 @@ def _turn() -> Iterator[None]:
 def _table(entries: Mapping[str, Entry]) -> tuple[Row, ...]:
     """Make a row of each lesson that has exercises to check."""
     rows = []
-    for number, (title, names) in LESSONS.items():
-        kept = {name: entries.get(name, Entry("error", 0)) for name in names if name in EXERCISES}
+    for lesson in LESSONS:
+        kept = {exercise.name: entries.get(exercise.name, Entry("error", 0)) for exercise in lesson.exercises}
         unsolved = {name: entry.attempts for name, entry in kept.items() if entry.status != "correct"}
         if kept:
-            rows.append(Row(number, title, len(kept) - len(unsolved), unsolved))
+            rows.append(Row(lesson.number, lesson.title, len(kept) - len(unsolved), unsolved))
     return tuple(rows)
 
 

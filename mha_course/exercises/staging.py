@@ -9,44 +9,37 @@ import torch
 from torch import Tensor
 
 from mha_course.exercises import compare
-from mha_course.exercises.inputs import Exercise
 from mha_course.exercises.sandbox import as_list, run
+from mha_course.exercises.spec import Exercise
 
 Arguments = Sequence[Any]
-# Where the tokens and the query weights stand among the arguments; the rest is left as it is.
-PLACES: dict[str, tuple[tuple[int, ...], tuple[int, ...]]] = {
-    "self_attention": ((0,), (1,)),
-    "multi_head_attention": ((0,), (1,)),
-    "cross_attention": ((0, 1), (2,)),
-    "MultiHeadAttention": ((0,), (2, 3)),
-}
 
 
-def _one_token(arguments: Arguments, tokens: tuple[int, ...], _: tuple[int, ...]) -> list[Any]:
+def _one_token(exercise: Exercise, arguments: Arguments) -> list[Any]:
     """Leave one token, which must get weight 1: only values and output matter."""
-    return [x[:, :1] if place in tokens else x for place, x in enumerate(arguments)]
+    return [x[:, :1] if place in exercise.token_arguments else x for place, x in enumerate(arguments)]
 
 
-def _no_query(arguments: Arguments, _: tuple[int, ...], queries: tuple[int, ...]) -> list[Any]:
+def _no_query(exercise: Exercise, arguments: Arguments) -> list[Any]:
     """Make all queries 0, so that all weights are alike: only sums over them matter."""
-    return [x * 0 if place in queries else x for place, x in enumerate(arguments)]
+    return [x * 0 if place in exercise.query_arguments else x for place, x in enumerate(arguments)]
 
 
 STAGES: tuple[tuple[str, Callable[..., list[Any]], str], ...] = (
     ("values and output", _one_token, "It is wrong already with a single token, where only values and output matter."),
     ("weighted sum", _no_query, "With one token it is right; with all weights alike it is not: look at how heads are "
      "split and merged, and at what the weights sum to."),
-    ("scores", lambda arguments, *_: list(arguments), "With one token, and with all weights alike, it is right: look "
+    ("scores", lambda _, arguments: list(arguments), "With one token, and with all weights alike, it is right: look "
      "at the scores, their scale and the softmax."),
 )  # fmt: skip
 
 
-def first(name: str, exercise: Exercise, answer: Any) -> tuple[str, str] | None:
+def first(exercise: Exercise, answer: Any) -> tuple[str, str] | None:
     """Return the first stage at which an answer is wrong, and a sentence about it; None if it has no stages."""
-    if name not in PLACES:
+    if not exercise.token_arguments:
         return None
     for stage, change, sentence in STAGES:
-        arguments = change(exercise.probe(), *PLACES[name])
+        arguments = change(exercise, exercise.inputs[0]())
         outcome = run(exercise.run, answer, arguments)
         with torch.no_grad():
             want = exercise.run(exercise.reference, *arguments)

@@ -1,5 +1,6 @@
 """Hints climb a true ladder, and progress is kept, or let go, without ever being in the way."""
 
+import dataclasses
 import inspect
 import json
 import math
@@ -13,16 +14,15 @@ from pathlib import Path
 
 import nbformat
 import pytest
+import solutions
 import torch
 from torch import nn
 from torch.nn import functional as F
 
 from mha_course.errors import ShapeError
-from mha_course.exercises import check, hint_ladder, progress_store, solutions
-from mha_course.exercises.catalogue import EXERCISES
+from mha_course.exercises import check, hint_ladder, progress_store
+from mha_course.exercises.catalogue import EXERCISES, HINTS, LESSONS, NAMES, QUESTIONS
 from mha_course.exercises.hint_ladder import hint, reset_hints
-from mha_course.exercises.hints import HINTS
-from mha_course.exercises.lessons import LESSONS
 from mha_course.exercises.progress_store import progress, remember
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -73,49 +73,29 @@ def markdown(number):
 # The lessons are listed once, and as they are
 
 
-def test_hints_and_lessons_name_the_same_exercises():
-    names = [name for _, exercises in LESSONS.values() for name in exercises]
-    assert len(names) == len(set(names)) == 44
-    assert list(HINTS) == names
-    assert set(EXERCISES) <= set(names)
+def test_each_lesson_is_a_file_and_a_notebook_of_its_name():
+    files = sorted((ROOT / "mha_course" / "exercises" / "lessons").glob("l[0-9]*.py"))
+    assert [file.stem[1:] for file in files] == [path.stem for path in NOTEBOOKS.values()]
+    assert [lesson.number for lesson in LESSONS] == list(NOTEBOOKS) == list(range(len(LESSONS)))
+
+
+def test_no_name_stands_for_two_things():
+    exercises = [exercise.name for lesson in LESSONS for exercise in lesson.exercises]
+    assert exercises == list(NAMES)
+    assert all(exercise.reference.__name__ == name for name, exercise in EXERCISES.items())
+    assert sum(len(lesson.questions) for lesson in LESSONS) == len(QUESTIONS)
 
 
 @pytest.mark.parametrize("number", NOTEBOOKS)
 def test_lessons_are_what_the_notebooks_are(number):
-    title, names = LESSONS[number]
     text = markdown(number)
-    assert text.startswith(f"# {number} · {title}\n")
-    assert re.findall(r"\*\*Exercise `(\w+)`\*\*", text) == list(names)
+    assert text.startswith(f"# {number} · {LESSONS[number].title}\n")
+    names = [exercise.name for exercise in LESSONS[number].exercises]
+    assert re.findall(r"\*\*Exercise `(\w+)`\*\*", text) == names
 
 
 # Hints: what they say
 
-# The parameters as the lessons name them, where the references of Part I do not tell.
-SIGNATURES = {
-    "causal_mask": "seq_len",
-    "padding_mask": "lengths, max_len",
-    "combine_masks": "causal, padding",
-    "causal_mask_for_cache": "new, total",
-    "to_attend": "mask, convention",
-    "additive_mask": "mask, dtype",
-    "cross_attention": "x, memory, w_q, w_k, w_v, w_o, num_heads, memory_mask=None",
-    "sinusoidal_encoding": "seq_len, d_model",
-    "rope": "x, positions, base=10000.0",
-    "decode_step": "x_t, k_cache, v_cache, w_q, w_k, w_v, w_o, num_heads",
-    "repeat_kv": "k, num_heads",
-    "kv_cache_bytes": "layers, batch, seq_len, num_kv_heads, head_dim, bytes_per_value",
-    "online_softmax": "scores, block_size",
-    "tiled_attention": "q, k, v, block_size",
-    "layer_norm": "x, gamma, beta, eps=1e-5",
-    "encoder_block": "x, attention, feed_forward, norm1, norm2",
-    "patchify": "images, patch_size",
-    "add_class_token": "patches, class_token",
-    "next_token_targets": "ids",
-    "generate": "model, ids, steps",
-    "ablate_heads": "context, heads",
-    "other_weights": "weights, v",
-    "relation_score": "weights, pairs",
-}
 # What a learner has around the line of the last hint, where that is not all.
 AROUND = {
     "self_attention": ("q, k, v = x @ w_q.T, x @ w_k.T, x @ w_v.T", ""),
@@ -160,7 +140,8 @@ def complete(name, code):
         before = start + "running_max = torch.full_like(running_sum, -torch.inf)"
         code = loop + textwrap.indent("scores = scaled_scores(q, k_block)\n" + code, "    ")
         after = "return context / running_sum"
-    signature = SIGNATURES.get(name) or str(inspect.signature(getattr(solutions, name))).split(" ->")[0].strip("()")
+    parameters = inspect.signature(EXERCISES[name].reference).parameters.values()
+    signature = ", ".join(str(parameter.replace(annotation=inspect.Parameter.empty)) for parameter in parameters)
     body = textwrap.indent("\n".join(filter(None, (before, code, after))), "    ")
     source = f"from __future__ import annotations\ndef answer({signature}):\n{body}\n"
     if name == "MultiHeadAttention":
@@ -220,9 +201,9 @@ def test_every_exercise_has_four_rungs(name):
 @pytest.mark.parametrize("number", NOTEBOOKS)
 def test_hints_point_to_places_that_are_there(number):
     places = "\n".join(re.findall(r"(?m)^## .*|\*\*[^*]+\*\*", markdown(number))).lower()  # headings, and bold words
-    for name in LESSONS[number][1]:
-        for place in re.findall(r"See (?:step 1 of )?“([^”]+)”", HINTS[name][1]):
-            assert place.lower() in places, f"{name}: {place}"
+    for exercise in LESSONS[number].exercises:
+        for place in re.findall(r"See (?:step 1 of )?“([^”]+)”", exercise.hints[1]):
+            assert place.lower() in places, f"{exercise.name}: {place}"
 
 
 @pytest.mark.parametrize("name", EXERCISES)
@@ -427,12 +408,6 @@ def test_the_hint_on_other_weights_finds_some(dtype):
     assert ((found - weights).abs().amax(-1) > 1e-3).all()
 
 
-def test_no_last_hint_goes_untested():
-    assert set(HINTS) == {name for number in range(8) for name in LESSONS[number][1]} | set(AUTHORITY) | {
-        "other_weights"
-    }
-
-
 # Hints: how they climb
 
 
@@ -524,9 +499,7 @@ def test_an_unsolved_folder_has_an_empty_table_and_no_file(capsys):
     shown = progress()
     assert os.listdir() == []
     assert shown.note == ""
-    assert [name for row in shown.rows for name in row.open] == [
-        name for _, names in LESSONS.values() for name in names if name in EXERCISES
-    ]
+    assert [name for row in shown.rows for name in row.open] == list(NAMES)
     assert all(row.done == 0 for row in shown.rows)
     line = repr(shown).splitlines()[2]
     assert re.sub(" +", " ", line) == "2 · Head splitting 0 of 3 split_heads, split_fused_qkv, one_head_queries"
@@ -572,9 +545,10 @@ def test_the_table_tells_what_is_done_and_what_is_open():
     assert f"2 of {len(EXERCISES)} exercises are done." in page.text
 
 
-def test_the_table_lists_only_what_can_be_checked(monkeypatch):
-    monkeypatch.setattr(progress_store, "EXERCISES", {name: EXERCISES[name] for name in ("project", "softmax")})
-    assert [(row.number, list(row.open)) for row in progress().rows] == [(1, ["project"]), (4, ["softmax"])]
+def test_the_table_leaves_out_a_lesson_without_exercises(monkeypatch):
+    empty = dataclasses.replace(LESSONS[0], exercises=[])
+    monkeypatch.setattr(progress_store, "LESSONS", (empty, LESSONS[1]))
+    assert [(row.number, list(row.open)) for row in progress().rows] == [(1, ["project", "project_qkv"])]
 
 
 @pytest.mark.parametrize("name", [None, 3, [], {}, b"project", torch.ones(2)])

@@ -3,51 +3,52 @@
 import time
 
 import pytest
+import solutions
 import torch
 from torch import nn
 from torch.nn import functional as F
 
-from mha_course.exercises import check, solutions
-from mha_course.exercises.attention_mistakes import MISTAKES
-from mha_course.exercises.attention_steps import COMPOSED, Steps
-from mha_course.exercises.catalogue import EXERCISES
+from mha_course.exercises import check
+from mha_course.exercises.catalogue import EXERCISES, MISTAKES, NAMES
 from mha_course.exercises.diagnose import alike, shown_by, ways
 from mha_course.exercises.sandbox import Outcome, run
-from mha_course.exercises.spec import implementation
 
 WAYS = [
     pytest.param(name, mistake, way, id=f"{name}-{mistake.name}-{way}")
-    for name in COMPOSED
+    for name in NAMES
     for mistake, way in ((MISTAKES[number], way) for number, way in ways(name))
 ]
 
 
 def outcomes(name, answer):
-    return [run(part.run, answer, part.probe()) for part in EXERCISES[name]]
+    exercise = EXERCISES[name]
+    return [run(exercise.run, answer, inputs()) for inputs in exercise.inputs]
 
 
-@pytest.mark.parametrize("name", COMPOSED)
+@pytest.mark.parametrize("name", [name for name in NAMES if EXERCISES[name].steps])
 def test_the_steps_together_are_the_reference(name):
-    ours = outcomes(name, COMPOSED[name][1](Steps()))
-    theirs = outcomes(name, EXERCISES[name][0].reference)
-    assert all(alike(a, b) for a, b in zip(ours, theirs, strict=True))
-    assert check(name, COMPOSED[name][1](Steps())).status == "correct"
+    composed = EXERCISES[name].implementation()
+    assert composed is not EXERCISES[name].reference
+    theirs = outcomes(name, EXERCISES[name].reference)
+    assert all(alike(a, b) for a, b in zip(outcomes(name, composed), theirs, strict=True))
+    assert check(name, composed).status == "correct"
 
 
 @pytest.mark.parametrize(("name", "mistake", "way"), WAYS)
 def test_a_mistake_is_named(name, mistake, way):
     start = time.thread_time()
-    report = check(name, implementation(name, mistake.applies(name)[way]))
+    report = check(name, EXERCISES[name].implementation(mistake.applies(EXERCISES[name])[way]))
     assert report.status in ("wrong", "error")
     assert report.mistake in (mistake.name, *mistake.same_as)
     assert time.thread_time() - start < 3
 
 
 def test_every_mistake_is_shown_by_a_probe_somewhere():
-    unseen = [m for m in MISTAKES if all(shown_by(name, m) is None for name in COMPOSED)]
+    unseen = [m for m in MISTAKES if all(shown_by(name, m) is None for name in NAMES)]
     assert [mistake.name for mistake in unseen] == ["ablate-in-place"]  # its result is right
-    (way,) = unseen[0].applies("ablate_heads")
-    assert check("ablate_heads", implementation("ablate_heads", way)).mistake == "ablate-in-place"
+    exercise = EXERCISES["ablate_heads"]
+    (way,) = unseen[0].applies(exercise)
+    assert check("ablate_heads", exercise.implementation(way)).mistake == "ablate-in-place"
     ignored = next(mistake for mistake in MISTAKES if mistake.name == "mask-ignored")
     assert shown_by("multi_head_attention", ignored) == 1  # the probe with a mask
     assert shown_by("project", ignored) is None
@@ -55,10 +56,10 @@ def test_every_mistake_is_shown_by_a_probe_somewhere():
 
 @pytest.mark.parametrize("mistake", MISTAKES, ids=lambda mistake: mistake.name)
 def test_diagnoses_read_well(mistake):
-    for text in (mistake.says, mistake.why):
+    for text in (mistake.found, mistake.why):
         assert text.endswith(".")
         assert len(text) < 200
-    number, title = mistake.lesson.split(", ", 1)
+    number, title = mistake.section.split(", ", 1)
     assert number.isdigit()
     assert title
 
@@ -73,7 +74,7 @@ def test_diagnoses_read_well(mistake):
 )
 def test_two_mistakes_at_once_are_both_named(one, two):
     start = time.thread_time()
-    report = check("multi_head_attention", implementation("multi_head_attention", one, two))
+    report = check("multi_head_attention", EXERCISES["multi_head_attention"].implementation(one, two))
     assert report.mistake
     assert " And: " in report.message
     assert time.thread_time() - start < 3
@@ -109,7 +110,7 @@ STAGED = [
 
 @pytest.mark.parametrize(("stage", "answer"), STAGED, ids=[stage for stage, _ in STAGED])
 def test_a_stage_has_one_suspect(stage, answer):
-    answer = implementation("multi_head_attention", answer) if isinstance(answer, dict) else answer
+    answer = EXERCISES["multi_head_attention"].implementation(answer) if isinstance(answer, dict) else answer
     report = check("multi_head_attention", answer)
     assert (report.status, report.stage, report.mistake) == ("wrong", stage, None)
 

@@ -7,13 +7,14 @@ import torch
 from rewriting import fails, numbers, one_thread  # noqa: F401
 from torch import nn
 from torch.nn import functional as F
+from training_cache import train_once
 
 from mha_course import example, plots
 from mha_course.attention import MultiHeadAttention
 from mha_course.datasets.grammar import sentences, vocabulary
 from mha_course.errors import ShapeError
-from mha_course.exercises.beyond import other_weights
-from mha_course.exercises.solutions import build_subtractor
+from mha_course.exercises.lessons.l06_concatenation import build_subtractor
+from mha_course.exercises.lessons.l16_why_many_heads import other_weights
 from mha_course.experiments import alternative_weights, head_analysis, head_tasks, heads_tables, precomputed
 from mha_course.experiments.head_tasks import LookUp, Readers, TwoPlaces, learn
 from mha_course.widgets import AblationLab, HeadExplorer
@@ -129,7 +130,7 @@ def test_the_hand_made_heads_of_lesson_6_solve_the_task():
 @pytest.mark.train
 def test_two_heads_do_what_one_cannot():
     """A seed that no lesson uses."""
-    one, two = (learn(TwoPlaces(), heads, seed=101, **QUICK) for heads in (1, 2))
+    one, two = (train_once(learn, TwoPlaces(), heads, seed=101, **QUICK) for heads in (1, 2))
     assert one.parameters == two.parameters == 2400
     assert one.r2.min() > 0.4
     assert one.r2.max() < TwoPlaces().bound
@@ -144,17 +145,17 @@ def test_two_heads_do_what_one_cannot():
 
 @pytest.mark.train
 def test_four_heads_find_it_from_another_seed():
-    assert learn(TwoPlaces(), 4, seed=104, **QUICK).r2.min() > 0.98
+    assert train_once(learn, TwoPlaces(), 4, seed=104, **QUICK).r2.min() > 0.98
 
 
 @pytest.mark.train
 def test_one_head_is_enough_for_a_sum():
-    assert learn(TwoPlaces(sign=1), 1, seed=102, **QUICK).r2.min() > 0.98
+    assert train_once(learn, TwoPlaces(sign=1), 1, seed=102, **QUICK).r2.min() > 0.98
 
 
 @pytest.mark.train
 def test_heads_that_start_alike_stay_alike():
-    found = learn(TwoPlaces(), 2, seed=103, twins=True, **QUICK)
+    found = train_once(learn, TwoPlaces(), 2, seed=103, twins=True, **QUICK)
     for weight in found.readers.parameters():
         if weight.dim() > 2:
             assert torch.equal(weight[:, 0], weight[:, 1])
@@ -489,7 +490,7 @@ def test_the_lab_starts_with_the_silence_it_is_told():
 def test_fifty_runs_ship_as_they_come_out():
     shipped = precomputed.load().difference
     assert [len(runs) for runs in shipped.values()] == [50, 50, 50]
-    made = precomputed.difference(4, precomputed.SEEDS[:1])  # a part of them
+    made = train_once(precomputed.difference, 4, precomputed.SEEDS[:1])  # a part of them
     assert sum(r2 > 0.99 for r2 in made) >= 4  # on another processor a run may differ
     assert max(shipped[1]) < TwoPlaces().bound
     assert min(shipped[4]) > 0.99
@@ -500,7 +501,7 @@ def test_thin_heads_ship_as_they_come_out():
     """The quickest of the runs that ship, made again for fewer steps: the order is theirs."""
     shipped = precomputed.load().thin
     assert list(shipped) == list(precomputed.HEADS)
-    wide, thin = (sum(precomputed.thin(heads, runs=1, steps=200)) for heads in (1, 8))
+    wide, thin = (sum(train_once(precomputed.thin, heads, runs=1, steps=200)) for heads in (1, 8))
     assert wide > 0.9
     assert thin < 0.75
     assert sum(shipped[1]) / 3 == pytest.approx(wide, abs=0.06)
