@@ -17,31 +17,37 @@ from matplotlib.figure import Figure
 from mha_course import plots
 
 WIDGET_VIEW = "application/vnd.jupyter.widget-view+json"
-_IMPORT = re.compile(r'^import \{[^}]*\} from "([^"]+)";\n', re.MULTILINE)
-_EXPORT = re.compile(r"^export (?!default)", re.MULTILINE)
+_IMPORT = re.compile(r'^import (\{[^}]*\}) from "([^"]+)";$', re.MULTILINE)
+_EXPORT = re.compile(r"^export (?=(?:async )?(?:function|class|const|let) (\w+))", re.MULTILINE)
+_DEFAULT = re.compile(r"^export default .*$", re.MULTILINE)
 
 
 def esm(*names: str, folder: Path) -> str:
-    """Join scripts and all that they import to one module, since a widget has one.
+    """Join scripts and all that they import to the one module that a widget may have.
 
-    Each file is a module of its own to node and eslint. Joined, the files share one scope: a name that two of them
-    have at their outermost level is an error when the widget loads. A name that is not in the folder is looked up
-    among the scripts that widgets share.
+    A file that is imported becomes a function that is called once, and an import takes names from what it returned:
+    so files may use the same names for themselves, as they may where node or eslint reads them.
     """
-    seen, texts = set[Path](), list[str]()
+    variables: dict[Path, str] = {}
+    parts: list[str] = []
 
-    def add(file: Path) -> None:
-        if file in seen:
-            return
-        seen.add(file)
+    def linked(file: Path) -> str:
+        """Return the text of a file, its imports taken from what stands before it."""
         text = file.read_text(encoding="utf-8")
-        for path in _IMPORT.findall(text):
-            add((file.parent / path).resolve())
-        texts.append(_EXPORT.sub("", _IMPORT.sub("", text)))
+        return _IMPORT.sub(lambda found: f"const {found[1]} = {module((file.parent / found[2]).resolve())};", text)
+
+    def module(file: Path) -> str:
+        """Put a file that is imported before all that needs it, and return the variable that holds what it exports."""
+        if file not in variables:
+            text = _DEFAULT.sub("", linked(file))
+            variables[file] = f"{file.stem}_{len(variables)}"
+            body, exports = _EXPORT.sub("", text), ", ".join(_EXPORT.findall(text))
+            parts.append(f"const {variables[file]} = (() => {{\n{body}\nreturn {{ {exports} }};\n}})();")
+        return variables[file]
 
     for name in names:
-        add(((folder if (folder / name).exists() else Path(__file__).parent) / name).resolve())
-    return "\n".join(texts)
+        parts.append(linked(folder / name))
+    return "\n".join(parts)
 
 
 def present(picture: Any) -> None:

@@ -109,7 +109,7 @@ function keepHeight(node) {
   return { reset, stop: () => watch.disconnect() };
 }
 
-function render({ model, el }) {
+export function render({ model, el }) {
   const { kind, question, hint, controls: specs, start, palettes } = model.get("spec");
   const asker = Math.random().toString(36).slice(2); // which of the views of one lab asked
   let [local, number, room, frame] = [{ ...model.get("view").values }, 0, 0, null];

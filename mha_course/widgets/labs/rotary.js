@@ -1,6 +1,7 @@
 // The panel of the rotary lab: pairs of channels as arrows on dials.
 
 import { make, makeButton, svg } from "../dom.js";
+import { render } from "./lab.js";
 import { arrow, KINDS } from "./panels.js";
 
 const PLACE = 110; // milliseconds from one place to the next while it plays
@@ -74,3 +75,5 @@ function dials(panel, tools) {
 }
 
 KINDS.dials = { draw: dials, needs: 2000, most: 960 }; // more than any page has: they have a row of their own
+
+export default { render };

@@ -39,7 +39,7 @@ class RotaryLab(Lab):
 
     question = "Both tokens move on, and every arrow turns. What becomes of q · k?"
     hint = "Dashed: before the turn. Pair i is made of the channels i and i + D/2."
-    _esm = esm("lab.js", "rotary.js", folder=HERE)
+    _esm = esm("rotary.js", folder=HERE)
     _css = "".join((HERE / name).read_text(encoding="utf-8") for name in ("lab.css", "rotary.css"))  # type: ignore[assignment]
 
     def __init__(self, q: Any = None, k: Any = None, *, rope: Any = None) -> None:

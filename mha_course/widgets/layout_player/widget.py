@@ -35,7 +35,7 @@ class LayoutPlayer(StaticFallbackWidget):
     LayoutPlayer: view, transpose: 1 strip of memory, no copy.
     """
 
-    _esm = esm("plan.js", "widget.js", folder=HERE)
+    _esm = esm("widget.js", folder=HERE)
     _css = HERE / "layout_player.css"
     data = traitlets.Dict().tag(sync=True)
     position = traitlets.Int(0).tag(sync=True)
