@@ -244,6 +244,13 @@ def test_errors_say_what_and_how(case):
     assert str(caught.value) == message
 
 
+@pytest.mark.parametrize(("score", "meant"), [(-1.5, False), (-9_999.0, False), (-10_001.0, True), (-1e9, True)])
+def test_only_very_low_numbers_are_taken_for_hidden(score, meant):
+    with pytest.raises(ShapeError, match="an additive mask must hold 0 and -inf alone") as caught:
+        masks.to_attend(torch.tensor([0.0, score]), "additive")
+    assert (caught.value.fix is not None) == meant
+
+
 def test_one_mask_for_all_is_handed_over_once():
     for shape in ((T, S), (1, 1, T, S)):
         assert masks.multihead_arguments(seen(*shape), B, H)["attn_mask"].shape == (T, S)
