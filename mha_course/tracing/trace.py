@@ -6,7 +6,7 @@ import os
 import sys
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from types import CodeType, TracebackType
 from typing import Any
 
@@ -33,7 +33,7 @@ class Trace(render.Reports):
 
     Attributes: steps (one for each tensor that was made), result (what the call returned), arguments (tensors that
     were there before), sources (the code that ran), sizes (what each name stands for), notes (what could not be
-    seen), failure (why the call stopped, where it did).
+    seen), failure (why the call stopped, where it did), aliases (further variables that held a step's result).
     """
 
     steps: tuple[Step, ...]
@@ -43,6 +43,7 @@ class Trace(render.Reports):
     sizes: dict[str, int]
     notes: tuple[str, ...] = ()
     failure: str | None = None
+    aliases: Mapping[str, int] = field(default_factory=dict)
 
     def compare(self, other: Trace) -> Comparison:
         """Set another trace beside this one, stage by stage, and say where they part."""
@@ -181,7 +182,8 @@ def finish(recorder: Recorder, result: Any, notes: tuple[str, ...], failure: str
     sources = tuple(known[code] for code in shown)
     pairs = zip(recorder.arguments, recorder.argument_infos, strict=True)
     arguments = tuple(replace(argument, axes=argument.axes or value.labels) for argument, value in pairs)
-    return Trace(tuple(steps), result, arguments, sources, dict(recorder.names.sizes), notes, failure)
+    sizes, aliases = dict(recorder.names.sizes), dict(recorder.aliases)
+    return Trace(tuple(steps), result, arguments, sources, sizes, notes, failure, aliases)
 
 
 def _title(code: CodeType) -> str:

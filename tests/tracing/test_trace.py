@@ -407,6 +407,19 @@ def test_a_ledger_is_the_table_of_steps_and_shapes(draw):
         trace(module, draw(B, 17, 48), axes="B S C").ledger("nothing")
 
 
+def test_a_result_is_found_by_every_variable_that_held_it(draw):
+    module = MultiHeadAttention(48, 4).double()
+
+    def block(x):
+        mixed, _ = module(x)
+        return x + mixed
+
+    traced = trace(block, draw(B, 17, 48), axes="B S C")
+    assert traced.step("mixed").name == "out"
+    assert traced.step("mixed") is traced.steps[-2]
+    assert str(traced.ledger("mixed")) == "mixed  (B, T, C)  (2, 17, 48)"
+
+
 def test_comparing_says_where_traces_part(x):
     mha = attention.MultiHeadAttention(C, H, bias=False).double()
     one, other = (variants.VARIANTS[name].from_reference(mha) for name in ("ReturnsWeights", "PermuteView"))
