@@ -46,7 +46,6 @@ class Recorder(TorchFunctionMode):
         self.frames: list[list[UserFrame]] = []
         self.calls: list[int] = []  # the first step of the call that made each result
         self.bound: list[str | None] = []  # the variable that holds each result
-        self.aliases: dict[str, int] = {}  # every variable that held a result, also where it has a name already
         self.warnings: dict[int, str] = {}
         self.pending: dict[int, str] = {}
         self.settled: set[int] = set()
@@ -141,10 +140,8 @@ class Recorder(TorchFunctionMode):
     def _bind(self, name: str, held: object) -> None:
         """Give the variable's name to the step that made what it holds."""
         value = self.values.get(id(held))
-        if value is not None and isinstance(value.source, int):
-            self.aliases[name] = value.source
-            if self.bound[value.source] is None:
-                self.bound[value.source] = name
+        if value is not None and isinstance(value.source, int) and self.bound[value.source] is None:
+            self.bound[value.source] = name
 
     def _axes(self, call: OpCall, outs: list[torch.Tensor]) -> list[list[Axis]]:
         """Name the axes of the results; where no rule fits, or one fits badly, they are not known."""

@@ -102,7 +102,7 @@ class Reports:
         return (*found, *([self.failure] if self.failure else []))
 
     def step(self, name: str) -> Step:
-        """Return the last step assigned to a variable, or the last of a stage, or the one that a variable held later."""
+        """Return the last step assigned to a variable, or the last of a stage, or the one that a variable held."""
         for field in ("name", "stage"):
             found = [step for step in self.steps if getattr(step, field) == name]
             if found:

@@ -182,8 +182,8 @@ def finish(recorder: Recorder, result: Any, notes: tuple[str, ...], failure: str
     sources = tuple(known[code] for code in shown)
     pairs = zip(recorder.arguments, recorder.argument_infos, strict=True)
     arguments = tuple(replace(argument, axes=argument.axes or value.labels) for argument, value in pairs)
-    sizes, aliases = dict(recorder.names.sizes), dict(recorder.aliases)
-    return Trace(tuple(steps), result, arguments, sources, sizes, notes, failure, aliases)
+    aliases = {name: i for i, name in enumerate(recorder.bound) if name and name != variables[i]}
+    return Trace(tuple(steps), result, arguments, sources, dict(recorder.names.sizes), notes, failure, aliases)
 
 
 def _title(code: CodeType) -> str:

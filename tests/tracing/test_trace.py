@@ -15,6 +15,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.flop_counter import FlopCounterMode
 
 from mha_course import attention, models, variants
+from mha_course.attention import MultiHeadAttention
 from mha_course.errors import ShapeError
 from mha_course.tracing import Comparison, trace
 
