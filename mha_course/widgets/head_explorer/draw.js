@@ -97,11 +97,13 @@ export function arrange(context, maps, item, { width, height, font }, dots) {
   return { box, cell, bars, width: left + Math.max(box.w, 200) + right, height: bars.y + bars.h + LEGEND };
 }
 
+const isWithin = (value, size) => value >= 0 && value < size;
+
 /** Return which cell lies at a point, or which row or column the word there names; nothing elsewhere. */
 export function cellAt({ x, y }, { box, cell, bars }, { T, S }, row) {
   const slant = y < box.y ? (box.y - y) / Math.tan(SLANT) : 0; // of the words above the columns
   const at = { row: Math.floor((y - box.y) / cell.h), column: Math.floor((x - box.x - slant) / cell.w) };
-  const [inRows, inColumns] = [at.row >= 0 && at.row < T, at.column >= 0 && at.column < S];
+  const [inRows, inColumns] = [isWithin(at.row, T), isWithin(at.column, S)];
   if (inRows && x < box.x) return { row: at.row };
   if (inRows && inColumns) return at;
   if (inColumns && y < box.y) return { column: at.column };
