@@ -183,6 +183,18 @@ def test_wrong_versions_disagree(wrong):
 
 
 ERRORS = {
+    "lengths of two axes": (
+        lambda: masks.padding_mask([[1, 3]], 3),
+        "padding_mask: lengths must have 1 axes. expected (B), got (1, 2)",
+    ),
+    "lengths with a point": (
+        lambda: masks.padding_mask(torch.tensor([1.0, 2.0]), 3),
+        "padding_mask: lengths must be whole numbers from 0 to max_len. expected 0 <= length <= 3, got [1.0, 2.0]",
+    ),
+    "a length below 0": (
+        lambda: masks.padding_mask([-1, 2], 3),
+        "padding_mask: lengths must be whole numbers from 0 to max_len. expected 0 <= length <= 3, got [-1, 2]",
+    ),
     "no side": (
         lambda: masks.padding_mask([1, 3], 3, side="top"),
         "padding_mask: no side has this name. expected right, left, got 'top'",
@@ -230,6 +242,13 @@ def test_errors_say_what_and_how(case):
     with pytest.raises(ShapeError) as caught:
         call()
     assert str(caught.value) == message
+
+
+@pytest.mark.parametrize(("score", "meant"), [(-1.5, False), (-9_999.0, False), (-10_001.0, True), (-1e9, True)])
+def test_only_very_low_numbers_are_taken_for_hidden(score, meant):
+    with pytest.raises(ShapeError, match="an additive mask must hold 0 and -inf alone") as caught:
+        masks.to_attend(torch.tensor([0.0, score]), "additive")
+    assert (caught.value.fix is not None) == meant
 
 
 def test_one_mask_for_all_is_handed_over_once():

@@ -1,7 +1,8 @@
 """Mistakes that people really make in the steps of attention, whatever the exercise in which they take them.
 
 Each is the right answer with one step replaced. A test proves that each is recognised, told apart from all others (or
-declared equal to one), and different from right. Mistakes in a whole function stand in the lesson of that function.
+declared equal to one), and different from right. Where two come out alike, the one that stands first here is named.
+Mistakes in a whole function stand in the lesson of that function.
 """
 
 from __future__ import annotations

@@ -1,6 +1,9 @@
 """Checks and predictions: right answers pass in any style, wrong ones never, and nothing ever raises."""
 
+import os
+import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 import solutions
@@ -364,6 +367,31 @@ def test_a_stub_is_not_attempted_and_a_missing_return_is_wrong():
     assert check("similarity", bare).status == "unattempted"
     assert check("similarity", ...).status == "unattempted"
     assert "Is a return missing?" in check("similarity", forgot).message
+
+
+WITHOUT_WIDGETS = """
+import sys
+from mha_course.exercises import check, hint, predict, progress, solution
+assert check("project", lambda x, w, b: x @ w.T + b).status == "correct"
+assert check("project", lambda x, w, b: x @ w.T).mistake == "bias-dropped"
+for shown in (hint("project"), predict("row-sum"), progress(), check("project", len)):
+    assert shown._repr_html_()
+assert "@" in solution("project")
+print(sorted({"ipywidgets", "anywidget"} & set(sys.modules)))
+"""
+
+
+def test_a_check_needs_no_widgets(tmp_path):
+    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).resolve().parents[2])}
+    done = subprocess.run(
+        [sys.executable, "-c", WITHOUT_WIDGETS],
+        cwd=tmp_path,
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (done.stdout, done.stderr) == ("[]\n", "")
 
 
 def test_names_in_messages_are_escaped():

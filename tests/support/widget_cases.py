@@ -47,7 +47,8 @@ def first_move(name, controls, values):
 # How it is made, what the browser sets, what is true then, and which trait the browser gets back. Labs are found.
 CASES = {
     "HeadExplorer": (
-        "HeadExplorer(weights(1), queries=words, recompute=weights)", {"request": {"serial": 1, "values": {"temperature": 5.0}}},
+        "HeadExplorer(weights(1), queries=words, recompute=weights)",
+        {"request": {"serial": 1, "values": {"temperature": 5.0}}},
         "abs(made._maps.numbers[0, 0, :1] - weights(5).numpy()).max() < 1e-3", "packet",
     ),
     "LayoutPlayer": ("LayoutPlayer(followed)", {"position": 2}, "made.position == 2", None),

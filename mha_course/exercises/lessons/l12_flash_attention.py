@@ -54,7 +54,8 @@ def _blocks(scores: Tensor, size: int, correct: bool = True, drop: bool = False)
         if drop and block.size(-1) < size:
             break
         new = torch.maximum(largest, block.amax(-1))
-        total = total * ((largest - new).exp() if correct else 1.0) + (block - new[..., None]).exp().sum(-1)
+        shrink = (largest - new).exp() if correct else 1.0
+        total = total * shrink + (block - new[..., None]).exp().sum(-1)
         largest = new
     return largest, total
 
@@ -62,13 +63,16 @@ def _blocks(scores: Tensor, size: int, correct: bool = True, drop: bool = False)
 def _tiled(q: Tensor, k: Tensor, v: Tensor, size: int, correct: bool = True, root: float = 0.5) -> Tensor:
     """Mix block by block, perhaps without correcting what was mixed before."""
     largest = torch.full_like(q[..., 0], -math.inf)
-    total, mixed = torch.zeros_like(largest), torch.zeros(*q.shape[:-1], v.size(-1), dtype=q.dtype)
+    total = torch.zeros_like(largest)
+    mixed = torch.zeros(*q.shape[:-1], v.size(-1), dtype=q.dtype)
     for keys, values in zip(k.split(size, 2), v.split(size, 2), strict=True):
         scores = q @ keys.mT / q.size(-1) ** root
         new = torch.maximum(largest, scores.amax(-1))
         shrink = (largest - new).exp() if correct else torch.ones_like(new)
         parts = (scores - new[..., None]).exp()
-        total, mixed, largest = total * shrink + parts.sum(-1), mixed * shrink[..., None] + parts @ values, new
+        total = total * shrink + parts.sum(-1)
+        mixed = mixed * shrink[..., None] + parts @ values
+        largest = new
     return mixed / total[..., None]
 
 

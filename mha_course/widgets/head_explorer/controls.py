@@ -117,8 +117,8 @@ def _control(name: str, default: Any) -> Control:
     if isinstance(default, bool):
         return ToggleControl(name, name, default)
     if isinstance(default, int):
-        low, high = (1, max(8, 4 * default)) if default > 0 else (2 * default, 8 if default == 0 else 0)
-        return NumberControl(name, name, default, low, high, "whole")
+        least, most = (1, max(8, 4 * default)) if default > 0 else (2 * default, 8 if default == 0 else 0)
+        return NumberControl(name, name, default, least, most, "whole")
     low, high = sorted((0.0, 2 * default)) if default else (-1.0, 1.0)
     return NumberControl(name, name, default, low, 1.0 if 0 < default < 1 else high)
 

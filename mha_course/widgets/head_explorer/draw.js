@@ -97,18 +97,16 @@ export function arrange(context, maps, item, { width, height, font }, dots) {
   return { box, cell, bars, width: left + Math.max(box.w, 200) + right, height: bars.y + bars.h + LEGEND };
 }
 
-const isWithin = (value, size) => value >= 0 && value < size;
-
 /** Return which cell lies at a point, or which row or column the word there names; nothing elsewhere. */
-export function cellAt({ x, y }, { box, cell, bars }, { T, S }, row) {
+export function cellAt({ x, y }, { box, cell, bars }, { T, S }, litRow) {
   const slant = y < box.y ? (box.y - y) / Math.tan(SLANT) : 0; // of the words above the columns
-  const at = { row: Math.floor((y - box.y) / cell.h), column: Math.floor((x - box.x - slant) / cell.w) };
-  const [inRows, inColumns] = [isWithin(at.row, T), isWithin(at.column, S)];
-  if (inRows && x < box.x) return { row: at.row };
-  if (inRows && inColumns) return at;
-  if (inColumns && y < box.y) return { column: at.column };
-  const inBars = inColumns && y > bars.y && y < bars.y + bars.h;
-  return inBars && row != null ? { row, column: at.column } : null; // the bars are those of a row
+  const within = (index, size) => (index >= 0 && index < size ? index : null);
+  const row = within(Math.floor((y - box.y) / cell.h), T), column = within(Math.floor((x - box.x - slant) / cell.w), S);
+  if (row !== null) return x < box.x ? { row } : column === null ? null : { row, column };
+  if (column === null) return null;
+  if (y < box.y) return { column };
+  const inBars = y > bars.y && y < bars.y + bars.h && litRow != null;
+  return inBars ? { row: litRow, column } : null;
 }
 
 /** Write a word beside a row, or slanted above a column. */

@@ -85,8 +85,8 @@ def _name(maps: Maps, layer: int, slot: int, average: str) -> str:
 def palettes() -> dict[str, bytes]:
     """Return 256 colours from 0 to 1, and 256 to both sides of a white 0: red, green, blue and alpha, a byte each."""
     places = np.linspace(0, 1, 256)
-    plain, signed = colormaps["cividis"], sns.color_palette("vlag", as_cmap=True)
-    return {"plain": plain(places, bytes=True).tobytes(), "signed": signed(places, bytes=True).tobytes()}
+    colours = {"plain": colormaps["cividis"], "signed": sns.color_palette("vlag", as_cmap=True)}
+    return {name: (colour(places) * 255).round().astype("u1").tobytes() for name, colour in colours.items()}
 
 
 PAGE = """<!doctype html>
