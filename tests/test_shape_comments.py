@@ -143,7 +143,8 @@ def use_beyond():
     beyond.relation_score(torch.rand(4, 7, 7), [(1, 0), (2, 1)])
 
 
-VISION = {"H": 20, "W": 28, "P": 4, "rows": 5, "columns": 7, "N": 35, "S": 36, "L": 2, "Q": 4, "A": 3, "K": 6}
+VISION = {"height": 20, "width": 28, "patch": 4, "rows": 5, "columns": 7, "N": 35, "S": 36, "L": 2}
+VISION |= {"answers": 3, "colours": 6}
 
 
 def use_shapes():
@@ -152,12 +153,12 @@ def use_shapes():
 
 def use_vision():
     pictures = shapes.draw(2, torch.Generator().manual_seed(0))
-    vision.put_together(vision.patchify(pictures.images, 4), 4, 7)
+    vision.unpatchify(vision.patchify(pictures.images, 4), 4, 7)
     model = vision.VisionTransformer(d_model=24, answers=3)
     vision.accuracy(model, pictures)
-    vision.accuracy_without(model, pictures, vision.highest(vision.coverage(pictures), 3))
+    vision.accuracy_without(model, pictures, vision.top_patches(vision.coverage(pictures), 3))
     vision.share_on_shapes(model, pictures)
-    vision.looks_by_colour(model, pictures)
+    vision.weights_by_colour(model, pictures)
     vision.PatchVotes(d_model=24, answers=3)(pictures.images)
 
 
@@ -198,7 +199,7 @@ CASES = {
     "caching": (caching, use_caching, SIZES | {"P": 6, "G": 2}),
     "flash": (flash, use_flash, SIZES | {"T": 10, "S": 9, "R": 5, "K": 3}),
     "beyond": (beyond, use_beyond, SIZES | {"S": 9, "V": 11}),
-    "shapes": (shapes, use_shapes, {"B": 2, "H": 20, "W": 28}),
+    "shapes": (shapes, use_shapes, {"B": 2, "height": 20, "width": 28}),
     "vision": (vision, use_vision, SIZES | VISION),
     "variants": (variants, use_variants, SIZES),
     "models": (blocks, use_models, SIZES | {"V": 11}),

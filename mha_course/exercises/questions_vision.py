@@ -43,7 +43,7 @@ def _shuffled() -> str:
     model.position_embedding.zero_()
     images = torch.rand(1, 3, 20, 28, generator=torch.Generator().manual_seed(0))
     patches = vision.patchify(images, 4)  # (1, 35, 48)
-    shuffled = vision.put_together(patches.flip(1), 4, 7)
+    shuffled = vision.unpatchify(patches.flip(1), 4, 7)
     before, after = model(images), model(shuffled)
     if torch.allclose(before, after, atol=1e-5):
         return _SAME
