@@ -16,15 +16,17 @@ from torch.nn import functional as F
 
 from mha_course import errors
 
-_FiveTensors = tuple[Tensor, Tensor, Tensor, Tensor, Tensor]
-
 
 def split_heads(x: Tensor, num_heads: int) -> Tensor:
     """Cut the width into H heads and bring the head axis before the tokens.
 
-    Shape: x (B, S, C) -> (B, H, S, D), a view: no number moves. Raises: ShapeError. Section 3.2.2.
+    Shape: x (B, S, C) -> (B, H, S, D), a view: no number moves.
+    Raises: ShapeError.
+
     >>> split_heads(torch.zeros(2, 5, 24), num_heads=4).shape
     torch.Size([2, 4, 5, 6])
+
+    Reference: Vaswani et al. 2017, section 3.2.2.
     """
     errors.require_tokens("split_heads", "x", x, "B S C")
     errors.require_heads("split_heads", x.size(2), num_heads, width="C")
@@ -34,9 +36,13 @@ def split_heads(x: Tensor, num_heads: int) -> Tensor:
 def merge_heads(x: Tensor) -> Tensor:
     """Undo split_heads: lay the heads of each token side by side, which the paper calls Concat.
 
-    Shape: x (B, H, S, D) -> (B, S, C); copies unless H or S is 1. Raises: ShapeError. Section 3.2.2.
+    Shape: x (B, H, S, D) -> (B, S, C); copies unless H or S is 1.
+    Raises: ShapeError.
+
     >>> merge_heads(torch.zeros(2, 4, 5, 6)).shape
     torch.Size([2, 5, 24])
+
+    Reference: Vaswani et al. 2017, section 3.2.2.
     """
     errors.require_tokens("merge_heads", "x", x, "B H S D")
     return x.transpose(1, 2).flatten(2)  # (B, S, C)
@@ -45,43 +51,77 @@ def merge_heads(x: Tensor) -> Tensor:
 def attention(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None = None) -> tuple[Tensor, Tensor]:
     """Let every query mix the values: softmax(q kᵀ / sqrt(D)) v.
 
-    Args: q (B, H, T, D), k and v (B, H, S, D) of one float dtype; v may have a width of its own.
+    Args:
+        q, k, v: of one float dtype; v may have a width of its own.
         mask: True = may attend; (T, S), or 4-D and broadcastable to (B, H, T, S).
+    Shape:
+        q (B, H, T, D)
+        k, v (B, H, S, D)
     Returns: context (B, H, T, D) and weights (B, H, T, S), whose rows sum to 1. A row with every
         key hidden gives weights 0 and context 0, and finite gradients.
-    Raises: ShapeError. Section 3.2.1, equation 1.
+    Raises: ShapeError.
+
     >>> context, weights = attention(*(torch.ones(2, 4, n, 6) for n in (5, 7, 7)))
     >>> context.shape, weights.shape
     (torch.Size([2, 4, 5, 6]), torch.Size([2, 4, 5, 7]))
+
+    Reference: Vaswani et al. 2017, section 3.2.1, equation 1.
     """
     errors.require_attention_inputs("attention", q, k, v, mask)
-    *_, weights, context = _attend(q, k, v, mask)
+    scores = q @ k.transpose(-2, -1)  # (B, H, T, S)
+    scaled_scores = scores / math.sqrt(q.size(-1))  # (B, H, T, S)
+    weights = masked_softmax(scaled_scores, mask)  # (B, H, T, S)
+    context = weights @ v  # (B, H, T, D)
     return context, weights
 
 
-def _attend(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, dropout: float = 0.0) -> _FiveTensors:
-    """Compute scores, scaled_scores, masked_scores, weights and context."""
-    scores = q @ k.transpose(-2, -1)  # (B, H, T, S)
-    scaled_scores = scores / math.sqrt(q.size(-1))  # (B, H, T, S)
+def masked_softmax(scores: Tensor, mask: Tensor | None) -> Tensor:
+    """Turn each row of scores into weights: softmax over the keys that it may attend to.
+
+    Hidden keys get 0, and so does every key of a row that may attend to none.
+
+    Args:
+        scores: float, one row for each query.
+        mask: bool, True = may attend, broadcastable to the scores; None hides nothing.
+    Shape: scores (..., T, S) -> (..., T, S).
+    Raises: ShapeError.
+
+    >>> masked_softmax(torch.zeros(2, 2), torch.tensor([[True, False], [False, False]])).tolist()
+    [[1.0, 0.0], [0.0, 0.0]]
+    """
     if mask is None:
-        masked_scores = scaled_scores  # (B, H, T, S)
-        weights = torch.softmax(masked_scores, dim=-1)  # (B, H, T, S)
-    else:
-        masked_scores = scaled_scores.masked_fill(~mask, -math.inf)  # (B, H, T, S)
-        sees = mask.any(-1, keepdim=True)  # softmax of a row without a key would be NaN
-        weights = torch.softmax(masked_scores.masked_fill(~sees, 0.0), dim=-1) * sees  # (B, H, T, S)
-    weights = F.dropout(weights, dropout)  # (B, H, T, S)
-    context = weights @ v  # (B, H, T, D)
-    return scores, scaled_scores, masked_scores, weights, context
+        return torch.softmax(scores, dim=-1)
+    errors.require_bool("masked_softmax", mask)
+    masked_scores = scores.masked_fill(~mask, -math.inf)
+    # A row of -inf alone has no softmax: it is NaN, and would stay NaN in the gradients even if the weights were
+    # replaced afterwards. So such a row gets finite scores first, and loses its weights by the product with 0.
+    sees = mask.any(-1, keepdim=True)
+    weights = torch.softmax(masked_scores.masked_fill(~sees, 0.0), dim=-1)
+    return weights * sees
 
 
-def fused_attention(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, dropout: float = 0.0) -> Tensor:
-    """Compute the context alone, in one fused kernel; a head of k and v may serve several of q."""
-    shared = k.size(1) != q.size(1)
+def fused_attention(
+    q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None = None, dropout: float = 0.0, *, is_causal: bool = False
+) -> Tensor:
+    """Compute the context alone, in one fused kernel: the scores never exist as a whole.
+
+    Args:
+        mask: as for attention.
+        dropout: the share of the weights to drop, now; a module that is not training passes 0.
+        is_causal: the mask is the square causal one, and is not given.
+    Shape:
+        q (B, H, T, D)
+        k, v (B, G, S, D), where G divides H: a head of k and v serves H / G heads of q
+    Returns: context (B, H, T, D).
+    """
+    grouped = k.size(1) != q.size(1)
     if mask is None:
-        return F.scaled_dot_product_attention(q, k, v, None, dropout, enable_gqa=shared)  # (B, H, T, D)
-    sees = mask.any(-1, keepdim=True)  # kernels differ on a row without a key: open it, then empty it
-    return F.scaled_dot_product_attention(q, k, v, mask | ~sees, dropout, enable_gqa=shared) * sees  # (B, H, T, D)
+        return F.scaled_dot_product_attention(q, k, v, dropout_p=dropout, is_causal=is_causal, enable_gqa=grouped)
+    # Kernels differ on a row without a key (NaN, 0, or the mean of the values): it is opened, then emptied.
+    sees = mask.any(-1, keepdim=True)
+    opened = mask | ~sees
+    context = F.scaled_dot_product_attention(q, k, v, opened, dropout, is_causal, enable_gqa=grouped)  # (B, H, T, D)
+    return context * sees
 
 
 @dataclass(frozen=True)
@@ -101,50 +141,87 @@ class AttentionSteps:
 
 
 class MultiHeadAttention(nn.Module):
-    """Attend with H heads at once: Concat(head_1 … head_H) W_O. Section 3.2.2.
+    """Attend with H heads at once: Concat(head_1 … head_H) W_O.
 
-    Args: d_model is C, num_heads divides it, bias is for all Linears, dropout (0 to 1) for the weights.
+    Args:
+        d_model: the width C.
+        num_heads: H, which divides C.
+        bias: whether the four Linears have one.
+        dropout: the share of the weights that is dropped while training, 0 <= dropout < 1.
+    Raises: ShapeError.
+
     >>> out, weights = MultiHeadAttention(d_model=24, num_heads=4)(torch.zeros(2, 5, 24))
     >>> out.shape, weights.shape
     (torch.Size([2, 5, 24]), torch.Size([2, 4, 5, 5]))
+
+    Reference: Vaswani et al. 2017, section 3.2.2.
     """
 
     def __init__(self, d_model: int, num_heads: int, *, bias: bool = True, dropout: float = 0.0) -> None:
         super().__init__()
         errors.require_heads("MultiHeadAttention", d_model, num_heads)
         errors.require_dropout("MultiHeadAttention", dropout)
-        self.d_model, self.num_heads, self.dropout = d_model, num_heads, dropout
-        linears = (nn.Linear(d_model, d_model, bias=bias) for _ in range(4))
-        self.q_proj, self.k_proj, self.v_proj, self.out_proj = linears
+        self.d_model = d_model
+        self.num_heads = num_heads
+        self.dropout = dropout
+        self.q_proj = nn.Linear(d_model, d_model, bias=bias)
+        self.k_proj = nn.Linear(d_model, d_model, bias=bias)
+        self.v_proj = nn.Linear(d_model, d_model, bias=bias)
+        self.out_proj = nn.Linear(d_model, d_model, bias=bias)
 
     def forward(
         self, query: Tensor, key: Tensor | None = None, value: Tensor | None = None, mask: Tensor | None = None,
-        *, need_weights: bool = True,
+        *, need_weights: bool = True, is_causal: bool = False,
     ) -> tuple[Tensor, Tensor | None]:  # fmt: skip
-        """Return out (B, T, C) and weights (B, H, T, S); without need_weights None, and a fused kernel.
-        query is (B, T, C); key (B, S, C) is query if not given, value is key. Raises: ShapeError.
+        """Let the query tokens attend to the key tokens.
+
+        Args:
+            query, key, value: key is query if not given, and value is key.
+            mask: as for attention.
+            need_weights: without them a fused kernel computes out, and None stands for the weights.
+            is_causal: the same as mask=causal_mask(T), without a mask that is made and read. On a GPU no mask may
+                be given to the fastest kernel (flash), and to find out whether a mask is the causal one would mean
+                to wait for the GPU; so the caller says it. Not together with a mask, and T must be S.
+        Shape:
+            query (B, T, C)
+            key, value (B, S, C)
+        Returns: out (B, T, C) and weights (B, H, T, S), or None.
+        Raises: ShapeError.
         """
         if need_weights:
-            steps = self.steps(query, key, value, mask)
+            steps = self.steps(query, key, value, mask, is_causal=is_causal)
             return steps.out, steps.weights
-        q, k, v = self._project(query, key, value, mask)
-        context = fused_attention(q, k, v, mask, self.dropout if self.training else 0.0)
+        q, k, v = self._project(query, key, value, mask, is_causal)
+        context = fused_attention(q, k, v, mask, self.dropout if self.training else 0.0, is_causal=is_causal)
         return self.out_proj(merge_heads(context)), None
 
     def steps(
-        self, query: Tensor, key: Tensor | None = None, value: Tensor | None = None, mask: Tensor | None = None
-    ) -> AttentionSteps:
+        self, query: Tensor, key: Tensor | None = None, value: Tensor | None = None, mask: Tensor | None = None,
+        *, is_causal: bool = False,
+    ) -> AttentionSteps:  # fmt: skip
         """Do the same pass and keep every stage of it. Arguments as for forward."""
-        q, k, v = self._project(query, key, value, mask)
-        stages = _attend(q, k, v, mask, self.dropout if self.training else 0.0)
-        merged = merge_heads(stages[-1])  # (B, T, C)
-        return AttentionSteps(q, k, v, *stages, merged, self.out_proj(merged))
+        q, k, v = self._project(query, key, value, mask, is_causal)
+        if is_causal:
+            mask = torch.ones(q.size(2), k.size(2), dtype=torch.bool, device=q.device).tril()  # (T, S)
+        scores = q @ k.transpose(-2, -1)  # (B, H, T, S)
+        scaled_scores = scores / math.sqrt(q.size(-1))  # (B, H, T, S)
+        masked_scores = scaled_scores if mask is None else scaled_scores.masked_fill(~mask, -math.inf)  # (B, H, T, S)
+        weights = masked_softmax(masked_scores, mask)  # (B, H, T, S)
+        weights = F.dropout(weights, self.dropout, self.training)  # (B, H, T, S)
+        context = weights @ v  # (B, H, T, D)
+        merged = merge_heads(context)  # (B, T, C)
+        out = self.out_proj(merged)  # (B, T, C)
+        return AttentionSteps(q, k, v, scores, scaled_scores, masked_scores, weights, context, merged, out)
 
-    def _project(self, query: Tensor, key: Tensor | None, value: Tensor | None, mask: Tensor | None) -> list[Tensor]:
+    def _project(
+        self, query: Tensor, key: Tensor | None, value: Tensor | None, mask: Tensor | None, is_causal: bool
+    ) -> tuple[Tensor, Tensor, Tensor]:
         """Check the inputs, project them and split the heads."""
         key = query if key is None else key
         value = key if value is None else value
         inputs = {"query": query, "key": key, "value": value}
-        errors.require_module_inputs("MultiHeadAttention", self.q_proj.weight, inputs, self.num_heads, mask)
-        projections = self.q_proj, self.k_proj, self.v_proj
-        return [split_heads(proj(x), self.num_heads) for proj, x in zip(projections, inputs.values(), strict=True)]
+        errors.require_module_inputs("MultiHeadAttention", self.q_proj.weight, inputs, self.num_heads, mask, is_causal)
+        q = split_heads(self.q_proj(query), self.num_heads)  # (B, H, T, D)
+        k = split_heads(self.k_proj(key), self.num_heads)  # (B, H, S, D)
+        v = split_heads(self.v_proj(value), self.num_heads)  # (B, H, S, D)
+        return q, k, v

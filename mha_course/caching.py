@@ -34,8 +34,11 @@ def decode_step(
     >>> out.shape, k_cache.shape
     (torch.Size([2, 1, 24]), torch.Size([2, 4, 1, 6]))
     """
-    _require_step(x_t, {"k_cache": k_cache, "v_cache": v_cache}, (w_q, w_k, w_v, w_o), num_heads)
-    q, k_t, v_t = (split_heads(x_t @ w.T, num_heads) for w in (w_q, w_k, w_v))  # (B, H, 1, D)
+    caches = {"k_cache": k_cache, "v_cache": v_cache}
+    _require_step(x_t, caches, {"w_q": w_q, "w_k": w_k, "w_v": w_v, "w_o": w_o}, num_heads)
+    q = split_heads(x_t @ w_q.T, num_heads)  # (B, H, 1, D)
+    k_t = split_heads(x_t @ w_k.T, num_heads)  # (B, H, 1, D)
+    v_t = split_heads(x_t @ w_v.T, num_heads)  # (B, H, 1, D)
     k = torch.cat((k_cache, k_t), dim=2)  # (B, H, S, D)
     v = torch.cat((v_cache, v_t), dim=2)  # (B, H, S, D)
     context, _ = attention(q, k, v)  # (B, H, 1, D)
@@ -60,6 +63,7 @@ def repeat_kv(k: Tensor, num_heads: int) -> Tensor:
         rule, got = "num_heads must be a multiple of the key-value heads", f"num_heads={num_heads!r}, G={groups}"
         fix = f"num_heads={groups} or {2 * groups}"
         raise ShapeError("repeat_kv", rule, expected="num_heads % G == 0, num_heads >= 1", got=got, fix=fix)
+    # Not repeat: it would give 0 1 0 1, but trained models have the heads of a group side by side, 0 0 1 1.
     return k.repeat_interleave(num_heads // groups, dim=1)  # (B, H, S, D)
 
 
@@ -74,13 +78,13 @@ def kv_cache_bytes(
     >>> kv_cache_bytes(layers=32, batch=1, seq_len=4096, num_kv_heads=32, head_dim=128, bytes_per_value=2) / 2**30
     2.0
     """
-    names = ("layers", "batch", "seq_len", "num_kv_heads", "head_dim", "bytes_per_value")
-    sizes = (layers, batch, seq_len, num_kv_heads, head_dim, bytes_per_value)
-    for name, size in zip(names, sizes, strict=True):
-        if not isinstance(size, int) or size < 0:
-            rule, got = f"{name} must be a whole number", f"{name}={size!r}"
-            raise ShapeError("kv_cache_bytes", rule, expected=f"{name} >= 0", got=got)
-    return 2 * math.prod(sizes)
+    sizes = {
+        "layers": layers, "batch": batch, "seq_len": seq_len,
+        "num_kv_heads": num_kv_heads, "head_dim": head_dim, "bytes_per_value": bytes_per_value,
+    }  # fmt: skip
+    for name, size in sizes.items():
+        errors.require_int("kv_cache_bytes", name, size, least=0)
+    return 2 * math.prod(sizes.values())
 
 
 class KVCache:
@@ -99,14 +103,16 @@ class KVCache:
 
     def append(self, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
         """Add the new keys and values, each (B, G, T, D), and return all so far, each (B, G, S, D)."""
-        errors.require_float("KVCache.append", k=k, v=v)
+        errors.require_float("KVCache.append", {"k": k, "v": v})
         errors.require_shape("KVCache.append", "k", k, dict.fromkeys("BGTD"))
         errors.require_shape("KVCache.append", "v", v, dict(zip("BGTD", k.shape, strict=True)))
         if self.k is not None and self.v is not None:
             batch, heads, _, width = self.k.shape
-            errors.require_float("KVCache.append", **{"the cache": self.k}, k=k)
+            errors.require_float("KVCache.append", {"the cache": self.k, "k": k})
             errors.require_shape("KVCache.append", "k", k, {"B": batch, "G": heads, "T": None, "D": width})
-            k, v = torch.cat((self.k, k), dim=2), torch.cat((self.v, v), dim=2)  # (B, G, S, D)
+            # A new tensor each time: what was handed out before, and is needed for gradients, stays as it was.
+            k = torch.cat((self.k, k), dim=2)  # (B, G, S, D)
+            v = torch.cat((self.v, v), dim=2)  # (B, G, S, D)
         self.k, self.v = k, v
         return k, v
 
@@ -117,7 +123,7 @@ class KVCache:
 
     @property
     def bytes(self) -> int:
-        """How much memory its keys and values take; kv_cache_bytes foretells it."""
+        """How much memory its keys and values take; kv_cache_bytes computes it in advance."""
         return sum(x.numel() * x.element_size() for x in (self.k, self.v) if x is not None)
 
 
@@ -140,8 +146,10 @@ class GroupedQueryAttention(nn.Module):
         _require_groups("GroupedQueryAttention", num_heads, num_kv_heads)
         self.d_model, self.num_heads, self.num_kv_heads = d_model, num_heads, num_kv_heads
         narrow = num_kv_heads * (d_model // num_heads)
-        linears = (nn.Linear(d_model, width, bias=bias) for width in (d_model, narrow, narrow, d_model))
-        self.q_proj, self.k_proj, self.v_proj, self.out_proj = linears
+        self.q_proj = nn.Linear(d_model, d_model, bias=bias)
+        self.k_proj = nn.Linear(d_model, narrow, bias=bias)
+        self.v_proj = nn.Linear(d_model, narrow, bias=bias)
+        self.out_proj = nn.Linear(d_model, d_model, bias=bias)
 
     @classmethod
     def from_multi_head(cls, mha: MultiHeadAttention, num_kv_heads: int) -> Self:
@@ -159,17 +167,23 @@ class GroupedQueryAttention(nn.Module):
 
     def forward(
         self, query: Tensor, key: Tensor | None = None, value: Tensor | None = None, mask: Tensor | None = None,
-        *, need_weights: bool = True,
+        *, need_weights: bool = True, is_causal: bool = False,
     ) -> tuple[Tensor, Tensor | None]:  # fmt: skip
         """Return out (B, T, C) and weights (B, H, T, S), or None and a fused kernel, as MultiHeadAttention does."""
         key = query if key is None else key
-        inputs = {"query": query, "key": key, "value": key if value is None else value}
-        errors.require_module_inputs("GroupedQueryAttention", self.q_proj.weight, inputs, self.num_heads, mask)
-        q, k, v = _project(self, *inputs.values())
+        value = key if value is None else value
+        inputs, place = {"query": query, "key": key, "value": value}, "GroupedQueryAttention"
+        errors.require_module_inputs(place, self.q_proj.weight, inputs, self.num_heads, mask, is_causal)
+        q, k, v = _project(self, query, key, value)
         if need_weights:
-            context, weights = attention(q, repeat_kv(k, self.num_heads), repeat_kv(v, self.num_heads), mask)
+            if is_causal:
+                mask = torch.ones(q.size(2), k.size(2), dtype=torch.bool, device=q.device).tril()  # (T, S)
+            k = repeat_kv(k, self.num_heads)  # (B, H, S, D)
+            v = repeat_kv(v, self.num_heads)  # (B, H, S, D)
+            context, weights = attention(q, k, v, mask)
             return self.out_proj(merge_heads(context)), weights
-        return self.out_proj(merge_heads(fused_attention(q, k, v, mask))), None
+        context = fused_attention(q, k, v, mask, is_causal=is_causal)  # (B, H, T, D)
+        return self.out_proj(merge_heads(context)), None
 
 
 def decode_chunk(module: MultiHeadAttention | GroupedQueryAttention, x: Tensor, cache: KVCache) -> Tensor:
@@ -188,15 +202,20 @@ def decode_chunk(module: MultiHeadAttention | GroupedQueryAttention, x: Tensor, 
     q, k_new, v_new = _project(module, x, x, x)
     k, v = cache.append(k_new, v_new)  # (B, G, S, D)
     new, total = q.size(2), k.size(2)
-    # One token sees all; of several, each sees the keys up to its own, which are aligned at the end.
-    mask = torch.ones(new, total, dtype=torch.bool, device=x.device).tril(total - new) if new > 1 else None
-    return module.out_proj(merge_heads(fused_attention(q, k, v, mask)))  # (B, T, C)
+    if new == 1:  # the newest token may attend to every key there is
+        context = fused_attention(q, k, v)  # (B, H, 1, D)
+    elif new == total:  # nothing was cached: a square mask, which a GPU's fastest kernel knows by name
+        context = fused_attention(q, k, v, is_causal=True)  # (B, H, T, D)
+    else:  # is_causal would align the queries with the first keys, and they are the last
+        mask = torch.ones(new, total, dtype=torch.bool, device=x.device).tril(total - new)  # (T, S)
+        context = fused_attention(q, k, v, mask)  # (B, H, T, D)
+    return module.out_proj(merge_heads(context))  # (B, T, C)
 
 
 def _project(
     module: MultiHeadAttention | GroupedQueryAttention, query: Tensor, key: Tensor, value: Tensor
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """Project, and split into as many heads of width D as each projection has."""
+    """Split each projection into as many heads of width D as it has."""
     head_dim = module.d_model // module.num_heads
     q = split_heads(module.q_proj(query), module.num_heads)  # (B, H, T, D)
     k = split_heads(module.k_proj(key), module.k_proj.out_features // head_dim)
@@ -205,23 +224,24 @@ def _project(
 
 
 def _require_groups(place: str, num_heads: int, num_kv_heads: int) -> None:
-    """Raise unless each key-value head can serve equally many query heads."""
-    if isinstance(num_kv_heads, int) and num_kv_heads > 0 and num_heads % num_kv_heads == 0:
-        return
-    fits = " or ".join(str(n) for n in range(1, num_heads + 1) if num_heads % n == 0)
-    rule, got = "num_kv_heads must divide num_heads", f"num_heads={num_heads}, num_kv_heads={num_kv_heads!r}"
-    expected, fix = "num_heads % num_kv_heads == 0, num_kv_heads >= 1", f"num_kv_heads={fits}"
-    raise ShapeError(place, rule, expected=expected, got=got, fix=fix)
+    divisors = [n for n in range(1, num_heads + 1) if num_heads % n == 0]
+    errors.require(
+        isinstance(num_kv_heads, int) and num_kv_heads in divisors,
+        place,
+        "num_kv_heads must divide num_heads",
+        expected="num_heads % num_kv_heads == 0, num_kv_heads >= 1",
+        got=f"num_heads={num_heads}, num_kv_heads={num_kv_heads!r}",
+        fix=f"num_kv_heads={' or '.join(map(str, divisors))}",
+    )
 
 
-def _require_step(x_t: Tensor, caches: dict[str, Tensor], weights: tuple[Tensor, ...], num_heads: int) -> None:
+def _require_step(x_t: Tensor, caches: dict[str, Tensor], weights: dict[str, Tensor], num_heads: int) -> None:
     """Raise unless the token, the caches and the weights fit each other."""
-    names = dict(zip(("w_q", "w_k", "w_v", "w_o"), weights, strict=True))
-    errors.require_float("decode_step", x_t=x_t, **caches, **names)
+    errors.require_float("decode_step", {"x_t": x_t, **caches, **weights})
     errors.require_shape("decode_step", "x_t", x_t, {"B": None, "T": 1, "C": None})
     batch, _, width = x_t.shape
     errors.require_heads("decode_step", width, num_heads, width="C")
-    for name, weight in names.items():
+    for name, weight in weights.items():
         errors.require_shape("decode_step", name, weight, {"C": width, "C'": width})
     past = caches["k_cache"].size(2) if caches["k_cache"].dim() == 4 else None
     for name, cache in caches.items():

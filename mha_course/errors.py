@@ -37,10 +37,33 @@ def _rebuild(place: str, rule: str, expected: str, got: str, fix: str | None) ->
     return ShapeError(place, rule, expected=expected, got=got, fix=fix)
 
 
-def require_float(place: str, **tensors: Tensor) -> None:
-    """Raise unless all are floating-point tensors on one device and, except under autocast, of one dtype."""
+def require(condition: bool, place: str, rule: str, *, expected: str, got: str, fix: str | None = None) -> None:
+    """Raise ShapeError unless the condition holds.
+
+    The texts are made whether they are needed or not. Where that costs something, or writes a size down while
+    torch.compile follows the code, ``if …: raise ShapeError(…)`` is better.
+
+    >>> require(3 % 2 == 1, "here", "n must be odd", expected="n % 2 == 1", got="n=3")
+    """
+    if not condition:
+        raise ShapeError(place, rule, expected=expected, got=got, fix=fix)
+
+
+def require_int(place: str, name: str, value: int, least: int = 1) -> None:
+    """Raise unless the value is an int, no bool, and at least so large."""
+    if not isinstance(value, int) or isinstance(value, bool) or value < least:
+        rule = f"{name} must be {'a positive int' if least == 1 else 'a whole number'}"
+        raise ShapeError(place, rule, expected=f"{name} >= {least}", got=f"{name}={value!r}")
+
+
+def require_float(place: str, tensors: Mapping[str, Tensor]) -> None:
+    """Raise unless all are floating-point tensors on one device and, except under autocast, of one dtype.
+
+    Args: tensors by the names that a message calls them by; the first one says which device and dtype.
+    """
     first_name, first = next(iter(tensors.items()))
     for name, tensor in tensors.items():
+        # Not isinstance: this module works without torch, and what only behaves like a tensor is welcome.
         if not hasattr(tensor, "is_floating_point"):
             fix = None if tensor is None else f"torch.as_tensor({name})"
             got = type(tensor).__name__
@@ -51,14 +74,15 @@ def require_float(place: str, **tensors: Tensor) -> None:
         if tensor.device != first.device:
             rule, fix = f"{name} must be on the device of {first_name}", f"{name}.to({str(first.device)!r})"
             raise ShapeError(place, rule, expected=str(first.device), got=str(tensor.device), fix=fix)
+        # Under autocast float32 weights meet bfloat16 tokens as a matter of course: the Linear casts both.
         if tensor.dtype != first.dtype and not _autocast(first):
             rule, fix = f"{name} must have the dtype of {first_name}", f"{name}.to({first.dtype})"
             raise ShapeError(place, rule, expected=str(first.dtype), got=str(tensor.dtype), fix=fix)
 
 
 def _autocast(tensor: Tensor) -> bool:
-    """Say whether torch casts by itself on this tensor's device."""
-    import torch  # noqa: PLC0415 (the rest of this room works without torch)
+    """Return whether torch casts by itself on this tensor's device."""
+    import torch  # noqa: PLC0415 (the rest of this module works without torch)
 
     return torch.is_autocast_enabled(tensor.device.type)
 
@@ -90,9 +114,8 @@ def _axis(letter: str, size: int | None) -> str:
 
 def require_heads(place: str, d_model: int, num_heads: int, width: str = "d_model") -> None:
     """Raise unless both are positive whole numbers and num_heads divides the width."""
-    for name, value in ((width, d_model), ("num_heads", num_heads)):
-        if not isinstance(value, int) or isinstance(value, bool) or value < 1:
-            raise ShapeError(place, f"{name} must be a positive int", expected=f"{name} >= 1", got=f"{name}={value!r}")
+    require_int(place, width, d_model)
+    require_int(place, "num_heads", num_heads)
     if d_model % num_heads == 0:
         return
     divisors = [n for n in range(1, d_model + 1) if d_model % n == 0]
@@ -110,12 +133,12 @@ def require_heads(place: str, d_model: int, num_heads: int, width: str = "d_mode
 
 def require_dropout(place: str, dropout: float) -> None:
     """Raise unless 0 <= dropout < 1."""
-    if not isinstance(dropout, int | float) or not 0 <= dropout < 1:
-        raise ShapeError(place, "dropout must be a share", expected="0 <= dropout < 1", got=f"dropout={dropout!r}")
+    share = isinstance(dropout, int | float) and 0 <= dropout < 1
+    require(share, place, "dropout must be a share", expected="0 <= dropout < 1", got=f"dropout={dropout!r}")
 
 
-def require_mask(place: str, mask: Tensor, sizes: Mapping[str, int], device: object = None) -> None:
-    """Raise unless the mask is a bool tensor on the device, (T, S) or 4-D and broadcastable to (B, H, T, S)."""
+def require_bool(place: str, mask: Tensor) -> None:
+    """Raise unless the mask is a bool tensor."""
     if not hasattr(mask, "is_floating_point"):
         fix = "torch.as_tensor(mask, dtype=torch.bool)"
         raise ShapeError(place, "mask must be a tensor", expected="torch.bool", got=type(mask).__name__, fix=fix)
@@ -123,6 +146,11 @@ def require_mask(place: str, mask: Tensor, sizes: Mapping[str, int], device: obj
         fix = "mask.bool() if it holds 1 for may attend, mask == 0 if it is additive (0 and -inf)"
         rule = "mask must be bool, True = may attend"
         raise ShapeError(place, rule, expected="torch.bool", got=str(mask.dtype), fix=fix)
+
+
+def require_mask(place: str, mask: Tensor, sizes: Mapping[str, int], device: object = None) -> None:
+    """Raise unless the mask is a bool tensor on the device, (T, S) or 4-D and broadcastable to (B, H, T, S)."""
+    require_bool(place, mask)
     if device is not None and mask.device != device:
         fix = f"mask.to({str(device)!r})"
         rule = "mask must be on the device of the tokens"
@@ -143,13 +171,13 @@ def require_mask(place: str, mask: Tensor, sizes: Mapping[str, int], device: obj
 
 
 def _broadcasts(shape: tuple[int, ...], full: tuple[int, ...]) -> bool:
-    """Say whether each axis is 1 or full."""
+    """Return whether each axis is 1 or full."""
     return all(have in (1, want) for have, want in zip(shape, full, strict=True))
 
 
 def require_tokens(place: str, name: str, x: Tensor, axes: str) -> None:
     """Raise unless x is floating point and has these axes, given as ``"B S C"``."""
-    require_float(place, **{name: x})
+    require_float(place, {name: x})
     letters = axes.split()
     if x.dim() == len(letters):
         return
@@ -159,7 +187,7 @@ def require_tokens(place: str, name: str, x: Tensor, axes: str) -> None:
 
 def require_attention_inputs(place: str, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None) -> None:
     """Raise unless k and the mask fit q, and v fits k."""
-    require_float(place, q=q, k=k, v=v)
+    require_float(place, {"q": q, "k": k, "v": v})
     require_tokens(place, "q", q, "B H T D")
     batch, heads, queries, width = q.shape
     require_shape(place, "k", k, {"B": batch, "H": heads, "S": None, "D": width})
@@ -169,19 +197,34 @@ def require_attention_inputs(place: str, q: Tensor, k: Tensor, v: Tensor, mask: 
 
 
 def require_module_inputs(
-    place: str, weight: Tensor, inputs: Mapping[str, Tensor], num_heads: int = 1, mask: Tensor | None = None
+    place: str,
+    weight: Tensor,
+    inputs: Mapping[str, Tensor],
+    num_heads: int = 1,
+    mask: Tensor | None = None,
+    is_causal: bool = False,
 ) -> None:
-    """Raise unless the inputs (one, or query, key and value) fit the weight and each other, and the mask fits."""
+    """Raise unless the inputs fit the weight and each other, and the mask fits.
+
+    Args: inputs by the names that the caller gave them: one of self-attention, or query, key and value.
+    """
     first, *others = inputs
-    before = (object(), *inputs.values())  # the very tensor that has just been checked fits again
-    distinct = {name: x for (name, x), last in zip(inputs.items(), before, strict=False) if x is not last}
-    for name, x in distinct.items():
+    for name, x in inputs.items():
         require_tokens(place, name, x, "B T C" if others and name == first else "B S C")
-    require_float(place, **{"the weights": weight}, **distinct)
-    batch, queries, width = inputs[first].size(0), inputs[first].size(1), weight.size(1)
-    require_shape(place, first, inputs[first], {"B": None, "T" if others else "S": None, "C": width})
-    keys = inputs[others[0]].size(1) if others else queries
-    for name in [name for name in others if name in distinct]:
+    require_float(place, {"the weights": weight, **inputs})
+    query = inputs[first]
+    key = inputs[others[0]] if others else query
+    batch, queries, keys, width = query.size(0), query.size(1), key.size(1), weight.size(1)
+    require_shape(place, first, query, {"B": None, "T" if others else "S": None, "C": width})
+    for name in others:
         require_shape(place, name, inputs[name], {"B": batch, "S": None if name == others[0] else keys, "C": width})
     if mask is not None:
         require_mask(place, mask, {"B": batch, "H": num_heads, "T": queries, "S": keys}, weight.device)
+    if is_causal and mask is not None:
+        rule = "is_causal and a mask exclude each other"
+        fix = "mask=mask & causal_mask(S) instead of is_causal" if queries == keys else None
+        raise ShapeError(place, rule, expected="one of them", got="both", fix=fix)
+    if is_causal and queries != keys:
+        rule, got = "is_causal needs as many queries as keys", f"T={queries}, S={keys}"
+        fix = "mask=causal_mask_for_cache(T, S), where the queries are the last tokens" if queries < keys else None
+        raise ShapeError(place, rule, expected="T == S", got=got, fix=fix)

@@ -1,6 +1,7 @@
 """Attention without the whole matrix of scores: it is made block by block, and softmax is finished on the way.
 
-Axes: B batch, H heads, T query tokens, S key and value tokens, R queries and K keys of one block, D head width.
+Axes: B batch, H heads, T query tokens, S key and value tokens, D head width; rows are the queries of one block,
+columns its keys.
 A mask is bool, True = may attend. Inputs that do not fit raise ShapeError.
 Reference: Dao et al. 2022, FlashAttention, section 3.1 and algorithm 4; Milakov and Gimelshein 2018, algorithm 3;
 Rabe and Staats 2021, Self-attention Does Not Need O(n²) Memory, section 2.
@@ -16,7 +17,6 @@ import torch
 from torch import Tensor
 
 from mha_course import errors
-from mha_course.errors import ShapeError
 
 
 def online_softmax(scores: Tensor, block_size: int) -> tuple[Tensor, Tensor]:
@@ -30,14 +30,14 @@ def online_softmax(scores: Tensor, block_size: int) -> tuple[Tensor, Tensor]:
     >>> online_softmax(torch.zeros(2, 7), block_size=3)
     (tensor([0., 0.]), tensor([7., 7.]))
     """
-    errors.require_float("online_softmax", scores=scores)
+    errors.require_float("online_softmax", {"scores": scores})
     _require_blocks("online_softmax", scores.size(-1) if scores.dim() else 0, block_size)
     running_max = scores.new_full(scores.shape[:-1], -math.inf)  # (B, H, T)
     running_sum = torch.zeros_like(running_max)  # (B, H, T)
     for block in scores.split(block_size, dim=-1):
         new_max = torch.maximum(running_max, block.amax(-1))  # (B, H, T)
         shift = _finite(new_max)  # (B, H, T)
-        shrink = (running_max - shift).exp()  # (B, H, T), 0 for the first block
+        shrink = (running_max - shift).exp()  # (B, H, T), 0 for the first block: exp(-inf)
         running_sum = running_sum * shrink + (block - shift[..., None]).exp().sum(-1)  # (B, H, T)
         running_max = new_max
     return running_max, running_sum
@@ -51,7 +51,8 @@ def tiled_attention(
 
     Args: as for attention; block_size is one for both, or (queries, keys), the last blocks may be shorter;
         causal hides what comes later and skips its blocks: the T queries are the last of the S tokens.
-    Returns: context (B, H, T, D), as attention gives it, to rounding; gradients remake the blocks. Raises: ShapeError.
+    Returns: context (B, H, T, D), as attention gives it, to rounding; backward recomputes the blocks.
+    Raises: ShapeError.
 
     >>> tiled_attention(torch.ones(2, 4, 5, 6), *torch.ones(2, 2, 4, 7, 6), block_size=3).shape
     torch.Size([2, 4, 5, 6])
@@ -62,16 +63,17 @@ def tiled_attention(
     context = running_sum.repeat(1, 1, 1, v.size(3))  # (B, H, T, D)
     with torch.no_grad(), _exact(q.device.type):
         for rows, columns in _grid("tiled_attention", q.size(2), k.size(2), block_size, causal):
-            scaled_scores = _scaled_scores(q, k, mask, causal, rows, columns)  # (B, H, R, K)
-            new_max = torch.maximum(running_max[:, :, rows], scaled_scores.amax(-1, keepdim=True))  # (B, H, R, 1)
-            shrink = (running_max[:, :, rows] - _finite(new_max)).exp()  # (B, H, R, 1), 0 for the first block
-            exponentials = (scaled_scores - _finite(new_max)).exp()  # (B, H, R, K)
+            scaled_scores = _scaled_scores(q, k, mask, causal, rows, columns)  # (B, H, rows, columns)
+            new_max = torch.maximum(running_max[:, :, rows], scaled_scores.amax(-1, keepdim=True))  # (B, H, rows, 1)
+            shrink = (running_max[:, :, rows] - _finite(new_max)).exp()  # (B, H, rows, 1), 0 for the first block
+            exponentials = (scaled_scores - _finite(new_max)).exp()  # (B, H, rows, columns)
             running_sum[:, :, rows] = running_sum[:, :, rows] * shrink + exponentials.sum(-1, keepdim=True)
             context[:, :, rows] = context[:, :, rows] * shrink + exponentials @ _wide(v[:, :, columns])
             running_max[:, :, rows] = new_max
         context /= running_sum.masked_fill(running_sum == 0, 1.0)  # a row without a key stays 0
+    # One number for each row instead of two: weights = exp(score - log_sum).
     log_sum = running_max + running_sum.log()  # (B, H, T, 1), -inf where nothing is seen
-    return _MadeAgain.apply(q, k, v, context, log_sum, mask, causal, block_size)  # type: ignore[no-untyped-call]
+    return _RecomputeBackward.apply(q, k, v, context, log_sum, mask, causal, block_size)  # type: ignore[no-untyped-call]
 
 
 def blocks(
@@ -87,8 +89,8 @@ def blocks(
     return _grid("blocks", queries, keys, block_size, causal)
 
 
-class _MadeAgain(torch.autograd.Function):
-    """Hand the context on; on the way back, make each block of weights again. Dao et al. 2022, algorithm 4."""
+class _RecomputeBackward(torch.autograd.Function):
+    """Return the context as it is; backward, recompute each block of weights. Dao et al. 2022, algorithm 4."""
 
     @staticmethod
     def forward(
@@ -111,11 +113,13 @@ class _MadeAgain(torch.autograd.Function):
         log_sum = log_sum.masked_fill(log_sum.isneginf(), math.inf)  # (B, H, T, 1), a row without a key: weights 0
         d_context = _wide(d_context)  # (B, H, T, D)
         d_q, d_k, d_v = (torch.zeros_like(_wide(x)) for x in (q, k, v))
-        mean = (d_context * context).sum(-1, keepdim=True)  # (B, H, T, 1), of each row of d_weights, by its weights
+        # Softmax needs, for each row, the mean of d_weights under the weights. Since context = weights @ v it is also
+        # d_context · context, which is here already: no block has to be computed twice for it.
+        mean = (d_context * context).sum(-1, keepdim=True)  # (B, H, T, 1)
         for rows, columns in _grid("tiled_attention", q.size(2), k.size(2), ctx.block_size, ctx.causal):
             weights = (_scaled_scores(q, k, mask, ctx.causal, rows, columns) - log_sum[:, :, rows]).exp()
-            d_weights = d_context[:, :, rows] @ _wide(v[:, :, columns]).transpose(-2, -1)  # (B, H, R, K)
-            d_scores = weights * (d_weights - mean[:, :, rows]) / math.sqrt(q.size(-1))  # (B, H, R, K)
+            d_weights = d_context[:, :, rows] @ _wide(v[:, :, columns]).transpose(-2, -1)  # (B, H, rows, columns)
+            d_scores = weights * (d_weights - mean[:, :, rows]) / math.sqrt(q.size(-1))  # (B, H, rows, columns)
             d_q[:, :, rows] += d_scores @ _wide(k[:, :, columns])
             d_k[:, :, columns] += d_scores.transpose(-2, -1) @ _wide(q[:, :, rows])
             d_v[:, :, columns] += weights.transpose(-2, -1) @ d_context[:, :, rows]
@@ -123,23 +127,25 @@ class _MadeAgain(torch.autograd.Function):
 
 
 def _scaled_scores(q: Tensor, k: Tensor, mask: Tensor | None, causal: bool, rows: slice, columns: slice) -> Tensor:
-    """Compute one block of scores, -inf where hidden; the mask is cut, never made larger than it came."""
-    scores = _wide(q[:, :, rows]) @ _wide(k[:, :, columns]).transpose(-2, -1)  # (B, H, R, K)
-    scaled_scores = scores / math.sqrt(q.size(-1))  # (B, H, R, K)
+    """Compute one block of scores, -inf where hidden."""
+    scores = _wide(q[:, :, rows]) @ _wide(k[:, :, columns]).transpose(-2, -1)  # (B, H, rows, columns)
+    scaled_scores = scores / math.sqrt(q.size(-1))  # (B, H, rows, columns)
     if mask is not None:
-        sees = mask[..., rows if mask.size(-2) > 1 else slice(None), columns if mask.size(-1) > 1 else slice(None)]
-        scaled_scores = scaled_scores.masked_fill(~sees, -math.inf)  # (B, H, R, K)
+        # The mask is cut as it came: expanded to (B, H, T, S) first, ~ would write down all of it.
+        mask = mask if mask.size(-2) == 1 else mask[..., rows, :]
+        mask = mask if mask.size(-1) == 1 else mask[..., columns]
+        scaled_scores = scaled_scores.masked_fill(~mask, -math.inf)  # (B, H, rows, columns)
     last_seen = rows.start + k.size(2) - q.size(2)  # by the first query of the block
     if causal and columns.stop - 1 > last_seen:  # the block lies across the diagonal
-        later = torch.ones(scores.shape[-2:], dtype=torch.bool, device=q.device)  # (R, K)
-        scaled_scores = scaled_scores.masked_fill(later.triu(last_seen - columns.start + 1), -math.inf)  # (B, H, R, K)
+        later = torch.ones_like(scores[0, 0], dtype=torch.bool).triu(last_seen - columns.start + 1)  # (rows, columns)
+        scaled_scores = scaled_scores.masked_fill(later, -math.inf)  # (B, H, rows, columns)
     return scaled_scores
 
 
 def _grid(
     place: str, queries: int, keys: int, block_size: int | tuple[int, int], causal: bool
 ) -> list[tuple[slice, slice]]:
-    """Cut T x S into blocks, leaving out those in which the last query sees nothing."""
+    """Cut T x S into blocks, without those in which even the last query sees nothing."""
     height, width = block_size if isinstance(block_size, tuple) else (block_size, block_size)
     for size in (height, width):
         _require_blocks(place, keys, size)
@@ -149,7 +155,7 @@ def _grid(
 
 
 def _exact(device_type: str) -> AbstractContextManager[Any]:
-    """Switch autocast off where the device has it: backward must make the same scores again."""
+    """Switch autocast off where the device has it: backward must compute the same scores as forward."""
     available = torch.amp.is_autocast_available(device_type)
     return torch.autocast(device_type, enabled=False) if available else nullcontext()
 
@@ -160,14 +166,11 @@ def _wide(x: Tensor) -> Tensor:
 
 
 def _finite(highest: Tensor) -> Tensor:
-    """Put 0 where no key has been seen yet: -inf - -inf would be NaN."""
+    """Replace the maximum of no keys by 0: -inf - -inf would be NaN, and -inf - 0 is right."""
     return highest.masked_fill(highest.isneginf(), 0.0)
 
 
 def _require_blocks(place: str, keys: int, block_size: int) -> None:
     """Raise unless there is a key, and block_size is a positive int."""
-    if keys < 1:
-        raise ShapeError(place, "there must be a key to attend to", expected="S >= 1", got=f"S={keys}")
-    if not isinstance(block_size, int) or block_size < 1:
-        rule, got = "block_size must be a positive int", f"block_size={block_size!r}"
-        raise ShapeError(place, rule, expected="block_size >= 1", got=got)
+    errors.require(keys >= 1, place, "there must be a key to attend to", expected="S >= 1", got=f"S={keys}")
+    errors.require_int(place, "block_size", block_size)

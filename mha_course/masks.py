@@ -11,7 +11,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from mha_course.errors import ShapeError, require_mask, require_shape
+from mha_course.errors import ShapeError, require, require_mask, require_shape
 
 CONVENTIONS = ("bool", "sdpa", "multihead", "seaborn", "additive")
 INVERTED = ("multihead", "seaborn")  # True = hidden
@@ -27,8 +27,8 @@ def causal_mask(seq_len: int, *, device: torch.device | str | None = None) -> Te
 
     Reference: Vaswani et al. 2017, section 3.2.3.
     """
-    if not isinstance(seq_len, int) or seq_len < 1:
-        raise ShapeError("causal_mask", "seq_len must be a positive int", expected="seq_len >= 1", got=repr(seq_len))
+    positive = isinstance(seq_len, int) and seq_len >= 1
+    require(positive, "causal_mask", "seq_len must be a positive int", expected="seq_len >= 1", got=repr(seq_len))
     return torch.ones(seq_len, seq_len, dtype=torch.bool, device=device).tril()  # (S, S)
 
 
@@ -42,9 +42,9 @@ def top_left_causal_mask(queries: int, keys: int, *, device: torch.device | str 
     >>> top_left_causal_mask(2, keys=5).int().tolist()
     [[1, 0, 0, 0, 0], [1, 1, 0, 0, 0]]
     """
-    if not all(isinstance(size, int) and size >= 1 for size in (queries, keys)):
-        rule, got = "queries and keys must be positive ints", f"queries={queries!r}, keys={keys!r}"
-        raise ShapeError("top_left_causal_mask", rule, expected="queries >= 1, keys >= 1", got=got)
+    positive = all(isinstance(size, int) and size >= 1 for size in (queries, keys))
+    rule, got = "queries and keys must be positive ints", f"queries={queries!r}, keys={keys!r}"
+    require(positive, "top_left_causal_mask", rule, expected="queries >= 1, keys >= 1", got=got)
     return torch.ones(queries, keys, dtype=torch.bool, device=device).tril()  # (T, S)
 
 
@@ -63,13 +63,14 @@ def padding_mask(lengths: Tensor | Sequence[int], max_len: int, *, side: str = "
     _require_one_of("padding_mask", "side", side, ("right", "left"))
     lengths = torch.as_tensor([] if lengths is None else lengths)
     require_shape("padding_mask", "lengths", lengths, {"B": None})
-    if lengths.is_floating_point() or bool(((lengths < 0) | (lengths > max_len)).any()):
-        raise ShapeError(
-            "padding_mask",
-            "lengths must be whole numbers from 0 to max_len",
-            expected=f"0 <= length <= {max_len}",
-            got=str(lengths.tolist()),
-        )
+    outside = (lengths < 0) | (lengths > max_len)  # (B,)
+    require(
+        not lengths.is_floating_point() and not bool(outside.any()),
+        "padding_mask",
+        "lengths must be whole numbers from 0 to max_len",
+        expected=f"0 <= length <= {max_len}",
+        got=str(lengths.tolist()),
+    )
     real = torch.arange(max_len, device=lengths.device) < lengths[:, None]  # (B, S)
     return (real if side == "right" else real.flip(1))[:, None, None]  # (B, 1, 1, S)
 
@@ -101,9 +102,9 @@ def causal_mask_for_cache(new: int, total: int, *, device: torch.device | str | 
     >>> causal_mask_for_cache(2, total=5).int().tolist()
     [[1, 1, 1, 1, 0], [1, 1, 1, 1, 1]]
     """
-    if not isinstance(new, int) or not isinstance(total, int) or not 1 <= new <= total:
-        rule, got = "the new tokens must be among all tokens", f"new={new!r}, total={total!r}"
-        raise ShapeError("causal_mask_for_cache", rule, expected="ints with 1 <= new <= total", got=got)
+    fits = isinstance(new, int) and isinstance(total, int) and 1 <= new <= total
+    rule, got = "the new tokens must be among all tokens", f"new={new!r}, total={total!r}"
+    require(fits, "causal_mask_for_cache", rule, expected="ints with 1 <= new <= total", got=got)
     return torch.ones(new, total, dtype=torch.bool, device=device).tril(total - new)  # (T, S)
 
 
@@ -181,42 +182,39 @@ def additive_mask(mask: Tensor, dtype: torch.dtype) -> Tensor:
     [[0.0, -inf], [0.0, 0.0]]
     """
     _require_bool("additive_mask", "mask", mask, "bool, True = may attend", "mask.bool() if it holds 0 and 1")
-    if not isinstance(dtype, torch.dtype) or not dtype.is_floating_point:
-        rule, fix = "dtype must be able to hold -inf", "dtype=torch.float32"
-        raise ShapeError("additive_mask", rule, expected="a float dtype", got=str(dtype), fix=fix)
+    holds_infinity = isinstance(dtype, torch.dtype) and dtype.is_floating_point
+    rule, fix = "dtype must be able to hold -inf", "dtype=torch.float32"
+    require(holds_infinity, "additive_mask", rule, expected="a float dtype", got=str(dtype), fix=fix)
+    # Not (1 - mask) * -inf, since 0 * -inf is NaN. Nor -1e9: float16 cannot hold it, and in a row with every key
+    # hidden it weighs all keys alike.
     return torch.zeros(mask.shape, dtype=dtype, device=mask.device).masked_fill(~mask, -math.inf)
 
 
 def _require_one_of(place: str, name: str, value: str, values: tuple[str, ...]) -> None:
-    """Raise unless the value is one of those there are."""
-    if value not in values:
-        raise ShapeError(place, f"no {name} has this name", expected=", ".join(values), got=repr(value))
+    require(value in values, place, f"no {name} has this name", expected=", ".join(values), got=repr(value))
+
+
+def _require_tensor(place: str, name: str, mask: Tensor) -> None:
+    fix = None if mask is None else f"torch.as_tensor({name})"
+    rule, got = f"{name} must be a tensor", type(mask).__name__
+    require(isinstance(mask, Tensor), place, rule, expected="a torch.Tensor", got=got, fix=fix)
 
 
 def _require_bool(place: str, name: str, mask: Tensor, what: str, fix: str) -> None:
-    """Raise unless mask is a bool tensor."""
     _require_tensor(place, name, mask)
-    if mask.dtype != torch.bool:
-        raise ShapeError(place, f"{name} must be {what}", expected="torch.bool", got=str(mask.dtype), fix=fix)
+    rule, got = f"{name} must be {what}", str(mask.dtype)
+    require(mask.dtype == torch.bool, place, rule, expected="torch.bool", got=got, fix=fix)
 
 
 def _require_additive(place: str, mask: Tensor) -> None:
     """Raise unless mask holds nothing but 0 and -inf."""
     _require_tensor(place, "mask", mask)
-    if not mask.is_floating_point():
-        rule = "an additive mask must be floating point"
-        raise ShapeError(place, rule, expected="a float dtype", got=str(mask.dtype))
+    rule = "an additive mask must be floating point"
+    require(mask.is_floating_point(), place, rule, expected="a float dtype", got=str(mask.dtype))
     other = mask[(mask != 0) & ~mask.isneginf()]
     if other.numel():
         rule, fix = "an additive mask must hold 0 and -inf alone", "mask.masked_fill(mask < -1e4, -math.inf)"
         got = f"{other[0].item():g} too"
-        finite = fix if bool((other < -1e4).all()) else None
-        raise ShapeError(place, rule, expected="0 = may attend, -inf = hidden", got=got, fix=finite)
-
-
-def _require_tensor(place: str, name: str, mask: Tensor) -> None:
-    """Raise unless mask is a tensor."""
-    if not isinstance(mask, Tensor):
-        fix = None if mask is None else f"torch.as_tensor({name})"
-        rule, got = f"{name} must be a tensor", type(mask).__name__
-        raise ShapeError(place, rule, expected="a torch.Tensor", got=got, fix=fix)
+        # A bias of the scores (ALiBi) is no mask: only where all is very low does somebody mean -inf by it.
+        meant = bool((other < -1e4).all())
+        raise ShapeError(place, rule, expected="0 = may attend, -inf = hidden", got=got, fix=fix if meant else None)

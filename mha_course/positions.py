@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 import torch
 from torch import Tensor
 
-from mha_course.errors import ShapeError, require_float, require_heads, require_shape, require_tokens
+from mha_course.errors import require, require_float, require_heads, require_shape, require_tokens
 
 
 def sinusoidal_encoding(seq_len: int, d_model: int) -> Tensor:
@@ -25,9 +25,9 @@ def sinusoidal_encoding(seq_len: int, d_model: int) -> Tensor:
 
     Reference: Vaswani et al. 2017, section 3.5.
     """
-    if not isinstance(seq_len, int) or seq_len < 1:
-        rule, got = "seq_len must be a positive int", repr(seq_len)
-        raise ShapeError("sinusoidal_encoding", rule, expected="seq_len >= 1", got=got)
+    positive = isinstance(seq_len, int) and seq_len >= 1
+    rule = "seq_len must be a positive int"
+    require(positive, "sinusoidal_encoding", rule, expected="seq_len >= 1", got=repr(seq_len))
     _require_even("sinusoidal_encoding", "d_model", d_model)
     positions = torch.arange(seq_len, dtype=torch.float64)  # (S,)
     frequencies = 10000.0 ** (-torch.arange(0, d_model, 2, dtype=torch.float64) / d_model)  # (C/2,)
@@ -53,9 +53,9 @@ def rope(x: Tensor, positions: Tensor | Sequence[int], base: float = 10000.0) ->
     _require_even("rope", "D", x.size(3))
     positions = torch.as_tensor([] if positions is None else positions, device=x.device)
     require_shape("rope", "positions", positions, {"S": x.size(2)})
-    if not base > 0:
-        raise ShapeError("rope", "base must be positive", expected="base > 0", got=f"base={base!r}")
+    require(base > 0, "rope", "base must be positive", expected="base > 0", got=f"base={base!r}")
     half = x.size(3) // 2
+    # float32 angles would be wrong by 4e-3 radians at position 100,000: only the cosines come in the dtype of x.
     frequencies = base ** (-torch.arange(half, dtype=torch.float64, device=x.device) / half)  # (D/2,)
     angles = positions[:, None] * frequencies  # (S, D/2)
     cos, sin = angles.cos().to(x.dtype), angles.sin().to(x.dtype)  # (S, D/2)
@@ -129,8 +129,9 @@ def projection_to_interleaved(weight: Tensor, num_heads: int) -> Tensor:
 
 def _reorder_rows(place: str, weight: Tensor, num_heads: int, reorder: Callable[[Tensor], Tensor]) -> Tensor:
     """Reorder the rows of each head alike."""
-    require_float(place, weight=weight)
-    require_shape(place, "weight", weight, dict.fromkeys(("H*D", "C")[: weight.dim()] or ("H*D",)))
+    require_float(place, {"weight": weight})
+    is_bias = weight.dim() < 2
+    require_shape(place, "weight", weight, {"H*D": None} if is_bias else {"H*D": None, "C": None})
     require_heads(place, weight.size(0), num_heads, width="H*D")
     _require_even(place, "D", weight.size(0) // num_heads)
     rows = weight.unflatten(0, (num_heads, -1)).movedim(1, -1)  # (H, C, D), or (H, D) of a bias
@@ -138,9 +139,12 @@ def _reorder_rows(place: str, weight: Tensor, num_heads: int, reorder: Callable[
 
 
 def _require_even(place: str, name: str, width: int) -> None:
-    """Raise unless the width is a positive even int."""
-    if isinstance(width, int) and width > 0 and width % 2 == 0:
-        return
-    fix = f"{name}={width + 1}" if isinstance(width, int) and width > 0 else None
-    rule, got = f"{name} must be even, since channels go in pairs", f"{name}={width!r}"
-    raise ShapeError(place, rule, expected=f"{name} % 2 == 0, {name} >= 2", got=got, fix=fix)
+    positive = isinstance(width, int) and width > 0
+    require(
+        positive and width % 2 == 0,
+        place,
+        f"{name} must be even, since channels go in pairs",
+        expected=f"{name} % 2 == 0, {name} >= 2",
+        got=f"{name}={width!r}",
+        fix=f"{name}={width + 1}" if positive else None,
+    )

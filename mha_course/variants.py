@@ -16,7 +16,7 @@ import torch
 from torch import Tensor, nn
 
 from mha_course.attention import MultiHeadAttention, attention
-from mha_course.errors import ShapeError, require_heads, require_module_inputs
+from mha_course.errors import require, require_heads, require_module_inputs
 
 
 class SelfAttention(nn.Module):
@@ -28,7 +28,9 @@ class SelfAttention(nn.Module):
     def __init__(self, embed_size: int) -> None:
         super().__init__()
         require_heads("SelfAttention", embed_size, 1, "embed_size")
-        self.W_q, self.W_k, self.W_v = (nn.Linear(embed_size, embed_size, bias=False) for _ in range(3))
+        self.W_q = nn.Linear(embed_size, embed_size, bias=False)
+        self.W_k = nn.Linear(embed_size, embed_size, bias=False)
+        self.W_v = nn.Linear(embed_size, embed_size, bias=False)
 
     def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
         """Map x (B, S, C) to context (B, S, C) and weights (B, S, S)."""
@@ -90,6 +92,7 @@ class FusedQKV(_Variant):
         """Map x (B, S, C) to out (B, S, C)."""
         require_module_inputs(type(self).__name__, self.Wqkv.weight, {"x": x})
         batch, tokens, width = x.shape
+        # The 3 comes first: row 0 to C - 1 of Wqkv is W_Q, whole; in (H, 3, D), which GPT-NeoX has, it is not.
         qkv = self.Wqkv(x).reshape(batch, tokens, 3, self.num_heads, self.head_dim)  # (B, S, 3, H, D)
         q, k, v = qkv.transpose(3, 1).unbind(dim=2)  # (B, H, S, D) each
         scores = q @ k.transpose(-2, -1) / math.sqrt(self.head_dim)  # (B, H, S, S)
@@ -108,7 +111,10 @@ class ReturnsWeights(_Variant):
 
     def __init__(self, embed_size: int, num_heads: int) -> None:
         super().__init__(embed_size, num_heads)
-        self.W_q, self.W_k, self.W_v, self.fc_out = (nn.Linear(embed_size, embed_size) for _ in range(4))
+        self.W_q = nn.Linear(embed_size, embed_size)
+        self.W_k = nn.Linear(embed_size, embed_size)
+        self.W_v = nn.Linear(embed_size, embed_size)
+        self.fc_out = nn.Linear(embed_size, embed_size)
 
     def forward(self, X: Tensor) -> tuple[Tensor, Tensor]:
         """Map X (B, S, C) to out (B, S, C) and weights (B, H, S, S)."""
@@ -121,6 +127,7 @@ class ReturnsWeights(_Variant):
         scores = torch.matmul(q, k.transpose(-2, -1)) / math.sqrt(self.head_dim)  # (B, H, S, S)
         attention_weights = torch.softmax(scores, dim=-1)  # (B, H, S, S)
         context = torch.matmul(attention_weights, v)  # (B, H, S, D)
+        # view alone would raise here: transposed heads do not lie side by side in memory until they are copied.
         merged = context.transpose(1, 2).contiguous().view(batch, tokens, width)  # (B, S, C)
         return self.fc_out(merged), attention_weights
 
@@ -135,12 +142,16 @@ class SplitCombine(_Variant):
 
     def __init__(self, d_model: int, num_heads: int) -> None:
         super().__init__(d_model, num_heads)
-        self.W_q, self.W_k, self.W_v, self.W_o = (nn.Linear(d_model, d_model) for _ in range(4))
+        self.W_q = nn.Linear(d_model, d_model)
+        self.W_k = nn.Linear(d_model, d_model)
+        self.W_v = nn.Linear(d_model, d_model)
+        self.W_o = nn.Linear(d_model, d_model)
 
     def scaled_dot_product_attention(
         self, Q: Tensor, K: Tensor, V: Tensor, mask: Tensor | None = None
     ) -> tuple[Tensor, Tensor]:
         """Return context (B, H, T, D) and weights (B, H, T, S); a mask is 0 where hidden, of any dtype."""
+        # The habit is masked_fill(mask == 0, -1e9): a row without a key then gets the mean of all values.
         return attention(Q, K, V, None if mask is None else mask != 0)
 
     def split_heads(self, x: Tensor) -> Tensor:
@@ -174,9 +185,10 @@ class PermuteView(_Variant):
 
     def __init__(self, hidden_dim: int, num_heads: int) -> None:
         super().__init__(hidden_dim, num_heads)
-        self.q_linear, self.k_linear, self.v_linear, self.out_linear = (
-            nn.Linear(hidden_dim, hidden_dim) for _ in range(4)
-        )
+        self.q_linear = nn.Linear(hidden_dim, hidden_dim)
+        self.k_linear = nn.Linear(hidden_dim, hidden_dim)
+        self.v_linear = nn.Linear(hidden_dim, hidden_dim)
+        self.out_linear = nn.Linear(hidden_dim, hidden_dim)
 
     def forward(self, x: Tensor) -> Tensor:
         """Map x (B, S, C) to out (B, S, C)."""
@@ -204,13 +216,17 @@ class FoldedHeads(_Variant):
     def __init__(self, k: int, heads: int = 4, mask: bool = False) -> None:
         super().__init__(k, heads)
         self.mask = mask
-        self.toqueries, self.tokeys, self.tovalues = (nn.Linear(k, k, bias=False) for _ in range(3))
+        self.toqueries = nn.Linear(k, k, bias=False)
+        self.tokeys = nn.Linear(k, k, bias=False)
+        self.tovalues = nn.Linear(k, k, bias=False)
         self.unifyheads = nn.Linear(k, k)
 
     def forward(self, x: Tensor) -> Tensor:
         """Map x (B, T, C) to out (B, T, C)."""
         require_module_inputs(type(self).__name__, self.toqueries.weight, {"x": x})
-        queries, keys, values = (self._fold(linear(x)) for linear in (self.toqueries, self.tokeys, self.tovalues))
+        queries = self._fold(self.toqueries(x))  # (B*H, T, D)
+        keys = self._fold(self.tokeys(x))  # (B*H, T, D)
+        values = self._fold(self.tovalues(x))  # (B*H, T, D)
         dot = torch.bmm(queries, keys.transpose(1, 2)) / math.sqrt(self.head_dim)  # (B*H, T, T)
         if self.mask:
             later = torch.ones_like(dot[0], dtype=torch.bool).triu(1)  # (T, T)
@@ -255,9 +271,9 @@ def from_torch(module: nn.MultiheadAttention) -> MultiHeadAttention:
         "add_bias_kv": module.bias_k is not None,
         "add_zero_attn": module.add_zero_attn,
     }
-    if any(extras.values()):
-        got = " and ".join(name for name, present in extras.items() if present)
-        raise ShapeError("from_torch", "the module has parts the reference lacks", expected="a plain module", got=got)
+    found = " and ".join(name for name, present in extras.items() if present)
+    rule = "the module has parts the reference lacks"
+    require(not found, "from_torch", rule, expected="a plain module", got=found)
     bias = module.in_proj_bias is not None
     mha = MultiHeadAttention(module.embed_dim, module.num_heads, bias=bias, dropout=module.dropout)
     mha.to(module.out_proj.weight)
@@ -283,20 +299,16 @@ def _paired_parameters(mha: MultiHeadAttention, module: nn.MultiheadAttention) -
 
 def _copy_linear(place: str, target: nn.Linear, sources: list[nn.Linear]) -> None:
     """Stack the sources into the target; where a source has no bias it counts as 0."""
-    biases = [source.bias for source in sources]
-    if target.bias is None and any(bias is not None for bias in biases):
-        raise ShapeError(
-            place,
-            "q, k and v have no bias in this style",
-            expected="q_proj, k_proj and v_proj without bias",
-            got="a bias",
-            fix="MultiHeadAttention(d_model, num_heads, bias=False)",
-        )
+    require(
+        target.bias is not None or all(source.bias is None for source in sources),
+        place,
+        "q, k and v have no bias in this style",
+        expected="q_proj, k_proj and v_proj without bias",
+        got="a bias",
+        fix="MultiHeadAttention(d_model, num_heads, bias=False)",
+    )
     with torch.no_grad():
         target.weight.copy_(torch.cat([source.weight for source in sources]))
         if target.bias is not None:
-            known: list[Tensor] = [
-                source.weight.new_zeros(source.out_features) if source.bias is None else source.bias
-                for source in sources
-            ]
-            target.bias.copy_(torch.cat(known))
+            zeros = target.weight.new_zeros(target.in_features)
+            target.bias.copy_(torch.cat([zeros if source.bias is None else source.bias for source in sources]))

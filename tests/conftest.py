@@ -11,8 +11,11 @@ mpl.use("agg")
 DEVICES = ["cpu", *(["cuda"] if torch.cuda.is_available() else [])]
 
 
-def pytest_addoption(parser):
-    parser.addoption("--all", action="store_true", help="also run what needs more than requirements.txt")
+def pytest_collection_modifyitems(items):
+    """Whatever asks for a browser is marked so, wherever it stands."""
+    for item in items:
+        if "browser" in getattr(item, "fixturenames", ()):
+            item.add_marker("browser")
 
 
 @pytest.fixture(params=DEVICES)
@@ -42,7 +45,7 @@ def no_figures_left():
 @pytest.fixture(autouse=True)
 def nobodys_progress(request, monkeypatch):
     """What tests answer is nobody's progress; notebooks that run show their own, which is none."""
-    if "notebooks" not in request.module.__name__ and "elsewhere" not in request.module.__name__:
+    if request.path.stem not in ("test_notebooks", "test_elsewhere"):
         monkeypatch.setenv("MHA_COURSE_PROGRESS", "off")
 
 
@@ -101,10 +104,8 @@ def widget_page(new_page, tmp_path):
 
 
 @pytest.fixture(scope="session")
-def colab_versions(request, tmp_path_factory):
+def colab_versions(tmp_path_factory):
     """A folder with Colab's versions, to come before the installed packages."""
-    if not request.config.getoption("--all"):
-        pytest.skip("Colab's versions with --all")
     folder = tmp_path_factory.mktemp("colab")
     trouble = elsewhere.install(folder)
     if trouble:

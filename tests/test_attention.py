@@ -1,16 +1,28 @@
 """The reference against PyTorch's own, against finite differences, by property, and against wrong versions."""
 
+import dataclasses
 import math
 import types
-from pathlib import Path
 
 import pytest
 import torch
+from rewriting import fails_with
 from torch import nn
 from torch.nn import functional as F
+from torch.nn.attention import SDPBackend, sdpa_kernel
+from torch.utils._python_dispatch import TorchDispatchMode
 
 from mha_course import attention as reference
-from mha_course.attention import MultiHeadAttention, attention, merge_heads, split_heads
+from mha_course.attention import (
+    MultiHeadAttention,
+    attention,
+    fused_attention,
+    masked_softmax,
+    merge_heads,
+    split_heads,
+)
+from mha_course.caching import GroupedQueryAttention
+from mha_course.errors import ShapeError
 from mha_course.masks import causal_mask, combine_masks, padding_mask
 from mha_course.variants import to_torch
 
@@ -31,14 +43,14 @@ def torch_masks(mask):
     return {"attn_mask": ~mask.expand(B, H, S, S).reshape(B * H, S, S)}
 
 
-def module_disagreement(package, dtype, device, mask):
-    """Return the largest difference between MultiHeadAttention and PyTorch's module: values, weights, gradients."""
+def module_disagreement(cls, dtype, device, mask):
+    """Return the largest difference between a class and PyTorch's module: values, weights, gradients."""
     torch.manual_seed(1)
     theirs = nn.MultiheadAttention(C, H, batch_first=True).to(device, dtype)
     with torch.no_grad():
         theirs.in_proj_bias.normal_()
         theirs.out_proj.bias.normal_()
-    ours = package.MultiHeadAttention(C, H).to(device, dtype)
+    ours = cls(C, H).to(device, dtype)
     linears = (ours.q_proj, ours.k_proj, ours.v_proj)
     with torch.no_grad():
         for linear, weight, bias in zip(
@@ -68,38 +80,82 @@ def module_disagreement(package, dtype, device, mask):
 @pytest.mark.parametrize("dtype", TOLERANCE)
 @pytest.mark.parametrize("mask", MASKS)
 def test_module_equals_pytorchs(dtype, mask, device):
-    assert module_disagreement(reference, dtype, device, MASKS[mask]) < TOLERANCE[dtype]
+    assert module_disagreement(MultiHeadAttention, dtype, device, MASKS[mask]) < TOLERANCE[dtype]
+
+
+def equals_pytorchs(cls=MultiHeadAttention):
+    assert all(module_disagreement(cls, torch.float64, "cpu", mask) < 1e-3 for mask in MASKS.values())
+
+
+def test_the_check_of_wrong_versions_passes_the_right_one():
+    equals_pytorchs()
+
+
+class InvertedMask(MultiHeadAttention):
+    def steps(self, query, key=None, value=None, mask=None, **how):
+        return super().steps(query, key, value, None if mask is None else ~mask, **how)
+
+
+class NoOutputProjection(MultiHeadAttention):
+    def steps(self, *inputs, **how):
+        steps = super().steps(*inputs, **how)
+        return dataclasses.replace(steps, out=steps.merged)
+
+
+class NoOutputProjectionFused(MultiHeadAttention):
+    def forward(self, query, key=None, value=None, mask=None, *, need_weights=True):
+        if need_weights:
+            return super().forward(query, key, value, mask)
+        q, k, v = self._project(query, key, value, mask, False)
+        return merge_heads(fused_attention(q, k, v, mask)), None
+
+
+class KeysAndValuesSwapped(MultiHeadAttention):
+    def _project(self, *inputs):
+        q, k, v = super()._project(*inputs)
+        return q, v, k
+
+
+@pytest.mark.parametrize("wrong", [InvertedMask, NoOutputProjection, NoOutputProjectionFused, KeysAndValuesSwapped])
+def test_wrong_classes_disagree(wrong):
+    with pytest.raises(AssertionError):
+        equals_pytorchs(wrong)
+
+
+def divided_by(root):
+    """Stand in for math, with another root."""
+    return types.SimpleNamespace(sqrt=root, inf=math.inf)
+
+
+def split_without_the_transpose(x, num_heads):
+    return x.reshape(x.size(0), num_heads, x.size(1), -1)
+
+
+def merge_without_the_transpose(x):
+    return x.reshape(x.size(0), x.size(2), -1)
+
+
+def softmax_over_the_queries(scores, mask):
+    return scores.softmax(-2) if mask is None else masked_softmax(scores, mask)
+
+
+def fused_without_the_mask(q, k, v, mask, dropout, *, is_causal):
+    return fused_attention(q, k, v, None, dropout)
 
 
 WRONG = {
-    "scale by the full width": ("/ math.sqrt(q.size(-1))", "/ math.sqrt(q.size(-1) * q.size(1))"),
-    "no scale": ("scores / math.sqrt(q.size(-1))", "scores * 1.0"),
-    "split without the transpose": (
-        "x.unflatten(2, (num_heads, -1)).transpose(1, 2)",
-        "x.reshape(x.size(0), num_heads, x.size(1), -1)",
-    ),
-    "merge without the transpose": (
-        "x.transpose(1, 2).flatten(2)",
-        "x.reshape(x.size(0), x.size(2), -1)",
-    ),
-    "softmax over the queries": ("torch.softmax(masked_scores, dim=-1)", "torch.softmax(masked_scores, dim=-2)"),
-    "inverted mask": ("masked_fill(~mask, -math.inf)", "masked_fill(mask, -math.inf)"),
-    "no output projection": ("merged, self.out_proj(merged))", "merged, merged)"),
-    "no output projection, fused": ("self.out_proj(merge_heads(context)), None", "merge_heads(context), None"),
-    "keys and values swapped": ("self.q_proj, self.k_proj, self.v_proj\n", "self.q_proj, self.v_proj, self.k_proj\n"),
-    "mask ignored in the fused path": ("mask | ~sees, dropout", "None, dropout"),
+    "scale by the full width": {"math": divided_by(lambda width: math.sqrt(width * H))},
+    "no scale": {"math": divided_by(lambda width: 1.0)},
+    "split without the transpose": {"split_heads": split_without_the_transpose},
+    "merge without the transpose": {"merge_heads": merge_without_the_transpose},
+    "softmax over the queries": {"masked_softmax": softmax_over_the_queries},
+    "mask ignored in the fused path": {"fused_attention": fused_without_the_mask},
 }
 
 
 @pytest.mark.parametrize("wrong", WRONG)
-def test_wrong_versions_disagree(wrong):
-    source = Path(reference.__file__).read_text()
-    before, after = WRONG[wrong]
-    assert source.count(before) == 1, f"{before!r} must stand in attention.py once"
-    broken = types.ModuleType("mha_course_broken")
-    vars(broken)["__name__"] = "mha_course.attention"  # where dataclasses look their module up
-    exec(compile(source.replace(before, after), "broken", "exec"), vars(broken))
-    assert any(not module_disagreement(broken, torch.float64, "cpu", mask) < 1e-3 for mask in MASKS.values())
+def test_wrong_parts_disagree(wrong):
+    assert fails_with(equals_pytorchs, reference, WRONG[wrong])
 
 
 @pytest.mark.parametrize("dtype", TOLERANCE)
@@ -207,3 +263,170 @@ def test_masks_have_one_meaning():
     for b, t, s in ((0, 3, 3), (0, 3, 4), (1, 6, 3), (1, 6, 4), (1, 2, 3)):
         assert both[b, 0, t, s] == (s <= t and s < (S, 4)[b])
     assert torch.equal(padding_mask(torch.tensor([S, 4]), S), padding_mask([S, 4], S))
+
+
+# The causal mask by name
+
+
+def gradients_of(mha, x, **how):
+    """Return out, and the gradients of x and of all parameters."""
+    x = x.clone().requires_grad_()
+    out, _ = mha(x, **how)
+    upstream = torch.linspace(-1, 1, out.numel(), dtype=out.dtype, device=out.device).view_as(out)
+    return out.detach(), *torch.autograd.grad(out, [x, *mha.parameters()], upstream)
+
+
+@pytest.mark.parametrize("need_weights", [True, False])
+@pytest.mark.parametrize("dtype", TOLERANCE)
+@pytest.mark.parametrize("make", [MultiHeadAttention, lambda width, heads: GroupedQueryAttention(width, heads, 2)])
+def test_is_causal_is_the_causal_mask(make, dtype, need_weights, device, draw):
+    mha, x = make(C, H).to(device, dtype), draw(B, S, C, dtype=dtype, device=device)
+    mask = causal_mask(S, device=device)
+    got = gradients_of(mha, x, is_causal=True, need_weights=need_weights)
+    want = gradients_of(mha, x, mask=mask, need_weights=need_weights)
+    for mine, theirs in zip(got, want, strict=True):
+        assert torch.allclose(mine, theirs, atol=10 * TOLERANCE[dtype])
+    assert not torch.allclose(got[0], mha(x)[0], atol=1e-3)
+    if need_weights:
+        assert torch.equal(mha(x, is_causal=True)[1], mha(x, mask=mask)[1])
+
+
+def test_is_causal_takes_no_mask_and_as_many_keys_as_queries(draw):
+    x, memory = draw(B, T, C), draw(B, S, C, seed=1)
+    cases = {
+        "is_causal and a mask exclude each other. expected one of them, got both, "
+        "fix: mask=mask & causal_mask(S) instead of is_causal": (x, x, causal_mask(T)),
+        "is_causal and a mask exclude each other. expected one of them, got both": (x, memory, torch.ones(T, S).bool()),
+        "is_causal needs as many queries as keys. expected T == S, got T=5, S=7, "
+        "fix: mask=causal_mask_for_cache(T, S), where the queries are the last tokens": (x, memory, None),
+        "is_causal needs as many queries as keys. expected T == S, got T=7, S=5": (memory, x, None),
+    }
+    for make in (MultiHeadAttention, lambda width, heads: GroupedQueryAttention(width, heads, 2)):
+        module = make(C, H).double()
+        for message, (query, key, mask) in cases.items():
+            for need_weights in (True, False):
+                with pytest.raises(ShapeError) as caught:
+                    module(query, key, mask=mask, is_causal=True, need_weights=need_weights)
+                assert str(caught.value) == f"{type(module).__name__}: {message}"
+    mha, padding = MultiHeadAttention(C, H).double(), padding_mask([T, 3], T)
+    assert torch.equal(  # what the first message proposes
+        mha(x, mask=padding & causal_mask(T))[0], mha(x, mask=combine_masks(causal_mask(T), padding))[0]
+    )
+
+
+def test_is_causal_keeps_the_flash_kernel_of_a_gpu(device, draw):
+    if device == "cpu":
+        pytest.skip("the CPU's flash kernel takes masks too")
+    mha = MultiHeadAttention(64, H).to(device, torch.bfloat16)
+    x = draw(B, 128, 64, dtype=torch.bfloat16, device=device)
+    with sdpa_kernel(SDPBackend.FLASH_ATTENTION):
+        flash = gradients_of(mha, x, is_causal=True, need_weights=False)
+        with pytest.raises(RuntimeError, match="No available kernel"), pytest.warns(UserWarning, match="mask"):
+            mha(x, mask=causal_mask(128, device=device), need_weights=False)
+    whole = gradients_of(mha, x, mask=causal_mask(128, device=device))
+    for mine, theirs in zip(flash, whole, strict=True):
+        assert (mine - theirs).abs().max() < 0.03 * theirs.abs().max()
+
+
+def test_a_mask_is_read_only_where_one_is_given():
+    """A mask that is made or read costs T x S values: none is where it is only named."""
+    with Calls() as calls:
+        MultiHeadAttention(C, H)(torch.zeros(B, S, C), is_causal=True, need_weights=False)
+    assert not {"any", "bitwise_not", "bitwise_or", "mul", "tril", "ones"} & calls.names
+    with Calls() as calls:
+        MultiHeadAttention(C, H)(torch.zeros(B, S, C), mask=causal_mask(S), need_weights=False)
+    assert {"any", "mul"} <= calls.names
+
+
+class Calls(TorchDispatchMode):
+    """Keep the names of the operations."""
+
+    def __init__(self):
+        super().__init__()
+        self.names = set()
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        self.names.add(func.overloadpacket.__name__)
+        return func(*args, **(kwargs or {}))
+
+
+# Softmax with a mask
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32, torch.float64])
+def test_masked_softmax_is_the_softmax_of_what_is_seen(dtype, device, draw):
+    mask = draw(B, 1, T, S, seed=1, device=device) > 0
+    mask[0, 0, 2] = False
+    scores = draw(B, H, T, S, dtype=dtype, device=device).requires_grad_()
+    weights = masked_softmax(scores, mask)
+    assert weights.dtype == dtype
+    for b, h, t in torch.cartesian_prod(*map(torch.arange, (B, H, T))).tolist():
+        sees, row = mask[b, 0, t], weights[b, h, t]
+        assert not row[~sees].any()
+        assert torch.allclose(row[sees], scores[b, h, t, sees].softmax(-1), atol=1e-6)
+    (gradient,) = torch.autograd.grad(weights.float().square().sum(), scores)
+    assert gradient.isfinite().all()
+    assert not gradient[0, :, 2].any()
+    assert not gradient[~mask.expand_as(gradient)].any()
+    assert torch.equal(masked_softmax(scores, None), scores.softmax(-1))
+
+
+def test_rows_without_a_key_may_hold_anything():
+    """As the queries of padding may: what is hidden is never read."""
+    scores, mask = torch.tensor([[math.inf, math.nan], [0.0, 0.0]]), torch.tensor([[False, False], [True, True]])
+    assert masked_softmax(scores, mask).tolist() == [[0.0, 0.0], [0.5, 0.5]]
+
+
+def test_masked_softmax_takes_no_numbers_for_a_mask():
+    with pytest.raises(ShapeError, match="masked_softmax: mask must be bool, True = may attend"):
+        masked_softmax(torch.zeros(T, S), torch.ones(T, S))
+    with pytest.raises(ShapeError, match="masked_softmax: mask must be a tensor"):
+        masked_softmax(torch.zeros(T, S), [[True] * S] * T)
+
+
+# Dropout
+
+
+@pytest.mark.parametrize("need_weights", [True, False])
+def test_dropout_takes_its_share_and_makes_up_for_it(need_weights, device):
+    torch.manual_seed(0)
+    mha = MultiHeadAttention(C, H, dropout=0.25).to(device)
+    with torch.no_grad():  # out is then the sum of each row of weights, which is 1 on average
+        mha.v_proj.weight.zero_()
+        mha.v_proj.bias.fill_(1.0)
+        mha.out_proj.weight.copy_(torch.eye(C))
+        mha.out_proj.bias.zero_()
+    x = torch.zeros(40, 30, C, device=device)
+    with torch.no_grad():
+        out, weights = mha(x, need_weights=need_weights)
+    assert float(out.mean()) == pytest.approx(1, abs=0.02)
+    kept = 30 * out * 0.75  # of 30 equal weights
+    assert torch.allclose(kept, kept.round(), atol=1e-3)
+    assert float(kept.mean() / 30) == pytest.approx(0.75, abs=0.02)
+    assert float(kept.std()) == pytest.approx(math.sqrt(30 * 0.75 * 0.25), rel=0.1)
+    if need_weights:
+        assert float((weights == 0).double().mean()) == pytest.approx(0.25, abs=0.02)
+
+
+# Compiled
+
+
+@pytest.mark.parametrize("how", ["plain", "mask", "causal", "cross"])
+@pytest.mark.parametrize("need_weights", [True, False])
+@pytest.mark.parametrize("make", [MultiHeadAttention, lambda width, heads: GroupedQueryAttention(width, heads, 2)])
+def test_it_compiles_as_one_graph(make, need_weights, how, draw):
+    """The checks leave nothing behind that the compiler would have to go back to Python for."""
+    torch.manual_seed(0)
+    module, x, memory = make(C, H).double(), draw(B, T, C).requires_grad_(), draw(B, S, C, seed=1)
+    mask = padding_mask([T, 0], T) & causal_mask(T)
+    inputs = {"plain": {}, "mask": {"mask": mask}, "causal": {"is_causal": True}, "cross": {"key": memory}}[how]
+    torch.compiler.reset()
+    compiled = torch.compile(module, backend="aot_eager", fullgraph=True)
+    got, want = (run(x, **inputs, need_weights=need_weights) for run in (compiled, module))
+    assert torch.allclose(got[0], want[0])
+    assert (got[1] is None) == (want[1] is None) == (not need_weights)
+    if need_weights:
+        assert torch.allclose(got[1], want[1])
+    for mine, theirs in zip(*(torch.autograd.grad(out.square().sum(), [x, *module.parameters()])
+                              for out, _ in (got, want)), strict=True):  # fmt: skip
+        assert torch.allclose(mine, theirs)

@@ -73,6 +73,7 @@ def test_batches_hide_a_fifth_half_of_it_by_other_words():
         assert got != want or len(classes[vocabulary[want]]) == 1
 
 
+@pytest.mark.train
 def test_training_is_bit_equal_and_learns():
     (one, losses), (other, again) = (example.train_model(5, steps=60, progress=False) for _ in range(2))
     assert losses == again
@@ -229,6 +230,7 @@ def test_measures_on_weights_that_are_known():
         head_analysis.accuracy(example.trained_model(), texts, "subject")
 
 
+@pytest.mark.slow
 def test_the_report_and_the_score_of_the_shipped_model():
     model = example.trained_model()
     assert authoring.score(model) > 3.2

@@ -209,6 +209,7 @@ def test_wrong_versions_disagree(wrong):
     assert fails(check, rewritten(flash, before, after))
 
 
+@pytest.mark.slow
 def test_sixteen_thousand_tokens():
     """All scores would be 1 GiB; forward and backward together hold a hundredth of that."""
     tokens = 16_384

@@ -222,3 +222,32 @@ def test_a_bias_in_one_place_only_goes_to_pytorch_and_back(draw):
     assert torch.allclose(from_torch(to_torch(mha))(x)[0], mha(x)[0])
     assert torch.allclose(FusedQKV.from_reference(mha)(x), mha(x)[0])
     assert torch.allclose(FoldedHeads.from_reference(mha)(x), mha(x)[0])
+
+
+# Compiled
+
+
+def compiled_cases():
+    """Give each style its module and what it is called with."""
+    mask = padding_mask([S, 0], S) & causal_mask(S)
+    yield "SelfAttention", lambda: SelfAttention(C), 1, ()
+    for name, cls in VARIANTS.items():
+        yield name, lambda cls=cls: cls(C, H), 3 if cls is SplitCombine else 1, ()
+    yield "SplitCombine with a mask", lambda: SplitCombine(C, H), 3, (mask,)
+    yield "SplitCombine with numbers", lambda: SplitCombine(C, H), 3, (mask.float(),)
+    yield "FoldedHeads, causal", lambda: FoldedHeads(C, H, mask=True), 1, ()
+
+
+@pytest.mark.parametrize(("make", "count", "masks"), [pytest.param(*case, id=name) for name, *case in compiled_cases()])
+def test_every_style_compiles_as_one_graph(make, count, masks, draw):
+    torch.manual_seed(0)
+    module, x = make().double(), draw(B, S, C).requires_grad_()
+    torch.compiler.reset()
+    compiled = torch.compile(module, backend="aot_eager", fullgraph=True)
+    got, want = (run(*[x] * count, *masks) for run in (compiled, module))
+    pairs = [(got, want)] if isinstance(want, torch.Tensor) else list(zip(got, want, strict=True))
+    for mine, theirs in pairs:
+        assert torch.allclose(mine, theirs)
+    gradients = (torch.autograd.grad(out.square().sum(), [x, *module.parameters()]) for out in pairs[0])
+    for mine, theirs in zip(*gradients, strict=True):
+        assert torch.allclose(mine, theirs)

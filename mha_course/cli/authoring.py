@@ -57,8 +57,8 @@ def score(model: MaskedWordModel) -> float:
     ways = itertools.permutations(range(table.size(1)), 3)
     value, way = max((sum(table[i, h].item() for i, h in enumerate(way)), way) for way in ways)
     for relation, head in zip(("pronoun", "adjective"), way, strict=False):
-        silenced = head_analysis.without_head(model, -1, head)
-        value += head_analysis.accuracy(model, texts, relation) - head_analysis.accuracy(silenced, texts, relation)
+        ablated = head_analysis.without_head(model, -1, head)
+        value += head_analysis.accuracy(model, texts, relation) - head_analysis.accuracy(ablated, texts, relation)
     return value
 
 
@@ -73,13 +73,13 @@ def report(model: MaskedWordModel) -> str:
         chosen = [text for text, kept in zip(texts, keep, strict=True) if kept]
         trained = head_analysis.relation_weights(weights[:, keep], chosen, relation)
         layer, head = divmod(int(trained.argmax()), trained.size(1))
-        place = head_analysis.position_baseline(weights, texts, relation)[layer, head]
+        baseline = head_analysis.position_baseline(weights, texts, relation)[layer, head]
         chance = head_analysis.relation_weights(random[:, keep], chosen, relation).max()
         with_it = head_analysis.accuracy(model, chosen, relation)
         without = head_analysis.accuracy(head_analysis.without_head(model, layer, head), chosen, relation)
         table = " | ".join(" ".join(f"{w:.2f}" for w in row) for row in trained.tolist())
         lines.append(
-            f"{relation:9s} weights {table}; best: layer {layer} head {head}, same places {place:.2f}, "
+            f"{relation:9s} weights {table}; best: layer {layer} head {head}, same places {baseline:.2f}, "
             f"untrained {chance:.2f}; accuracy {with_it:.2f}, without it {without:.2f}"
         )
     return "\n".join(lines)

@@ -2,7 +2,8 @@
 const main = document.querySelector("main");
 const slides = [...document.querySelectorAll("section")];
 const root = document.documentElement;
-let at = 0, entered = Date.now(), begun = Date.now(), view = null, touch = null;
+const begun = Date.now();
+let at = 0, entered = Date.now(), view = null, touch = null;
 
 const section = (n) => { while (n > 0 && !slides[n].dataset.minutes) n -= 1; return n; };
 const fragments = (n) => [...slides[n].querySelectorAll(".fragment")];

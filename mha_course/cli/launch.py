@@ -57,8 +57,12 @@ def _run(argv: list[str]) -> int:
     )
     commands = parser.add_subparsers(dest="command", metavar="command")
     commands.add_parser("setup", help="install what the course needs into .venv, and stop")
-    tests = commands.add_parser("test", help="set up and test the package and every notebook")
-    tests.add_argument("--all", action="store_true", help="also what needs more than requirements.txt")
+    tests = commands.add_parser(
+        "test", help="set up and test the package and every notebook; further options go to pytest", allow_abbrev=False
+    )
+    extent = tests.add_mutually_exclusive_group()
+    extent.add_argument("--fast", action="store_true", help="the quick tests of the package alone")
+    extent.add_argument("--all", action="store_true", help="also what takes long, or needs more than requirements.txt")
     reset = commands.add_parser("reset", help="bring one lesson back as it was, keeping yours beside it")
     reset.add_argument("lesson", help="its number, such as 03")
     for name, text in AUTHORING.items():
@@ -70,11 +74,15 @@ def _run(argv: list[str]) -> int:
         return _in_venv(set_up(), "mha_course.cli.slides", *argv[1:])
     if argv[0] in AUTHORING:
         return _in_venv(set_up(), "mha_course.cli.authoring", *argv)
-    chosen = parser.parse_args(argv)
+    chosen, further = parser.parse_known_args(argv)
+    if chosen.command == "test":
+        return run_tests(set_up(), further, notebooks=not chosen.fast, everything=chosen.all)
+    if further:
+        parser.error(f"unrecognized arguments: {' '.join(further)}")
     if chosen.command == "reset":
         return reset_lesson(chosen.lesson)
-    python = set_up()
-    return run_tests(python, everything=chosen.all) if chosen.command == "test" else 0
+    set_up()
+    return 0
 
 
 def set_up() -> Path:
@@ -266,11 +274,15 @@ def open_lab(python: Path, options: Sequence[str]) -> int:
     return _in_venv(python, "jupyterlab", *settings, *options)
 
 
-def run_tests(python: Path, *, everything: bool) -> int:
-    """Run the tests and every notebook as a test, file by file on up to four processors."""
-    notebooks = ("--nbval", "--nbval-current-env", "--nbval-cell-timeout=300")
-    spread = ("-n", str(min(os.cpu_count() or 1, 4)), "--dist=loadfile", "--no-loadscope-reorder")
-    return _in_venv(python, "pytest", "tests", LESSONS, *notebooks, *spread, *(["--all"] if everything else []))
+def run_tests(python: Path, further: Sequence[str] = (), *, notebooks: bool, everything: bool) -> int:
+    """Run the tests that have no marker, or all; with every notebook as a test; on up to four processors."""
+    options = ["-n", str(min(os.cpu_count() or 1, 4)), "--dist=loadfile", "--no-loadscope-reorder"]
+    if notebooks:
+        options += ["--nbval", "--nbval-current-env", "--nbval-cell-timeout=300"]
+        options += ["--override-ini", f"testpaths=tests {LESSONS}"]
+    if everything:
+        options += ["-m", "", "-rs"]  # and why tests were skipped
+    return _in_venv(python, "pytest", *options, *further)
 
 
 def _in_venv(python: Path, module: str, *arguments: str) -> int:

@@ -41,15 +41,17 @@ class EncoderBlock(nn.Module):
         self.feed_forward = nn.Sequential(inner, nn.GELU(), nn.Dropout(dropout), outer)
         self.dropout = nn.Dropout(dropout)
 
-    def forward(self, x: Tensor, mask: Tensor | None = None, cache: KVCache | None = None) -> Tensor:
-        """Map x (B, S, C) to (B, S, C); mask as for MultiHeadAttention.
+    def forward(
+        self, x: Tensor, mask: Tensor | None = None, cache: KVCache | None = None, *, is_causal: bool = False
+    ) -> Tensor:
+        """Map x (B, S, C) to (B, S, C); mask and is_causal as for MultiHeadAttention.
 
         With a cache x are the new tokens alone; each sees itself and all that came before.
         """
         if self.norm_first:
-            x = x + self._attend(self.norm1(x), mask, cache)  # (B, S, C)
+            x = x + self._attend(self.norm1(x), mask, cache, is_causal)  # (B, S, C)
             return x + self.dropout(self.feed_forward(self.norm2(x)))  # (B, S, C)
-        x = self.norm1(x + self._attend(x, mask, cache))  # (B, S, C)
+        x = self.norm1(x + self._attend(x, mask, cache, is_causal))  # (B, S, C)
         return self.norm2(x + self.dropout(self.feed_forward(x)))  # (B, S, C)
 
     def attention_input(self, x: Tensor) -> Tensor:
@@ -66,11 +68,11 @@ class EncoderBlock(nn.Module):
             layer.get_submodule(name).load_state_dict(module.state_dict())
         return layer.train(self.training)
 
-    def _attend(self, x: Tensor, mask: Tensor | None, cache: KVCache | None) -> Tensor:
+    def _attend(self, x: Tensor, mask: Tensor | None, cache: KVCache | None, is_causal: bool) -> Tensor:
         """Return what attention adds."""
         if cache is not None:
             return self.dropout(decode_chunk(self.attention, x, cache))
-        mixed, _ = self.attention(x, mask=mask, need_weights=False)
+        mixed, _ = self.attention(x, mask=mask, need_weights=False, is_causal=is_causal)
         return self.dropout(mixed)
 
 
@@ -94,10 +96,17 @@ class Encoder(nn.Module):
         """The layers, first to last."""
         return [layer for layer in self.layers if isinstance(layer, EncoderBlock)]
 
-    def forward(self, x: Tensor, mask: Tensor | None = None, caches: Sequence[KVCache] | None = None) -> Tensor:
-        """Map x (B, S, C) to (B, S, C); mask as for MultiHeadAttention, caches one for each layer."""
+    def forward(
+        self,
+        x: Tensor,
+        mask: Tensor | None = None,
+        caches: Sequence[KVCache] | None = None,
+        *,
+        is_causal: bool = False,
+    ) -> Tensor:
+        """Map x (B, S, C) to (B, S, C); mask and is_causal as for MultiHeadAttention, caches one for each layer."""
         for number, block in enumerate(self.blocks):
-            x = block(x, mask, None if caches is None else caches[number])  # (B, S, C)
+            x = block(x, mask, None if caches is None else caches[number], is_causal=is_causal)  # (B, S, C)
         return self.norm(x)  # (B, S, C)
 
     def attention_inputs(self, x: Tensor, mask: Tensor | None = None) -> list[Tensor]:
@@ -156,7 +165,7 @@ class CausalLanguageModel(WordModel):
         With caches (see new_caches) ids are the new words alone, and stand after those that came before.
         """
         if caches is None:
-            x = self.encoder(self.embed(ids), causal_mask(ids.size(1), device=ids.device))  # (B, S, C)
+            x = self.encoder(self.embed(ids), is_causal=True)  # (B, S, C)
         else:
             x = self.encoder(self.embed(ids, caches[0].length), caches=caches)  # (B, S, C)
         return self.to_words(x)  # (B, S, V)

@@ -1,5 +1,13 @@
-"""Pictures of attention. What is drawn takes tensors on any device, arrays or lists."""
+"""Pictures of attention, each made by one function: ``from mha_course import plots``, ``plots.heatmap(weights)``.
 
+What is drawn takes tensors on any device, arrays or lists. A function that draws one panel takes ``ax`` and returns
+its Axes, one that draws several returns their Figure; ``show`` shows either with a caption that says the same.
+"""
+
+from mha_course.plots.blocks import block_wirings, norm_groups
+from mha_course.plots.cache import cache_sizes, decoding_step, kv_sharing
+from mha_course.plots.charts import Lines, bars, curves, learning_curves, line_panels, r2_by_head_width, token_bars
+from mha_course.plots.diagrams import Matrix, pipeline, plane, product, weighted_sum, whole_pass
 from mha_course.plots.figures import (
     ACCENT,
     BAR,
@@ -13,8 +21,12 @@ from mha_course.plots.figures import (
     show,
     unregistered,
 )
-from mha_course.plots.heatmaps import head_grid, heatmap, strongest
+from mha_course.plots.flash import memory_traffic, online_softmax, recomputation, tiles
+from mha_course.plots.heatmaps import head_grid, head_rows, heatmap, heatmap_row, number_tables, strongest
+from mha_course.plots.images import attention_overlay, image_grid, patches
 from mha_course.plots.inputs import as_array, as_hidden, as_names
+from mha_course.plots.masks import MaskGrid, mask_grids
+from mha_course.plots.positions import cross_attention, encoding_waves, rope_pairs
 
 __all__ = [
     "ACCENT",
@@ -23,15 +35,48 @@ __all__ = [
     "INK",
     "LINE",
     "QUIET",
+    "Lines",
+    "MaskGrid",
+    "Matrix",
     "as_array",
     "as_hidden",
     "as_names",
+    "attention_overlay",
+    "bars",
+    "block_wirings",
+    "cache_sizes",
+    "cross_attention",
+    "curves",
+    "decoding_step",
     "display_width",
+    "encoding_waves",
     "head_grid",
+    "head_rows",
     "heatmap",
+    "heatmap_row",
+    "image_grid",
+    "kv_sharing",
+    "learning_curves",
+    "line_panels",
+    "mask_grids",
+    "memory_traffic",
     "new_figure",
+    "norm_groups",
+    "number_tables",
+    "online_softmax",
+    "patches",
+    "pipeline",
+    "plane",
     "png",
+    "product",
+    "r2_by_head_width",
+    "recomputation",
+    "rope_pairs",
     "show",
     "strongest",
+    "tiles",
+    "token_bars",
     "unregistered",
+    "weighted_sum",
+    "whole_pass",
 ]

@@ -3,40 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
-import seaborn as sns
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.patches import FancyBboxPatch, Rectangle
 
-from mha_course import plots
 from mha_course.errors import ShapeError
-from mha_course.plots import ACCENT, BAR, INK, QUIET
+from mha_course.plots.figures import ACCENT, INK, QUIET, new_figure
 
 Box = tuple[str, float, float]  # its words, its left edge and its width
 _AXES = ("B", "S", "C")
 
 
-class Lines(NamedTuple):
-    """One panel: its title, x with a label, and up to six lines by name."""
-
-    title: str
-    xlabel: str
-    x: Sequence[float]
-    lines: Mapping[str, Sequence[float]]
-    log_x: bool = False
-    log_y: bool = False
-
-
-def wirings() -> Figure:
+def block_wirings() -> Figure:
     """Draw both wirings of a block. The stream is a thick line; what stands on it, all must pass.
 
-    >>> [ax.get_title("left").split(":")[0] for ax in wirings().axes]
+    >>> [ax.get_title("left").split(":")[0] for ax in block_wirings().axes]
     ['pre-norm', 'post-norm']
     """
-    figure = plots.new_figure(11, 4.6)
+    figure = new_figure(11, 4.6)
     upper, lower = figure.subplots(2, 1)
     first, second = [("norm1", 1.3, 1.0), ("attention", 2.6, 1.4)], [("norm2", 5.8, 1.0), ("feed-forward", 7.1, 1.6)]
     _wire(upper, "pre-norm: nothing stands on the stream", [(first, 4.5), (second, 9.2)], [])
@@ -86,7 +73,7 @@ def norm_groups(ways: Mapping[str, Sequence[int]], shape: tuple[int, int, int]) 
     2
     """
     (batch, tokens, width), chosen = shape, (0, 1, 2)
-    figure = plots.new_figure(2.7 * len(ways), 0.3 + 0.24 * batch * (tokens + 1.6))
+    figure = new_figure(2.7 * len(ways), 0.3 + 0.24 * batch * (tokens + 1.6))
     for ax, (title, dims) in zip(figure.subplots(1, len(ways), squeeze=False)[0], ways.items(), strict=True):
         if any(not -3 <= dim < 3 for dim in dims):
             raise ShapeError("norm_groups", "x has three axes", expected="-3 to 2", got=str(tuple(dims)))
@@ -106,59 +93,3 @@ def norm_groups(ways: Mapping[str, Sequence[int]], shape: tuple[int, int, int]) 
         ax.set(xlim=(-0.9, width), ylim=(bottom + 1, -1.2), aspect="equal")
         ax.axis("off")
     return figure
-
-
-def plot_lines(*plots_of: Lines) -> Figure:
-    """Draw lines side by side, with one legend: a name has one colour and one marker throughout.
-
-    A linear y starts at 0, or lower. Each line of a panel has smaller markers than the one before it, and all but
-    the first are dashed, so that none hides another. Raises: ShapeError where a line and its x differ in length.
-
-    >>> len(plot_lines(Lines("grows", "layer", [1, 2], {"a": [1, 10]}, log_y=True)).axes)
-    1
-    """
-    figure = plots.new_figure(5.4 * len(plots_of), 3.7)
-    names = list(dict.fromkeys(name for panel in plots_of for name in panel.lines))
-    found: dict[str, Any] = {}
-    for ax, panel in zip(figure.subplots(1, len(plots_of), squeeze=False)[0], plots_of, strict=True):
-        for later, (name, values) in zip(range(len(panel.lines))[::-1], panel.lines.items(), strict=True):
-            numbers, number = plots.as_array("plot_lines", values, ("N",)), names.index(name)
-            if len(numbers) != len(panel.x):
-                rule, got = "a line has a number for each x", f"{len(numbers)} numbers of “{name}”"
-                raise ShapeError("plot_lines", rule, expected=str(len(panel.x)), got=got)
-            look: dict[str, Any] = {"color": sns.color_palette("colorblind")[number], "marker": "osD^vP"[number]}
-            look |= {"linestyle": "-" if later == len(panel.lines) - 1 else "--", "markersize": 6 + 1.3 * later}
-            (found[name],) = ax.plot(panel.x, numbers, alpha=0.85, linewidth=2, **look)
-        _scale(ax, panel)
-    figure.legend(found.values(), list(found), loc="outside lower center", ncols=len(names), frameon=False)
-    return figure
-
-
-def _scale(ax: Axes, panel: Lines) -> None:
-    """Scale and name the axes of a panel."""
-    if panel.log_x:
-        ax.set_xscale("log", base=2)
-        ax.set_xticks(list(panel.x), [f"{value:g}" for value in panel.x])
-    if panel.log_y:
-        ax.set_yscale("log")
-    else:
-        ax.set_ylim(bottom=min(0.0, ax.get_ylim()[0]))
-    ax.set_title(panel.title, loc="left", fontsize=10.5, fontweight="bold")
-    ax.set_xlabel(panel.xlabel)
-    sns.despine(ax=ax)
-
-
-def learning(losses: Sequence[float], marks: Mapping[int, str], *, window: int = 25) -> Axes:
-    """Draw the loss of every step, its mean over a window, and marks at some steps. BAR is a step, INK the mean."""
-    ax = plots.new_figure(9.5, 3.4).subplots()
-    numbers = plots.as_array("learning", losses, ("N",))
-    means = np.convolve(numbers, np.ones(window) / window, mode="valid")
-    ax.plot(range(len(numbers)), numbers, color=BAR, alpha=0.45, linewidth=1, label="each step")
-    ax.plot(np.arange(len(means)) + window - 1, means, color=INK, linewidth=2, label=f"mean of {window}")
-    for step, words in marks.items():
-        ax.axvline(step, color=ACCENT, linewidth=2)
-        ax.text(step, float(numbers.max()), f" {words}", va="top", fontsize=9, color=INK)
-    ax.set(xlabel="step", ylabel="loss in nats a word asked for", ylim=(0, None))
-    ax.legend(frameon=False)
-    sns.despine(ax=ax)
-    return ax

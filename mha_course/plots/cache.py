@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -12,33 +12,33 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Patch, Rectangle
 from torch import Tensor
 
-from mha_course import plots
 from mha_course.errors import ShapeError
 from mha_course.experiments.model_sizes import Published, amount, length
-from mha_course.plots import ACCENT, BAR, INK, QUIET
+from mha_course.plots.figures import ACCENT, BAR, INK, QUIET, new_figure
+from mha_course.plots.inputs import as_array
 
 KINDS = {"MHA": "multi-head", "GQA": "grouped-query", "MQA": "multi-query"}
 
 
-def one_step(q: Tensor, k: Tensor, v: Tensor, weights: Tensor, names: Sequence[str]) -> Figure:
+def decoding_step(q: Tensor, k: Tensor, v: Tensor, weights: Tensor, names: Sequence[str]) -> Figure:
     """Draw what the newest token needs: one query, and the keys and values of all tokens, kept and new.
 
     Args: q (D,) of the newest token; k and v (S, D); weights (S,); names are the S tokens, the newest last.
     """
     tokens = len(names)
-    figure = plots.new_figure(10.5, 0.9 + 0.24 * tokens)
+    figure = new_figure(10.5, 0.9 + 0.24 * tokens)
     axes = figure.subplots(1, 5, sharey=True, width_ratios=(2, 2, 1.6, 2, 2))
     query, context = (np.full(tuple(k.shape), np.nan) for _ in range(2))
-    query[-1], context[-1] = plots.as_array("one_step", q, ("D",)), plots.as_array("one_step", weights @ v, ("D",))
+    query[-1], context[-1] = as_array("decoding_step", q, ("D",)), as_array("decoding_step", weights @ v, ("D",))
     drawn = {"q: one row": query, "k: kept, and one new": k, "weights": None, "v: kept, and one new": v}
     for ax, (title, numbers) in zip(axes, {**drawn, "context: one row": context}.items(), strict=True):
         ax.set_title(title, fontsize=10, loc="left", color=INK)
         if numbers is None:
-            ax.barh(range(tokens), plots.as_array("one_step", weights, ("S",)), color=[BAR] * (tokens - 1) + [ACCENT])
+            ax.barh(range(tokens), as_array("decoding_step", weights, ("S",)), color=[BAR] * (tokens - 1) + [ACCENT])
             ax.set(xlim=(0, 1))
             sns.despine(ax=ax, left=True)
         else:
-            _rows(ax, plots.as_array("one_step", numbers, ("S", "D")))
+            _rows(ax, as_array("decoding_step", numbers, ("S", "D")))
         ax.tick_params(axis="y", length=0)
     axes[0].set_yticks(range(tokens), names, fontsize=9, parse_math=False)
     axes[0].set_ylim(tokens - 0.5, -0.5)
@@ -58,16 +58,16 @@ def _rows(ax: Axes, numbers: Any) -> None:
     ax.spines[:].set(color=QUIET, zorder=1)
 
 
-def sharing(num_heads: int, groups: Sequence[int]) -> Figure:
+def kv_sharing(num_heads: int, groups: Sequence[int]) -> Figure:
     """Draw which key-value head each query head reads, for several numbers of key-value heads.
 
     Raises: ShapeError for a number that does not divide the heads.
     """
-    figure = plots.new_figure(10.5, 2.1)
+    figure = new_figure(10.5, 2.1)
     for ax, count in zip(figure.subplots(1, len(groups), squeeze=False).flat, groups, strict=True):
         if count < 1 or num_heads % count:
             rule, got = "key-value heads must divide the heads", f"{count} of {num_heads}"
-            raise ShapeError("sharing", rule, expected=f"{num_heads} % groups == 0", got=got)
+            raise ShapeError("kv_sharing", rule, expected=f"{num_heads} % groups == 0", got=got)
         colors, each = sns.color_palette("colorblind", num_heads), num_heads // count
         for head in range(num_heads):
             group = head // each
@@ -89,12 +89,12 @@ def _box(ax: Axes, x: float, y: float, word: str, color: Any) -> None:
     ax.text(x, y, word, ha="center", va="center", fontsize=9, color=INK, bbox=look, zorder=2)
 
 
-def against_weights(models: Sequence[Published], lengths: Sequence[int]) -> Axes:
+def cache_sizes(models: Sequence[Published], lengths: Sequence[int]) -> Axes:
     """Mark, for each model, the bytes of its cache at several lengths, and those of its weights.
 
     A length beyond the model's own is drawn hollow. All in float16, for one text.
     """
-    ax = plots.new_figure(10.5, 1.2 + 0.42 * len(models)).subplots()
+    ax = new_figure(10.5, 1.2 + 0.42 * len(models)).subplots()
     shades = sns.color_palette("cividis", len(lengths))
     for row, model in enumerate(models):
         sizes = [model.cache_bytes(tokens) for tokens in lengths]
@@ -114,20 +114,3 @@ def against_weights(models: Sequence[Published], lengths: Sequence[int]) -> Axes
     ax.legend(handles=handles, frameon=False, ncols=len(handles), loc="lower left", bbox_to_anchor=(0, 1))
     sns.despine(ax=ax, left=True)
     return ax
-
-
-def head_rows(rows: Mapping[str, Any], names: Sequence[str]) -> Figure:
-    """Draw the heads of several layers of weights (H, S, S), one row a title, on one scale from 0 to 1."""
-    heads = [plots.as_array("head_rows", weights, ("H", "T", "S")) for weights in rows.values()]
-    across = len(heads[0])
-    figure = plots.new_figure(2.4 * across + 1.4, 2.5 * len(rows))
-    axes = figure.subplots(len(rows), across, squeeze=False, sharex=True, sharey=True)
-    for line, (title, layer) in enumerate(zip(rows, heads, strict=True)):
-        for head, (ax, weights) in enumerate(zip(axes[line], layer, strict=True)):
-            image = ax.imshow(weights, cmap="cividis", vmin=0, vmax=1, interpolation="nearest")
-            ax.set_title(f"{title}\nhead {head}" if head == 0 else f"\nhead {head}", fontsize=9, loc="left")
-            ax.set_xticks(range(len(names)), names, fontsize=6.5, rotation=90, parse_math=False)
-            ax.set_yticks(range(len(names)), names, fontsize=6.5, parse_math=False)
-            ax.tick_params(length=0, pad=2)
-    figure.colorbar(image, ax=axes, label="weight", aspect=40)
-    return figure

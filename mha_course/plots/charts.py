@@ -1,57 +1,110 @@
-"""Bars and lines, drawn in one style. Numbers may be tensors on any device, arrays or lists."""
+"""Bars, lines and learning curves. Numbers may be tensors on any device, arrays or lists."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Collection, Mapping, Sequence
+from itertools import cycle
+from typing import Any, NamedTuple
 
+import numpy as np
 import seaborn as sns
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from mha_course import plots
+from mha_course.errors import ShapeError
+from mha_course.plots.figures import ACCENT, BAR, INK, new_figure
+from mha_course.plots.inputs import as_array, as_names
+
+
+def bars(
+    values: Any,
+    names: Sequence[str],
+    *,
+    highlight: Collection[str] = (),
+    title: str = "",
+    unit: str = "",
+    ax: Axes | None = None,
+) -> Axes:
+    """Draw a number for each name as horizontal bars, the first at the top.
+
+    Args:
+        values: (S,) numbers.
+        names: S words; the bars of those in highlight have the accent's colour.
+        unit: what stands below the scale.
+
+    Raises:
+        ShapeError: there are more or fewer names than values.
+
+    >>> len(bars([1, 2], ["it", "cat"], highlight=["cat"]).patches)
+    2
+    """
+    numbers = as_array("bars", values, ("S",))
+    as_names("bars", (len(numbers), 0), names, ())
+    ax = ax or new_figure(4.6, 0.9 + 0.24 * len(names)).subplots()
+    ax.barh(range(len(names)), numbers, color=[ACCENT if name in highlight else BAR for name in names])
+    ax.axvline(0, color=INK, linewidth=0.8)
+    ax.set_title(title, loc="left", fontsize=10)
+    ax.set_yticks(range(len(names)), names, fontsize=9, parse_math=False)
+    ax.tick_params(axis="y", length=0)
+    ax.margins(y=0.01)
+    ax.yaxis.set_inverted(True)
+    ax.set_xlabel(unit)
+    sns.despine(ax=ax, left=True)
+    return ax
 
 
 def token_bars(
-    rows: Mapping[str, Any], names: Sequence[str], *,
-    highlight: Sequence[str] = (), unit: str = "", shared: bool = False,
-) -> Figure:  # fmt: skip
-    """Draw numbers that belong to tokens as bars, one panel a title, each with its own scale or all with the same.
+    rows: Mapping[str, Any],
+    names: Sequence[str],
+    *,
+    highlight: Collection[str] = (),
+    unit: str = "",
+    shared: bool = False,
+) -> Figure:
+    """Draw numbers that belong to tokens as bars, in one panel for each row.
 
-    Args: rows maps titles to S numbers; names are the S tokens, those in highlight are lit; unit stands below scales.
-    Raises: ShapeError for a panel with another length than names.
+    Args:
+        rows: maps the title of a panel to its numbers (S,).
+        names: the S tokens; those in highlight have the accent's colour.
+        unit: what stands below each scale.
+        shared: whether all panels have the same scale.
+
+    Raises:
+        ShapeError: a panel has another length than names.
 
     >>> len(token_bars({"before": [1, 2], "after": [0, 3]}, ["it", "cat"], highlight=["cat"]).axes)
     2
     """
-    size = (min(3.6 * len(rows) + 1, 11), 0.9 + 0.24 * len(names))
-    figure = plots.new_figure(*size)
-    axes = figure.subplots(1, len(rows), sharex=shared, sharey=True, squeeze=False)
-    colors = [plots.ACCENT if name in highlight else plots.BAR for name in names]
-    for ax, (title, numbers) in zip(axes.flat, rows.items(), strict=True):
-        values = plots.as_array("token_bars", numbers, ("S",))
-        plots.as_names("token_bars", (len(values), 0), names, ())
-        ax.barh(range(len(names)), values, color=colors)
-        ax.axvline(0, color=plots.INK, linewidth=0.8)
-        ax.set_title(title, loc="left", fontsize=10)
-        ax.set_yticks(range(len(names)), names, fontsize=9, parse_math=False)
-        ax.tick_params(axis="y", length=0)
-        ax.margins(y=0.01)
-        ax.set_xlabel(unit)
-        sns.despine(ax=ax, left=True)
-    axes[0, 0].invert_yaxis()
+    panels = {title: as_array("token_bars", values, ("S",)) for title, values in rows.items()}
+    for values in panels.values():
+        as_names("token_bars", (len(values), 0), names, ())
+    figure = new_figure(min(3.6 * len(rows) + 1, 11), 0.9 + 0.24 * len(names))
+    axes = figure.subplots(1, len(rows), sharex=shared, sharey=True, squeeze=False)[0]
+    for ax, (title, values) in zip(axes, panels.items(), strict=True):
+        bars(values, names, highlight=highlight, title=title, unit=unit, ax=ax)
     return figure
 
 
 def curves(
-    x: Sequence[float], lines: Mapping[str, Sequence[float]], *, xlabel: str, ylabel: str, logarithmic: bool = True
+    x: Sequence[float],
+    lines: Mapping[str, Sequence[float]],
+    *,
+    xlabel: str,
+    ylabel: str,
+    logarithmic: bool = True,
+    ax: Axes | None = None,
 ) -> Axes:
     """Draw several lines over the same x, each with a marker of its own.
+
+    Args:
+        x: (N,) numbers, each a tick.
+        lines: maps up to six names to N numbers.
+        logarithmic: whether both scales are, to the base 2.
 
     >>> curves([1, 2], {"double": [2, 4]}, xlabel="n", ylabel="2n").get_xlabel()
     'n'
     """
-    ax = plots.new_figure(7, 3.4).subplots()
+    ax = ax or new_figure(7, 3.4).subplots()
     for (name, values), marker, color in zip(lines.items(), "osD^vP", sns.color_palette("colorblind"), strict=False):
         ax.plot(x, values, marker=marker, markersize=9, alpha=0.75, color=color, label=name)
     if logarithmic:
@@ -62,5 +115,132 @@ def curves(
     ax.set_xticks(list(x), [f"{value:g}" for value in x])
     ax.set(xlabel=xlabel, ylabel=ylabel)
     ax.legend(frameon=False)
+    sns.despine(ax=ax)
+    return ax
+
+
+class Lines(NamedTuple):
+    """One panel: its title, x with a label, and up to six lines by name."""
+
+    title: str
+    xlabel: str
+    x: Sequence[float]
+    lines: Mapping[str, Sequence[float]]
+    log_x: bool = False
+    log_y: bool = False
+
+
+def line_panels(*panels: Lines) -> Figure:
+    """Draw lines side by side, with one legend: a name has one colour and one marker throughout.
+
+    A linear y starts at 0, or lower. Each line of a panel has smaller markers than the one before it, and all but
+    the first are dashed, so that none hides another. Raises: ShapeError where a line and its x differ in length.
+
+    >>> len(line_panels(Lines("grows", "layer", [1, 2], {"a": [1, 10]}, log_y=True)).axes)
+    1
+    """
+    figure = new_figure(5.4 * len(panels), 3.7)
+    names = list(dict.fromkeys(name for panel in panels for name in panel.lines))
+    found: dict[str, Any] = {}
+    for ax, panel in zip(figure.subplots(1, len(panels), squeeze=False)[0], panels, strict=True):
+        for later, (name, values) in zip(range(len(panel.lines))[::-1], panel.lines.items(), strict=True):
+            numbers, number = as_array("line_panels", values, ("N",)), names.index(name)
+            if len(numbers) != len(panel.x):
+                rule, got = "a line has a number for each x", f"{len(numbers)} numbers of “{name}”"
+                raise ShapeError("line_panels", rule, expected=str(len(panel.x)), got=got)
+            look: dict[str, Any] = {"color": sns.color_palette("colorblind")[number], "marker": "osD^vP"[number]}
+            look |= {"linestyle": "-" if later == len(panel.lines) - 1 else "--", "markersize": 6 + 1.3 * later}
+            (found[name],) = ax.plot(panel.x, numbers, alpha=0.85, linewidth=2, **look)
+        _scale(ax, panel)
+    figure.legend(found.values(), list(found), loc="outside lower center", ncols=len(names), frameon=False)
+    return figure
+
+
+def _scale(ax: Axes, panel: Lines) -> None:
+    """Scale and name the axes of a panel."""
+    if panel.log_x:
+        ax.set_xscale("log", base=2)
+        ax.set_xticks(list(panel.x), [f"{value:g}" for value in panel.x])
+    if panel.log_y:
+        ax.set_yscale("log")
+    else:
+        ax.set_ylim(bottom=min(0.0, ax.get_ylim()[0]))
+    ax.set_title(panel.title, loc="left", fontsize=10.5, fontweight="bold")
+    ax.set_xlabel(panel.xlabel)
+    sns.despine(ax=ax)
+
+
+def learning_curves(
+    curves: Mapping[str, Any],
+    *,
+    ylabel: str = "nats a word",
+    window: int = 20,
+    every_step: bool = False,
+    levels: Mapping[str, float] | None = None,
+    marks: Mapping[int, str] | None = None,
+    ax: Axes | None = None,
+) -> Axes:
+    """Draw how a loss, or a score, develops in training: at each step the mean of the last steps up to a window.
+
+    Args:
+        curves: maps a name to the numbers of one run (steps,), or of several (runs, steps): a thin line for each.
+        window: how many steps a mean is over.
+        every_step: whether the numbers themselves stand behind their means.
+        levels: horizontal lines to measure curves by, with their names.
+        marks: vertical lines at steps, with their words.
+
+    Raises:
+        ShapeError: a run has fewer steps than the window.
+
+    >>> learning_curves({"a run": [3.0] * 20}, levels={"limit": 1.0}).get_xlabel()
+    'step'
+    """
+    ax = ax or new_figure(9.5, 3.8).subplots()
+    longest = 0
+    for (name, numbers), color, style in zip(
+        curves.items(), cycle((INK, ACCENT, BAR)), cycle(("-", ":", "--")), strict=False
+    ):
+        runs = as_array("learning_curves", numbers, ("runs", "steps")[-np.ndim(numbers) :])
+        runs = np.atleast_2d(runs)  # (runs, steps)
+        steps = np.arange(1, runs.shape[1] + 1)
+        if len(steps) < window:
+            rule, got = "a run must be as long as the window", f"{len(steps)} losses of “{name}”"
+            raise ShapeError("learning_curves", rule, expected=f"{window} or more", got=got)
+        look: dict[str, Any] = {"linewidth": 2.4} if len(runs) == 1 else {"linewidth": 1.3, "alpha": 0.8}
+        for number, run in enumerate(runs):
+            if every_step:
+                ax.plot(steps, run, color=BAR, alpha=0.45, linewidth=1, label="each step" if number == 0 else None)
+            means = np.convolve(run, np.ones(window) / window, mode="valid")
+            label = name if number == 0 else None
+            ax.plot(steps[window - 1 :], means, color=color, linestyle=style, label=label, **look)
+        longest = max(longest, len(steps))
+    for name, level in (levels or {}).items():
+        ax.axhline(level, color=BAR, linewidth=1.2, linestyle="--", zorder=0)
+        ax.annotate(f"  {name} {level:.2f}", (longest, level), va="center", annotation_clip=False, fontsize=9)
+    ax.set(xlabel="step", ylabel=ylabel, xlim=(0, longest), ylim=(0, None))
+    for step, words in (marks or {}).items():
+        ax.axvline(step, color=ACCENT, linewidth=2)
+        ax.text(step, ax.get_ylim()[1], f" {words}", va="top", fontsize=9, color=INK)
+    ax.legend(frameon=False)
+    sns.despine(ax=ax)
+    return ax
+
+
+def r2_by_head_width(r2: Mapping[int, Sequence[float]], width: int, *, ax: Axes | None = None) -> Axes:
+    """Draw R² against the number of heads that a width is cut into: a bar for the mean, a dot for each run.
+
+    Args:
+        r2: maps a number of heads to the R² of its runs.
+        width: of all heads together.
+
+    >>> r2_by_head_width({1: [1.0], 2: [0.9]}, 32).get_xlabel()
+    'heads × width of a head'
+    """
+    ax = ax or new_figure(6.6, 3.3).subplots()
+    for place, runs in enumerate(r2.values()):
+        ax.bar(place, sum(runs) / len(runs), color=BAR, width=0.6)
+        ax.scatter([place] * len(runs), runs, color=ACCENT, edgecolor=INK, s=26, zorder=3)
+    ax.set_xticks(range(len(r2)), [f"{heads} × {width // heads}" for heads in r2])
+    ax.set(xlabel="heads × width of a head", ylabel="R²", ylim=(0, 1.05))
     sns.despine(ax=ax)
     return ax

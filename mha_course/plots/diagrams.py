@@ -13,7 +13,7 @@ from torch import Tensor
 
 from mha_course.attention import AttentionSteps
 from mha_course.errors import ShapeError
-from mha_course.plots import ACCENT, BAR, INK, QUIET, new_figure
+from mha_course.plots.figures import ACCENT, BAR, INK, QUIET, new_figure
 
 STAGES = (
     ("projection", "x Wᵀ + b", "q, k, v"),
@@ -50,7 +50,7 @@ def pipeline(*lit: str, ax: Axes | None = None) -> Axes:
     return ax
 
 
-class Block(NamedTuple):
+class Matrix(NamedTuple):
     """A matrix in a drawing: its name, its sizes, and the letters of its axes."""
 
     name: str
@@ -59,7 +59,7 @@ class Block(NamedTuple):
     letters: tuple[str, str]
 
 
-def product(left: Block, right: Block, result: Block, *, ax: Axes | None = None) -> Axes:
+def product(left: Matrix, right: Matrix, result: Matrix, *, ax: Axes | None = None) -> Axes:
     """Draw left · right = result to scale; what is summed over is lit on both sides.
 
     Raises: ShapeError when the sizes do not fit.
@@ -110,7 +110,7 @@ def plane(points: Any, mixtures: Any, names: Sequence[str], *, ax: Axes | None =
     return ax
 
 
-def mixture(weights: Tensor, v: Tensor, names: Sequence[str]) -> Figure:
+def weighted_sum(weights: Tensor, v: Tensor, names: Sequence[str]) -> Figure:
     """Draw how one context comes about: the weights, all values, each value times its weight, and the sum.
 
     Args: weights (S,) of one query, v (S, D), names of the S tokens.

@@ -3,59 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import seaborn as sns
-import torch
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.patches import FancyBboxPatch, Rectangle
 from torch import Tensor
 
 from mha_course import flash
-from mha_course.plots import ACCENT, BAR, HATCH, INK, QUIET, new_figure
+from mha_course.experiments.online_softmax import Running, running
+from mha_course.plots.figures import ACCENT, BAR, HATCH, INK, QUIET, new_figure
 
 SOFT = "#fde9bd"  # the accent, for what lies behind
 
 
-class Running(NamedTuple):
-    """One row after one more block: where the block lies, the maximum so far, and how its sum came about."""
-
-    first: int
-    last: int
-    maximum: float
-    before: float
-    shrink: float
-    added: float
-
-    @property
-    def total(self) -> float:
-        """The running sum: what was there, shrunk, and the block's own exponentials."""
-        return self.before * self.shrink + self.added
-
-
-def running(scores: Tensor, block_size: int) -> list[Running]:
-    """Follow the running maximum and sum of one row (S,) through its blocks.
-
-    A row whose scores are all -inf so far has maximum -inf and sum 0.
-
-    >>> [round(step.total, 2) for step in running(torch.tensor([1.0, 1.0, 3.0]), block_size=2)]
-    [2.0, 1.27]
-    """
-    steps: list[Running] = []
-    maximum, total = -torch.inf, 0.0
-    for first in range(0, len(scores), block_size):
-        block = scores[first : first + block_size].double()
-        new = max(maximum, float(block.max()))
-        seen = new > -torch.inf
-        shrink = float(torch.tensor(maximum - new).exp()) if seen else 0.0
-        added = float((block - new).exp().sum()) if seen else 0.0
-        steps.append(Running(first, first + len(block) - 1, new, total, shrink, added))
-        maximum, total = new, steps[-1].total
-    return steps
-
-
-def one_pass(scores: Tensor, block_size: int) -> Figure:
+def online_softmax(scores: Tensor, block_size: int) -> Figure:
     """Draw one row (S,) in blocks: its scores with the running maximum, and under each block how the sum goes on."""
     figure = new_figure(11, 4.6)
     top, bottom = figure.subplots(2, 1, sharex=True, height_ratios=(1, 1.1))
@@ -143,7 +106,7 @@ def _arrows(ax: Axes, arrows: Sequence[tuple[tuple[float, float], tuple[float, f
         ax.annotate("", end, start, arrowprops={"arrowstyle": "-|>", "color": INK, "linewidth": 1.3})
 
 
-def recomputed() -> Axes:
+def recomputation() -> Axes:
     """Draw what the forward pass keeps, and how the backward pass makes each block of weights again from it."""
     ax = new_figure(11, 3.5).subplots()
     block = "one block of scores,\nand exponentials"
@@ -168,7 +131,7 @@ def recomputed() -> Axes:
     return ax
 
 
-def two_memories() -> Figure:
+def memory_traffic() -> Figure:
     """Draw what goes between a GPU's large, slow memory and its small, fast one: step by step, and fused."""
     figure = new_figure(11, 3.6)
     ways = {

@@ -11,7 +11,7 @@ as there is room for, long ones shortened. What does not fit raises ShapeError.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -20,6 +20,7 @@ from matplotlib.axes import Axes
 from matplotlib.colors import ListedColormap
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
+from torch import Tensor
 
 from mha_course.plots.figures import HATCH, INK, new_figure
 from mha_course.plots.inputs import as_array, as_hidden, as_names
@@ -90,6 +91,73 @@ def head_grid(
         ax.set_title(f"{above}head {number}", fontsize=10, loc="left", y=1, pad=4 if row else 4 + 72 * _rise(columns))
     label = "weight" if (colors["vmin"], colors["vmax"]) == (0, 1) else "value"
     figure.colorbar(panels[0].collections[0], cax=bar, label=label + _odd(heads[~hidden]))
+    return figure
+
+
+def head_rows(rows: Mapping[str, Any], names: Sequence[str]) -> Figure:
+    """Draw the heads of several layers of weights (H, S, S), one row a title, on one scale from 0 to 1."""
+    heads = [as_array("head_rows", weights, ("H", "T", "S")) for weights in rows.values()]
+    across = len(heads[0])
+    figure = new_figure(2.4 * across + 1.4, 2.5 * len(rows))
+    axes = figure.subplots(len(rows), across, squeeze=False, sharex=True, sharey=True)
+    for line, (title, layer) in enumerate(zip(rows, heads, strict=True)):
+        for head, (ax, weights) in enumerate(zip(axes[line], layer, strict=True)):
+            image = ax.imshow(weights, cmap="cividis", vmin=0, vmax=1, interpolation="nearest")
+            ax.set_title(f"{title}\nhead {head}" if head == 0 else f"\nhead {head}", fontsize=9, loc="left")
+            ax.set_xticks(range(len(names)), names, fontsize=6.5, rotation=90, parse_math=False)
+            ax.set_yticks(range(len(names)), names, fontsize=6.5, parse_math=False)
+            ax.tick_params(length=0, pad=2)
+    figure.colorbar(image, ax=axes, label="weight", aspect=40)
+    return figure
+
+
+def heatmap_row(panels: Mapping[str, Any], names: Sequence[str]) -> Figure:
+    """Draw maps (T, S) of the same tokens side by side, all on one scale that begins at 0.
+
+    >>> import torch
+    >>> len(heatmap_row({"before": torch.eye(3), "after": torch.eye(3)}, ["a", "b", "c"]).axes)
+    3
+    """
+    figure = new_figure(6.0 * len(panels), 5.4)
+    axes = list(np.atleast_1d(figure.subplots(1, len(panels))))
+    most = max(float(panel.detach().max()) for panel in panels.values())
+    for ax, (title, panel) in zip(axes, panels.items(), strict=True):
+        heatmap(panel, queries=names, title=title, ax=ax)
+        cells = ax.collections[0]
+        cells.colorbar.remove()  # one for all stands at the right
+        cells.set_clim(0.0, most)
+    figure.colorbar(axes[0].collections[0], ax=axes, label="weight", aspect=30, pad=0.02)
+    return figure
+
+
+def number_tables(
+    panels: Mapping[str, Tensor], rows: Sequence[str], columns: Sequence[str], *, apart: int = 0, unit: str = ""
+) -> Figure:
+    """Draw tables of numbers on one scale, each with its title: narrow ones side by side, others under one another.
+
+    Args: apart draws a line after so many columns, such as those of a layer; unit stands beside the colour bar.
+
+    >>> import torch
+    >>> len(number_tables({"before": torch.zeros(2, 3), "after": torch.ones(2, 3)}, ["a", "b"], ["x", "y", "z"]).axes)
+    3
+    """
+    numbers = [panel.detach().cpu().double().numpy().round(2) + 0.0 for panel in panels.values()]  # no -0.00
+    colors = _colors(np.stack(numbers))
+    across = 1 if len(columns) > 5 else len(panels)
+    down = len(panels) // across
+    figure = new_figure(0.62 * len(columns) * across + 2.9, (0.34 * len(rows) + 0.75) * down)
+    axes = list(np.atleast_1d(figure.subplots(down, across)).ravel())
+    for ax, title, table in zip(axes, panels, numbers, strict=True):
+        sns.heatmap(
+            table, ax=ax, annot=True, fmt=".2f", linewidths=0.6, cbar=False, annot_kws={"fontsize": 9}, **colors
+        )
+        ax.set_title(title, loc="left", fontsize=11, fontweight="bold")
+        ax.set_yticks(np.arange(len(rows)) + 0.5, rows if ax is axes[0] or across == 1 else [], rotation=0, fontsize=9)
+        ax.set_xticks(np.arange(len(columns)) + 0.5, columns, rotation=0, fontsize=9)
+        ax.tick_params(length=0)
+        for edge in range(apart, len(columns), apart) if apart else ():
+            ax.axvline(edge, color="white", linewidth=6)
+    figure.colorbar(axes[0].collections[0], ax=axes, label=unit, aspect=30, pad=0.02)
     return figure
 
 

@@ -12,40 +12,40 @@ from matplotlib.patches import Rectangle
 from numpy.typing import NDArray
 from torch import Tensor
 
-from mha_course import plots
 from mha_course.errors import ShapeError
-from mha_course.plots import ACCENT, INK
+from mha_course.plots.figures import ACCENT, INK, new_figure
+from mha_course.plots.inputs import as_array
 
 DARK = 0.12  # of its light an image keeps where nobody looks
 
 
-def gallery(images: Mapping[str, Tensor] | Sequence[tuple[str, Tensor]], *, across: int = 4) -> Figure:
+def image_grid(images: Mapping[str, Tensor] | Sequence[tuple[str, Tensor]], *, across: int = 4) -> Figure:
     """Draw images (3, H, W) with their titles, so many in a row.
 
     >>> import torch
-    >>> len(gallery({"one": torch.zeros(3, 4, 8), "two": torch.ones(3, 4, 8)}).axes)
+    >>> len(image_grid({"one": torch.zeros(3, 4, 8), "two": torch.ones(3, 4, 8)}).axes)
     2
     """
     pairs = list(images.items()) if isinstance(images, Mapping) else list(images)
-    axes = _grid(len(pairs), across, _pixels("gallery", pairs[0][1]).shape[:2])
+    axes = _grid(len(pairs), across, _pixels("image_grid", pairs[0][1]).shape[:2])
     for ax, (title, image) in zip(axes, pairs, strict=True):
-        ax.imshow(_pixels("gallery", image))
+        ax.imshow(_pixels("image_grid", image))
         ax.set_title(title, loc="left", fontsize=10, color=INK)
     return axes[0].figure.canvas.figure
 
 
-def cut_up(image: Tensor, patch_size: int) -> Figure:
+def patches(image: Tensor, patch_size: int) -> Figure:
     """Draw an image (3, H, W) with its patches numbered, and beneath it the patches as the sequence that they become.
 
     Raises: ShapeError where the patches do not fill the image.
     """
-    pixels = _pixels("cut_up", image)
+    pixels = _pixels("patches", image)
     height, width = pixels.shape[:2]
     if height % patch_size or width % patch_size:
         expected = f"H and W divisible by {patch_size}"
-        raise ShapeError("cut_up", "patches must fill the image", expected=expected, got=f"H={height}, W={width}")
+        raise ShapeError("patches", "patches must fill the image", expected=expected, got=f"H={height}, W={width}")
     rows, columns = height // patch_size, width // patch_size
-    figure = plots.new_figure(10.5, 4.6)
+    figure = new_figure(10.5, 4.6)
     grid, line = figure.subplots(2, 1, height_ratios=(8, 1))
     gap = 0.18
     for number in range(rows * columns):
@@ -64,30 +64,32 @@ def cut_up(image: Tensor, patch_size: int) -> Figure:
     return figure
 
 
-def spotlight(
-    image: Tensor, looks: Mapping[str, Any], grid: tuple[int, int], *, asks: int | None = None, across: int = 4
+def attention_overlay(
+    image: Tensor, looks: Mapping[str, Any], grid: tuple[int, int], *, query: int | None = None, across: int = 4
 ) -> Figure:
     """Draw an image (3, H, W) as it is, and once for each title, lit as much as its patches are looked at.
 
     Args: looks maps a title to one weight for each patch, row by row; grid is rows and columns of patches. The most
-        looked-at patch has full light, one with weight 0 the share DARK of it. asks is the patch that asks, framed.
+        looked-at patch has full light, one with weight 0 the share DARK of it. query is the patch that is framed.
     Raises: ShapeError for weights that do not fit the grid.
     """
-    pixels = _pixels("spotlight", image)
+    pixels = _pixels("attention_overlay", image)
     side = pixels.shape[0] // grid[0], pixels.shape[1] // grid[1]
     axes = _grid(len(looks) + 1, across, pixels.shape[:2])
     axes[0].imshow(pixels)
     axes[0].set_title("the image", loc="left", fontsize=10, color=INK)
     for ax, (title, weights) in zip(axes[1:], looks.items(), strict=True):
-        numbers = plots.as_array("spotlight", weights, ("N",))
+        numbers = as_array("attention_overlay", weights, ("N",))
         if numbers.size != grid[0] * grid[1]:
             rule = "there must be a weight for each patch"
-            raise ShapeError("spotlight", rule, expected=str(grid[0] * grid[1]), got=f"{numbers.size} of “{title}”")
+            raise ShapeError(
+                "attention_overlay", rule, expected=str(grid[0] * grid[1]), got=f"{numbers.size} of “{title}”"
+            )
         light = DARK + (1 - DARK) * numbers.reshape(grid) / max(numbers.max(), 1e-12)
         ax.imshow(pixels * np.kron(light, np.ones(side))[:, :, None])
         ax.set_title(title, loc="left", fontsize=10, color=INK)
-    if asks is not None:
-        row, column = divmod(asks, grid[1])
+    if query is not None:
+        row, column = divmod(query, grid[1])
         for ax in axes:
             corner = (column * side[1] - 0.5, row * side[0] - 0.5)
             look: dict[str, Any] = {"fill": False, "edgecolor": ACCENT, "linewidth": 2.5}
@@ -103,7 +105,7 @@ def _grid(count: int, across: int, size: tuple[int, ...]) -> list[Axes]:
     columns = min(across, count)
     rows = -(-count // columns)
     width = 10.8 / max(columns, 3)
-    figure = plots.new_figure(width * columns, rows * (width * size[0] / size[1] + 0.32))
+    figure = new_figure(width * columns, rows * (width * size[0] / size[1] + 0.32))
     axes = list(figure.subplots(rows, columns, squeeze=False).flat)
     for ax in axes:
         ax.axis("off")
@@ -112,7 +114,7 @@ def _grid(count: int, across: int, size: tuple[int, ...]) -> list[Axes]:
 
 def _pixels(place: str, image: Tensor) -> NDArray[np.float64]:
     """Return an image as matplotlib wants it, (H, W, 3)."""
-    pixels = plots.as_array(place, image, ("3", "H", "W"))
+    pixels = as_array(place, image, ("3", "H", "W"))
     if len(pixels) != 3:
         raise ShapeError(place, "an image has three channels, first", expected="(3, H, W)", got=str(pixels.shape))
     return np.moveaxis(np.clip(pixels, 0, 1), 0, 2)

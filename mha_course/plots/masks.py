@@ -11,12 +11,12 @@ from matplotlib.patches import Rectangle
 from torch import Tensor
 
 from mha_course.errors import ShapeError, require_shape
-from mha_course.plots import ACCENT, BAR, HATCH, INK, new_figure
+from mha_course.plots.figures import ACCENT, BAR, HATCH, INK, new_figure
 
 _CELL = 0.3  # inches
 
 
-class Grid(NamedTuple):
+class MaskGrid(NamedTuple):
     """One mask in a picture: (T, S), bool, with axes of size 1 in front if any, and names of rows and columns."""
 
     title: str
@@ -25,24 +25,25 @@ class Grid(NamedTuple):
     keys: Sequence[str] = ()
 
 
-def draw(*grids: Grid, signs: Sequence[str] = (), meant: Tensor | None = None) -> Figure:
+def mask_grids(*grids: MaskGrid, signs: Sequence[str] = (), expected: Tensor | None = None) -> Figure:
     """Draw masks side by side: full where a query may attend to a key, hatched where not.
 
-    Args: signs stand between them, such as "and", "="; meant (T, S) is what all should be: a cell that is
+    Args: signs stand between them, such as "and", "="; expected (T, S) is what all should be: a cell that is
         open and should not be has another colour and an exclamation mark.
-    Raises: ShapeError for a mask that is not one matrix, or where names, signs or what is meant do not fit.
+    Raises: ShapeError for a mask that is not one matrix, or where names, signs or what is expected do not fit.
 
     >>> import torch
-    >>> len(draw(Grid("all", torch.ones(2, 3, dtype=torch.bool)), Grid("none", torch.zeros(1, 1, 2, 3) > 0)).axes)
+    >>> everything = MaskGrid("all", torch.ones(2, 3, dtype=torch.bool))
+    >>> len(mask_grids(everything, MaskGrid("none", torch.zeros(1, 1, 2, 3) > 0)).axes)
     2
     """
-    matrices = [_matrix(grid, meant) for grid in grids]
+    matrices = [_matrix(grid, expected) for grid in grids]
     if len(signs) not in (0, len(grids) - 1):
-        expected, got = f"{len(grids) - 1} or none", f"{len(signs)}"
-        raise ShapeError("draw", "signs stand between the masks", expected=expected, got=got)
+        rule, fitting = "signs stand between the masks", f"{len(grids) - 1} or none"
+        raise ShapeError("mask_grids", rule, expected=fitting, got=f"{len(signs)}")
     figure, axes = _empty(grids, matrices)
     for ax, grid, matrix in zip(axes, grids, matrices, strict=True):
-        _fill(ax, matrix, meant)
+        _fill(ax, matrix, expected)
         _name(ax, grid)
     for n, sign in enumerate(signs):
         left = -0.6 - 0.27 * max([*map(len, grids[n + 1].queries), 0])  # in cells, free of the names of the rows
@@ -52,18 +53,18 @@ def draw(*grids: Grid, signs: Sequence[str] = (), meant: Tensor | None = None) -
     return figure
 
 
-def _matrix(grid: Grid, meant: Tensor | None) -> Tensor:
-    """Return the mask as (T, S), like what is meant."""
+def _matrix(grid: MaskGrid, expected: Tensor | None) -> Tensor:
+    """Return the mask as (T, S), checked against what is expected."""
     matrix = grid.mask.detach().cpu()
     while matrix.dim() > 2 and matrix.size(0) == 1:
         matrix = matrix[0]
     named = [len(names) or None for names in (grid.queries, grid.keys)]
-    for rows, columns in (named, *([] if meant is None else [meant.shape])):
-        require_shape("draw", f"the mask “{grid.title}”", matrix, {"T": rows, "S": columns})
+    for rows, columns in (named, *([] if expected is None else [expected.shape])):
+        require_shape("mask_grids", f"the mask “{grid.title}”", matrix, {"T": rows, "S": columns})
     return matrix.bool()
 
 
-def _empty(grids: Sequence[Grid], matrices: Sequence[Tensor]) -> tuple[Figure, Sequence[Axes]]:
+def _empty(grids: Sequence[MaskGrid], matrices: Sequence[Tensor]) -> tuple[Figure, Sequence[Axes]]:
     """Make a figure with room for all masks at one size of cell, names included."""
     margins = [max([*map(len, grid.queries), 2]) * 0.09 + 0.45 for grid in grids]
     widths = [matrix.size(1) * _CELL + margin for matrix, margin in zip(matrices, margins, strict=True)]
@@ -73,12 +74,12 @@ def _empty(grids: Sequence[Grid], matrices: Sequence[Tensor]) -> tuple[Figure, S
     return figure, figure.subplots(1, len(grids), width_ratios=columns, squeeze=False)[0]
 
 
-def _fill(ax: Axes, matrix: Tensor, meant: Tensor | None) -> None:
+def _fill(ax: Axes, matrix: Tensor, expected: Tensor | None) -> None:
     """Draw a cell for every pair."""
     rows, columns = matrix.shape
     for t in range(rows):
         for s in range(columns):
-            leaks = bool(matrix[t, s]) and meant is not None and not bool(meant[t, s])
+            leaks = bool(matrix[t, s]) and expected is not None and not bool(expected[t, s])
             look: dict[str, Any] = {"facecolor": ACCENT if leaks else BAR, "edgecolor": "white"}
             ax.add_patch(Rectangle((s, t), 1, 1, **(look if matrix[t, s] else {**HATCH, "linewidth": 0.6})))
             if leaks:
@@ -87,7 +88,7 @@ def _fill(ax: Axes, matrix: Tensor, meant: Tensor | None) -> None:
     ax.spines[:].set_visible(False)
 
 
-def _name(ax: Axes, grid: Grid) -> None:
+def _name(ax: Axes, grid: MaskGrid) -> None:
     """Write the title, and the names along rows and columns."""
     ax.xaxis.tick_top()
     look: dict[str, Any] = {"fontsize": 8.5, "parse_math": False}

@@ -10,7 +10,7 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 from torch import Tensor
 
-from mha_course.plots import ACCENT, BAR, INK, QUIET, new_figure
+from mha_course.plots.figures import ACCENT, BAR, INK, QUIET, new_figure
 
 
 class _Box(NamedTuple):
@@ -24,10 +24,10 @@ class _Box(NamedTuple):
     color: str
 
 
-def two_sources(queries: int, keys: int, *, width: int = 4, ax: Axes | None = None) -> Axes:
+def cross_attention(queries: int, keys: int, *, width: int = 4, ax: Axes | None = None) -> Axes:
     """Draw cross-attention to scale: x asks with ``queries`` tokens, memory answers with ``keys`` tokens.
 
-    >>> two_sources(5, 7).texts[0].get_text()
+    >>> cross_attention(5, 7).texts[0].get_text()
     'x: asks'
     """
     ax = ax or new_figure(11, 4.2).subplots()
@@ -73,7 +73,7 @@ def _arrow(ax: Axes, start: tuple[float, float], end: tuple[float, float], label
     ax.text((start[0] + end[0]) / 2, start[1] + 0.35, label, ha="center", va="bottom", fontsize=10, color=INK)
 
 
-def waves(encoding: Tensor, channels: tuple[int, ...]) -> Figure:
+def encoding_waves(encoding: Tensor, channels: tuple[int, ...]) -> Figure:
     """Draw an encoding (S, C): all of it in colours, and some of its channels as waves over the places."""
     figure = new_figure(11, 4)
     whole, lines = figure.subplots(1, 2, width_ratios=(1, 1.2))
@@ -88,10 +88,10 @@ def waves(encoding: Tensor, channels: tuple[int, ...]) -> Figure:
     return figure
 
 
-def pair_layouts(width: int, *, ax: Axes | None = None) -> Axes:
+def rope_pairs(width: int, *, ax: Axes | None = None) -> Axes:
     """Draw which of the channels of a head make a pair, in both layouts of RoPE.
 
-    >>> len(pair_layouts(6).patches)
+    >>> len(rope_pairs(6).patches)
     12
     """
     ax = ax or new_figure(8.5, 2.2).subplots()

@@ -18,7 +18,7 @@ class Factor(NamedTuple):
     name: str
     size: int
     whole: Factor | None = None  # what it is a part of
-    place: tuple[int, tuple[int, ...]] | None = None  # which part, and the sizes of all; none for a slice
+    part: tuple[int, tuple[int, ...]] | None = None  # which part, and the sizes of all; none for a slice
     kind: str = ""  # "fresh": made by a Linear, whose inner order is free; "repeated": copies of one number
 
 
@@ -36,17 +36,19 @@ def unknown(size: int) -> Axis:
     return () if size == 1 else (Factor("?", size),)
 
 
-class Names:
+class AxisNamer:
     """The vocabulary of one trace: what each name stands for, and which names mean the same tokens."""
 
-    def __init__(self, sizes: dict[str, int], given: Iterable[str], said: Iterable[str], apart: Iterable[str]) -> None:
+    def __init__(
+        self, sizes: dict[str, int], given: Iterable[str], from_sizes: Iterable[str], whole: Iterable[str]
+    ) -> None:
         """Take all known sizes, the names in the patterns, those in ``sizes=``, and those of whole sequences."""
         self.sizes = dict(sizes)
-        self.extra = {name: sizes[name] for name in said if name not in FEATURES | {"T", "S"}}
-        self.tokens = {name for name in given if name not in FEATURES and name not in said} | {"T", "S"}
-        self.taken = set(apart) & self.tokens
+        self.extra = {name: sizes[name] for name in from_sizes if name not in FEATURES | {"T", "S"}}
+        self.tokens = {name for name in given if name not in FEATURES and name not in from_sizes} | {"T", "S"}
+        self.reserved = set(whole) & self.tokens
         self.roots: dict[str, str] = {}
-        self.written: dict[Axis, str] = {}
+        self.labels: dict[Axis, str] = {}
 
     def width(self) -> Axis:
         """Return C, as heads times head width where the number of heads is known."""
@@ -115,11 +117,11 @@ class Names:
             known = {"H": self.sizes["H"], **self.extra} if "H" in self.sizes else self.extra
             names = next(([n, "D"] for n, v in known.items() if v == sizes[0]), names)
         return [
-            (Factor(name, size, whole, (place, sizes)),) if size > 1 else ()
-            for place, (name, size) in enumerate(zip(names, sizes, strict=True))
+            (Factor(name, size, whole, (position, sizes)),) if size > 1 else ()
+            for position, (name, size) in enumerate(zip(names, sizes, strict=True))
         ]
 
-    def piece(self, axis: Axis, start: int, size: int) -> Axis:
+    def slice_of(self, axis: Axis, start: int, size: int) -> Axis:
         """Name a piece of an axis: tokens stay tokens, whole factors stay themselves, the rest is part of its axis."""
         if size == size_of(axis):
             return axis
@@ -144,9 +146,9 @@ class Names:
             if factor.size == 1 and factor in out:
                 continue
             out.append(factor)
-            whole, (last, sizes) = factor.whole, factor.place or (0, ())
-            parts = [(whole, (place, sizes)) for place in range(last + 1)]
-            if sizes and last + 1 == len(sizes) and [(f.whole, f.place) for f in out[-len(sizes) :]] == parts:
+            whole, (last, sizes) = factor.whole, factor.part or (0, ())
+            parts = [(whole, (position, sizes)) for position in range(last + 1)]
+            if sizes and last + 1 == len(sizes) and [(f.whole, f.part) for f in out[-len(sizes) :]] == parts:
                 out[-len(sizes) :] = self.width() if whole and whole.name == "C" else [whole] if whole else []
             elif len(out) > 1:
                 out[-2:] = self._pair(out[-2], out[-1])
@@ -163,9 +165,9 @@ class Names:
 
     def label(self, axis: Axis) -> str:
         """Write an axis as the field does."""
-        if axis not in self.written:
-            self.written[axis] = self._write(axis)
-        return self.written[axis]
+        if axis not in self.labels:
+            self.labels[axis] = self._write(axis)
+        return self.labels[axis]
 
     def _write(self, axis: Axis) -> str:
         """Join the names of the factors, heads and their width to C."""
@@ -179,14 +181,14 @@ class Names:
         return "*".join(names) or "1"
 
     def is_token(self, axis: Axis) -> bool:
-        """Say whether an axis counts tokens."""
+        """Return whether an axis counts tokens."""
         return len(axis) == 1 and axis[0].name in self.tokens
 
     def root(self, label: str) -> str:
         """Return the name under which these tokens first came."""
         return self.roots.get(label, label)
 
-    def apart(self, axes: list[Axis]) -> list[Axis]:
+    def separate_tokens(self, axes: list[Axis]) -> list[Axis]:
         """Keep query and key tokens apart: of two equal token axes the first becomes T, the second S."""
         if sum([len(axis) == 1 and axis[0].name in self.tokens for axis in axes]) < 2:
             return axes
@@ -196,23 +198,23 @@ class Names:
             if label is None or earlier == later:
                 continue
             first, second = self._roles(label)
-            for place, name in ((earlier, first), (later, second)):
-                axes[place] = (axes[place][0]._replace(name=name),)
-                labels[place] = name
+            for position, name in ((earlier, first), (later, second)):
+                axes[position] = (axes[position][0]._replace(name=name),)
+                labels[position] = name
         return axes
 
     def _roles(self, label: str) -> tuple[str, str]:
         """Choose the names for tokens that meet themselves, without taking a name that the caller gave to others."""
         root = self.root(label)
-        first = "T" if root == "T" or "T" not in self.taken else f"{root}'"
-        second = "S" if root == "S" or "S" not in self.taken else root if first != root else f"{root}'"
+        first = "T" if root == "T" or "T" not in self.reserved else f"{root}'"
+        second = "S" if root == "S" or "S" not in self.reserved else root if first != root else f"{root}'"
         for name in (first, second):
             if name != root:
                 self.roots[name] = root
                 self.tokens.add(name)
         return first, second
 
-    def meet(self, left: Axis, right: Axis) -> tuple[Axis, bool]:
+    def unify(self, left: Axis, right: Axis) -> tuple[Axis, bool]:
         """Name an axis that two tensors share, and say whether they disagree about it."""
         if size_of(left) != size_of(right):
             return (right, False) if size_of(left) == 1 else (left, False)

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from mha_course.tracing.records import Argument, Step
-from mha_course.tracing.render import CELL, STAGES, Reports, chips, count, markdown, moved, row, table, written
+from mha_course.tracing.render import CELL, STAGES, Reports, chips, count, markdown, memory_text, row, shape_text, table
 
 WRAPPED = CELL.replace("nowrap", "normal") + ";padding:3px 5px"
 
@@ -86,12 +86,12 @@ class Comparison:
 
 def _last(steps: tuple[Step, ...]) -> str:
     """Write the shape that a stage ends with."""
-    return written(steps[-1].shape, steps[-1].axes) if steps else "–"
+    return shape_text(steps[-1].shape, steps[-1].axes) if steps else "–"
 
 
 def _memory(steps: tuple[Step, ...]) -> str:
     """Say what a stage did to memory."""
-    return ", ".join(dict.fromkeys(moved(step) for step in steps))
+    return ", ".join(dict.fromkeys(memory_text(step) for step in steps))
 
 
 def _filled(steps: Sequence[Step]) -> int:

@@ -21,7 +21,7 @@ MOVES = {"contiguous", "clone", "cat", "concat", "concatenate", "stack", "repeat
          "reshape", "flatten", "ravel", "flip", "roll", "index_select", "getitem", "gather", "take_along_dim", "type",
          "reshape_as", "setitem", "float", "double", "half", "bfloat16", "cpu", "cuda", "embedding", "take",
          "copy_"}  # fmt: skip
-ASKED = MOVES - {"reshape", "flatten", "ravel", "reshape_as"}  # these copy because it was written
+EXPLICIT_COPIES = MOVES - {"reshape", "flatten", "ravel", "reshape_as"}  # these copy because it was written
 COPIES = {"clone", "_to_copy", "copy_", "contiguous", "_reshape_copy"}
 FUSED_NOTE = (
     "cannot be looked into: scaled_dot_product_attention is one call into a kernel, "
@@ -58,7 +58,6 @@ _known: dict[int, tuple[bool, Callable[..., int] | None]] = {}
 
 
 def _counters(func: OpOverload) -> tuple[bool, Callable[..., int] | None]:
-    """Say whether a call copies, and how its FLOPs are counted."""
     found = _known.get(id(func))
     if found is None:
         packet = func._overloadpacket
@@ -67,7 +66,7 @@ def _counters(func: OpOverload) -> tuple[bool, Callable[..., int] | None]:
     return found
 
 
-class Beneath(TorchDispatchMode):
+class OpCounter(TorchDispatchMode):
     """Count what runs under one written call: copies, and the FLOPs of matrix products."""
 
     def __init__(self) -> None:
@@ -94,7 +93,7 @@ class Beneath(TorchDispatchMode):
         return False
 
 
-def name_of(func: Callable[..., Any]) -> str:
+def op_name(func: Callable[..., Any]) -> str:
     """Return torch's name for a call."""
     if isinstance(func, OpOverload):
         return str(func._overloadpacket.__name__)

@@ -24,7 +24,7 @@ def bind(fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) 
     try:
         return dict(_signature(fn).bind(*args, **kwargs).arguments)
     except (TypeError, ValueError):  # builtins; a wrong call will raise by itself
-        return {f"arg{place}": value for place, value in enumerate(args)} | kwargs
+        return {f"arg{position}": value for position, value in enumerate(args)} | kwargs
 
 
 def named_tensors(bound: dict[str, Any]) -> dict[str, torch.Tensor]:
@@ -33,8 +33,8 @@ def named_tensors(bound: dict[str, Any]) -> dict[str, torch.Tensor]:
     for name, value in bound.items():
         inside = tensors_in([value])
         plain = isinstance(value, torch.Tensor)
-        for place, tensor in enumerate(inside):
-            found[name if plain else f"{name}[{place}]"] = tensor
+        for position, tensor in enumerate(inside):
+            found[name if plain else f"{name}[{position}]"] = tensor
     return found
 
 
@@ -166,7 +166,6 @@ def modules_of(fn: Callable[..., Any]) -> list[nn.Module]:
 
 
 def _filled(cell: Any) -> bool:
-    """Say whether a closure's cell has its value yet."""
     try:
         cell.cell_contents  # noqa: B018
     except ValueError:
@@ -174,12 +173,12 @@ def _filled(cell: Any) -> bool:
     return True
 
 
-def declared(fn: Callable[..., Any], said: dict[str, Any]) -> dict[str, int]:
+def declared(fn: Callable[..., Any], bound: dict[str, Any]) -> dict[str, int]:
     """Return H, and H_kv where there are fewer, as declared by an argument or a module's num_heads."""
     parts = [vars(part) for module in modules_of(fn) for part in module.modules()]
     found = {}
     for letter, words in (("H", HEADS), ("H_kv", KV_HEADS)):
-        values = {said[word] for word in words if _is_count(said.get(word))}
+        values = {bound[word] for word in words if _is_count(bound.get(word))}
         values = values or {part[w] for part in parts for w in words if w in part and _is_count(part[w])}
         if len(values) == 1:
             found[letter] = values.pop()
@@ -189,5 +188,4 @@ def declared(fn: Callable[..., Any], said: dict[str, Any]) -> dict[str, int]:
 
 
 def _is_count(value: Any) -> bool:
-    """Say whether a value is a positive whole number."""
     return isinstance(value, int) and not isinstance(value, bool) and value > 0

@@ -11,19 +11,19 @@ from torch._C._functorch import is_functorch_wrapped_tensor
 from torch._ops import OpOverload
 from torch.overrides import TorchFunctionMode
 
-from mha_course.tracing.axes import Axis, Names, size_of, unknown
-from mha_course.tracing.dispatch import ASKED, MOVES, NOTES, Beneath, name_of
+from mha_course.tracing.axes import Axis, AxisNamer, size_of, unknown
+from mha_course.tracing.dispatch import EXPLICIT_COPIES, MOVES, NOTES, OpCounter, op_name
 from mha_course.tracing.records import Argument, Operand
 from mha_course.tracing.rules import warnings
-from mha_course.tracing.rules.call import Call, Value, tensors_in
-from mha_course.tracing.rules.contraction import PRODUCTS, after_linear
-from mha_course.tracing.rules.elementwise import POINTWISE
-from mha_course.tracing.rules.indexing import PIECES
+from mha_course.tracing.rules.call import OpCall, TensorInfo, tensors_in
+from mha_course.tracing.rules.contraction import CONTRACTIONS, after_linear
+from mha_course.tracing.rules.elementwise import ELEMENTWISE
+from mha_course.tracing.rules.indexing import INDEXING
 from mha_course.tracing.rules.reshape import VIEWS, Rule
-from mha_course.tracing.source_lines import Place, here
+from mha_course.tracing.source_lines import UserFrame, user_frames
 
-RULES: dict[str, Rule] = {**VIEWS, **PIECES, **PRODUCTS, **POINTWISE}
-SHAPING = {*VIEWS, *PIECES}
+RULES: dict[str, Rule] = {**VIEWS, **INDEXING, **CONTRACTIONS, **ELEMENTWISE}
+SHAPE_ONLY = {*VIEWS, *INDEXING}
 LATER = {"projection": "split", "context": "merged"}  # what a change of shape makes of a stage
 UNCHANGED = {"detach", "contiguous", "clone", "to", "float", "double", "half", "bfloat16", "data"}
 ONE_ROW = {"multi_head_attention_forward", "_native_multi_head_attention"}
@@ -32,18 +32,18 @@ ONE_ROW = {"multi_head_attention_forward", "_native_multi_head_attention"}
 class Recorder(TorchFunctionMode):
     """Note every call that makes a tensor; tensors are kept until the end, so that no id is used twice."""
 
-    def __init__(self, names: Names, parameters: dict[int, str]) -> None:
+    def __init__(self, names: AxisNamer, parameters: dict[int, str]) -> None:
         super().__init__()
         self.names, self.parameters = names, parameters
         self.top: FrameType | None = None  # where the traced call begins
-        self.beneath = Beneath()
-        self.values: dict[int, Value] = {}
+        self.counter = OpCounter()
+        self.values: dict[int, TensorInfo] = {}
         self.kept: list[Any] = []
         self.memories: dict[int, int] = {}
         self.arguments: list[Argument] = []  # their axes are filled in at the end: uses tell those of parameters
-        self.given: list[Value] = []
+        self.argument_infos: list[TensorInfo] = []
         self.rows: list[dict[str, Any]] = []  # the fields of each Step
-        self.places: list[list[Place]] = []
+        self.frames: list[list[UserFrame]] = []
         self.calls: list[int] = []  # the first step of the call that made each result
         self.bound: list[str | None] = []  # the variable that holds each result
         self.warnings: dict[int, str] = {}
@@ -57,57 +57,59 @@ class Recorder(TorchFunctionMode):
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
         kwargs = kwargs or {}
-        self.beneath.copies = self.beneath.flops = 0
+        self.counter.copies = self.counter.flops = 0
         try:
             out = func(*args, **kwargs)
         except (RuntimeError, IndexError) as error:
-            parts = [(t, self.look(t)) for t in tensors_in((*args, *kwargs.values()))]
-            self.failure = warnings.of_crash(name_of(func), str(error), parts, self.names)
+            parts = [(t, self.info(t)) for t in tensors_in((*args, *kwargs.values()))]
+            self.failure = warnings.of_crash(op_name(func), str(error), parts, self.names)
             raise
         if isinstance(func, OpOverload):  # scripted code: what ran is all there is to see
-            self.beneath.count(func, args, kwargs, out)
+            self.counter.count(func, args, kwargs, out)
         if isinstance(out, (torch.Tensor, tuple, list)) and not isinstance(out, torch.Size):
-            self._note(name_of(func), args, kwargs, out)
+            self._record(op_name(func), args, kwargs, out)
         elif func is torch.Tensor.__setitem__:
-            self._note("setitem", args, kwargs, args[0])
+            self._record("setitem", args, kwargs, args[0])
         elif func is torch.Tensor.__iter__:
-            out = iter(self._note("unbind", args, kwargs, list(out)))
+            out = iter(self._record("unbind", args, kwargs, list(out)))
         return out
 
-    def look(self, tensor: torch.Tensor) -> Value:
+    def info(self, tensor: torch.Tensor) -> TensorInfo:
         """Return what is known of a tensor; one that was not seen before is a parameter or comes from outside."""
         value = self.values.get(id(tensor))
         if value is None:
             name = self.parameters.get(id(tensor), "")
             known = bool(name) or isinstance(tensor, torch.nn.Parameter)
-            value = self.give(name or "tensor", tensor, [unknown(size) for size in tensor.shape])
+            value = self.add_argument(name or "tensor", tensor, [unknown(size) for size in tensor.shape])
             value.weight = known
         return value
 
-    def give(self, name: str, tensor: torch.Tensor, axes: list[Axis], labels: tuple[str, ...] = ()) -> Value:
+    def add_argument(
+        self, name: str, tensor: torch.Tensor, axes: list[Axis], labels: tuple[str, ...] = ()
+    ) -> TensorInfo:
         """Take note of a tensor that no step made."""
         taken = {argument.name for argument in self.arguments}
         number = 2
         while name in taken:
             name, number = f"{name.rpartition('_')[0] if number > 2 else name}_{number}", number + 1
-        value = Value(axes)
-        self._keep(value, tensor, name)
+        value = TensorInfo(axes)
+        self._remember(value, tensor, name)
         plain = tensor.layout == torch.strided
         strides, offset = (tuple(tensor.stride()), int(tensor.storage_offset())) if plain else ((), 0)
         self.arguments.append(Argument(name, tuple(tensor.shape), labels, strides, offset, value.memory))
-        self.given.append(value)
+        self.argument_infos.append(value)
         return value
 
-    def _keep(self, value: Value, tensor: torch.Tensor, source: int | str) -> None:
+    def _remember(self, value: TensorInfo, tensor: torch.Tensor, source: int | str) -> None:
         """Keep a tensor and what is known of it; tensors that read the same memory get the same number."""
-        written, label = self.names.written, self.names.label
-        value.source, value.labels = source, tuple([written.get(axis) or label(axis) for axis in value.axes])
+        known, label = self.names.labels, self.names.label
+        value.source, value.labels = source, tuple([known.get(axis) or label(axis) for axis in value.axes])
         if isinstance(source, int) or _is_plain(tensor):  # results were looked at before
             value.memory = self.memories.setdefault(tensor.untyped_storage()._cdata, len(self.memories))
         self.values[id(tensor)] = value
         self.kept.append(tensor)
 
-    def _note(self, op: str, args: tuple[Any, ...], kwargs: dict[str, Any], out: Any) -> Any:
+    def _record(self, op: str, args: tuple[Any, ...], kwargs: dict[str, Any], out: Any) -> Any:
         """Write a row for every tensor that came out."""
         outs = [out] if isinstance(out, torch.Tensor) else tensors_in(out)
         if not outs or not _is_plain(outs[0]):
@@ -115,20 +117,20 @@ class Recorder(TorchFunctionMode):
             return out
         by_id = {id(tensor): tensor for tensor in tensors_in((*args, *kwargs.values()))}
         read = list(by_id.values())
-        values = [self.values.get(key) or self.look(tensor) for key, tensor in by_id.items()]
-        call = Call(op, args, kwargs, outs, self.names, self.look, len(self.rows), read, self.pending, self.settled)
-        call.results = [Value([]) for _ in outs]
+        values = [self.values.get(key) or self.info(tensor) for key, tensor in by_id.items()]
+        call = OpCall(op, args, kwargs, outs, self.names, self.info, len(self.rows), read, self.pending, self.settled)
+        call.results = [TensorInfo([]) for _ in outs]
         for result, axes in zip(call.results, self._axes(call, outs), strict=True):
             result.axes = axes
         inherit(call, values)
         inputs = tuple([Operand(v.source, tuple(t.shape), v.labels) for v, t in zip(values, read, strict=True)])
-        place = here(self.top, self.progress, self._bind)
+        frames = user_frames(self.top, self.progress, self._bind)
         before = {key: value.memory for key, value in zip(by_id, values, strict=True)}
         for number, tensor in enumerate(outs):
-            self._keep(call.results[number], tensor, len(self.rows))
+            self._remember(call.results[number], tensor, len(self.rows))
             if number == 0 or op not in ONE_ROW:
-                self._row(call, number, inputs, before)
-                self.places.append(place)
+                self._add_row(call, number, inputs, before)
+                self.frames.append(frames)
                 self.bound.append(None)
                 self.calls.append(call.index)
         for index, text in call.warnings.items():
@@ -141,7 +143,7 @@ class Recorder(TorchFunctionMode):
         if value is not None and isinstance(value.source, int) and self.bound[value.source] is None:
             self.bound[value.source] = name
 
-    def _axes(self, call: Call, outs: list[torch.Tensor]) -> list[list[Axis]]:
+    def _axes(self, call: OpCall, outs: list[torch.Tensor]) -> list[list[Axis]]:
         """Name the axes of the results; where no rule fits, or one fits badly, they are not known."""
         base = call.op[:-1] if call.op.endswith("_") and not call.op.startswith("_") else call.op
         rule = RULES.get(call.op) or RULES.get(base)
@@ -157,14 +159,14 @@ class Recorder(TorchFunctionMode):
         if len(axes) != tensor.dim():
             return [unknown(size) for size in tensor.shape]
         fits = [axis if size_of(axis) == size else unknown(size) for axis, size in zip(axes, tensor.shape, strict=True)]
-        return self.names.apart(fits)
+        return self.names.separate_tokens(fits)
 
-    def _row(self, call: Call, number: int, inputs: tuple[Operand, ...], before: dict[int, int]) -> None:
+    def _add_row(self, call: OpCall, number: int, inputs: tuple[Operand, ...], before: dict[int, int]) -> None:
         """Write the fields of one step; ``before`` has the inputs' ids and their pieces of memory."""
         tensor, result, op = call.outs[number], call.results[number], call.op
         shared = result.memory in before.values()
         storage = "same" if id(tensor) in before else "view" if shared else "copy" if op in MOVES else "new"
-        hidden = 0 if number or (op in ASKED and storage != "view") else self.beneath.copies
+        hidden = 0 if number or (op in EXPLICIT_COPIES and storage != "view") else self.counter.copies
         row = {
             "index": len(self.rows), "op": op, "inputs": inputs, "shape": tuple(tensor.shape), "axes": result.labels,
             "strides": tensor.stride(), "contiguous": tensor.is_contiguous(), "storage": storage,
@@ -174,27 +176,26 @@ class Recorder(TorchFunctionMode):
         }  # fmt: skip
         self.rows.append(row)
 
-    def _flops(self, call: Call) -> int:
+    def _flops(self, call: OpCall) -> int:
         """Return the FLOPs counted beneath, or for a fused kernel that torch does not count those of its products."""
         if call.op == "scaled_dot_product_attention":
-            q, k, v = (call.arg(place, name) for place, name in enumerate(("query", "key", "value")))
+            q, k, v = (call.arg(position, name) for position, name in enumerate(("query", "key", "value")))
             return 2 * math.prod(q.shape[:-1]) * k.shape[-2] * (q.shape[-1] + v.shape[-1])
-        return self.beneath.flops
+        return self.counter.flops
 
 
 def _is_plain(tensor: torch.Tensor) -> bool:
-    """Say whether a tensor has memory of its own that can be looked at."""
     return tensor.layout == torch.strided and not is_functorch_wrapped_tensor(tensor)
 
 
-def inherit(call: Call, values: list[Value]) -> None:
-    """Let the results keep what is known of the inputs, unless a rule said otherwise."""
-    picked = [value.picks for value in values if value.picks]
-    picks = tuple([pick for pick in picked[0] if all(pick in other for other in picked)]) if picked else ()
-    if picks or call.picks:
+def inherit(call: OpCall, values: list[TensorInfo]) -> None:
+    """Let the results keep what is known of the inputs, unless a rule set it."""
+    picked = [value.selections for value in values if value.selections]
+    shared = tuple([one for one in picked[0] if all(one in other for other in picked)]) if picked else ()
+    if shared or call.selections:
         for number, result in enumerate(call.results):
-            result.picks = (*call.picks[number], *picks) if call.picks else picks
-    if call.op in PRODUCTS:
+            result.selections = (*call.selections[number], *shared) if call.selections else shared
+    if call.op in CONTRACTIONS:
         if call.op == "linear":
             call.results[0].stage, call.results[0].linear = after_linear(values), True
         return
@@ -204,7 +205,7 @@ def inherit(call: Call, values: list[Value]) -> None:
     for value in reversed(values):
         main = value if value.stage else main
         weights = value if value.over else weights
-    shapes = call.op in SHAPING
+    shapes = call.op in SHAPE_ONLY
     for result in call.results:
         if shapes and main.stage in ("projection", "split") and _is_turned(call, result):
             result.stage = "scores"  # kᵀ
@@ -218,13 +219,12 @@ def inherit(call: Call, values: list[Value]) -> None:
             result.over, result.softmax = weights.over, weights.softmax
 
 
-def _is_turned(call: Call, result: Value) -> bool:
-    """Say whether the tokens come last, behind a width, as in kᵀ."""
+def _is_turned(call: OpCall, result: TensorInfo) -> bool:
     names = call.names
     return len(result.axes) > 1 and names.is_token(result.axes[-1]) and names.label(result.axes[-2]) in ("D", "C")
 
 
-def _begun(names: Names, before: Value, result: Value) -> str:
+def _begun(names: AxisNamer, before: TensorInfo, result: TensorInfo) -> str:
     """Return the stage of a change of shape with which a trace begins: heads that appear, or that vanish in C."""
     labels = [names.label(axis) for axis in result.axes]
     if "H" in labels and "H" not in before.labels:

@@ -17,7 +17,7 @@ WIDTH = 88  # characters that fit beside JupyterLab's file list
 WARN = "⚠"
 
 
-def written(shape: Sequence[int], axes: Sequence[str]) -> str:
+def shape_text(shape: Sequence[int], axes: Sequence[str]) -> str:
     """Write a shape with its names: ``B 2 · S 5 · C 24``."""
     return (
         " · ".join(f"{size}" if name.isdigit() else f"{name} {size}" for name, size in zip(axes, shape, strict=True))
@@ -25,7 +25,7 @@ def written(shape: Sequence[int], axes: Sequence[str]) -> str:
     )
 
 
-def moved(step: Step) -> str:
+def memory_text(step: Step) -> str:
     """Say in words what a step did to memory."""
     words = {"view": "view", "copy": "copy", "same": "same object", "new": "new"}[step.storage]
     if step.hidden_copies and step.storage == "copy":
@@ -42,9 +42,9 @@ def _plural(number: int, word: str) -> str:
     return f"{word[:-1]}ies" if word.endswith("y") else f"{word}s"
 
 
-def _cut(text: str, room: int) -> str:
+def _cut(text: str, width: int) -> str:
     """Cut a line that is too long."""
-    return text if len(text) <= room else f"{text[: room - 1]}…"
+    return text if len(text) <= width else f"{text[: width - 1]}…"
 
 
 def count(number: int, word: str) -> str:
@@ -64,22 +64,22 @@ class Reports:
         rows = [("", "", "step", "shape", "memory", "line")]
         rows += [self._cells(step) for step in self.steps]
         widths = [min(max(len(row[i]) for row in rows), 40) for i in range(5)]
-        room = max(WIDTH - sum(widths) - 10, 20)
+        line_width = max(WIDTH - sum(widths) - 10, 20)
         lines = []
         for row, step in zip(rows, (None, *self.steps), strict=True):
             cells = [cell.ljust(width) for cell, width in zip(row, widths, strict=False)]
-            lines.append("  ".join((*cells[0:1], *cells[2:], _cut(row[5], room))).rstrip())
+            lines.append("  ".join((*cells[0:1], *cells[2:], _cut(row[5], line_width))).rstrip())
             if step is not None and step.warning:
                 lines += textwrap.wrap(
                     f"{WARN} {step.warning}", WIDTH, initial_indent="      ", subsequent_indent="        "
                 )
-        return "\n".join((*lines, *self._last_words()))
+        return "\n".join((*lines, *self._closing_lines()))
 
-    def _last_words(self) -> list[str]:
+    def _closing_lines(self) -> list[str]:
         """Return the notes, each once, and why the call stopped."""
         notes = dict.fromkeys(f"{step.op}: {step.note}" for step in self.steps if step.note)
-        said = [*self.notes, *notes, *([f"{WARN} stopped: {self.failure}"] if self.failure else [])]
-        return [line for text in said for line in textwrap.wrap(text, WIDTH, subsequent_indent="  ")]
+        texts = [*self.notes, *notes, *([f"{WARN} stopped: {self.failure}"] if self.failure else [])]
+        return [line for text in texts for line in textwrap.wrap(text, WIDTH, subsequent_indent="  ")]
 
     def __repr__(self) -> str:
         return f"Trace: {self.summary()}"
@@ -88,11 +88,11 @@ class Reports:
         """Say in one sentence how many steps there were, and what they did to memory."""
         kinds = [(kind, sum(step.storage == kind for step in self.steps)) for kind in ("new", "view", "copy", "same")]
         words = {"new": "new", "view": "view", "copy": "copy", "same": "same object"}
-        told = ", ".join(f"{n} new" if k == "new" else count(n, words[k]) for k, n in kinds if n)
+        made = ", ".join(f"{n} new" if k == "new" else count(n, words[k]) for k, n in kinds if n)
         hidden = sum(step.hidden_copies for step in self.steps)
         extra = [count(hidden, "hidden copy")] if hidden else []
         extra += [count(len(self.warnings), "warning")] if self.warnings else []
-        return "; ".join([f"{count(len(self.steps), 'step')}: {told}" if told else "no steps", *extra])
+        return "; ".join([f"{count(len(self.steps), 'step')}: {made}" if made else "no steps", *extra])
 
     @property
     def warnings(self) -> tuple[str, ...]:
@@ -115,7 +115,14 @@ class Reports:
     def _cells(self, step: Step) -> tuple[str, str, str, str, str, str]:
         """Return what a row says: index, line number, op, shape, memory, line."""
         called = f"{step.name} = {step.op}" if step.name else step.op
-        return (str(step.index + 1), str(step.lineno), called, written(step.shape, step.axes), moved(step), step.line)
+        return (
+            str(step.index + 1),
+            str(step.lineno),
+            called,
+            shape_text(step.shape, step.axes),
+            memory_text(step),
+            step.line,
+        )
 
     def to_markdown(self) -> str:
         """Return a Markdown table of all steps."""
@@ -126,7 +133,7 @@ class Reports:
             if step.warning:
                 lines.append(("", f"{WARN} {_cell(step.warning)}", "", "", "", ""))
         full = markdown(("", "line", "step", "shape", "strides", "memory"), lines)
-        return "\n\n".join([full, *self._last_words()])
+        return "\n\n".join([full, *self._closing_lines()])
 
     def to_frame(self) -> pd.DataFrame:
         """Return a pandas DataFrame: a row for each step, a column for each field."""
@@ -174,15 +181,16 @@ def table(caption: str, heads: Iterable[str], rows: Iterable[str]) -> str:
     return f'<table style="border-collapse:collapse">{title}<thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>'
 
 
-def row(cells: Iterable[str], look: str = CELL) -> str:
+def row(cells: Iterable[str], style: str = CELL) -> str:
     """Write a row of a table; cells are HTML."""
-    return f"<tr>{''.join(f'<td style={chr(34)}{look}{chr(34)}>{cell}</td>' for cell in cells)}</tr>"
+    columns = "".join(f'<td style="{style}">{cell}</td>' for cell in cells)
+    return f"<tr>{columns}</tr>"
 
 
 def to_html(trace: Reports) -> str:
     """Write a trace as a table, and beneath it what cannot be seen."""
     rows = [text for step in trace.steps for text in _rows(trace, step)]
-    notes = "".join(f"<p>{html.escape(text)}</p>" for text in trace._last_words())
+    notes = "".join(f"<p>{html.escape(text)}</p>" for text in trace._closing_lines())
     return table(trace.summary(), ("", "line", "step", "shape", "strides", "memory"), rows) + notes
 
 

@@ -21,7 +21,7 @@ LIBRARIES = tuple(
 )
 
 
-class Place(NamedTuple):
+class UserFrame(NamedTuple):
     """A line that ran: the code it belongs to, its number, and which run of the code and how far that was."""
 
     code: CodeType
@@ -36,15 +36,17 @@ def _side(file: str) -> str:
     return "own" if file.startswith(HERE) else "library" if file.startswith(LIBRARIES) else "user"
 
 
-def here(top: FrameType | None, seen: dict[int, int], bind: Callable[[str, object], None] | None = None) -> list[Place]:
+def user_frames(
+    top: FrameType | None, seen: dict[int, int], bind: Callable[[str, object], None] | None = None
+) -> list[UserFrame]:
     """Return the lines that are running below ``top``, innermost first, without those of libraries.
 
     Where all are a library's, the innermost line of a module's forward stands for them. ``bind`` is told which
     variables hold what by now; parameters are no variables, since they only pass on what has a name elsewhere.
     """
     frame: FrameType | None = sys._getframe(2)
-    found: list[Place] = []
-    fallback: list[Place] = []
+    found: list[UserFrame] = []
+    fallback: list[UserFrame] = []
     inner = 0  # the line inside a comprehension
     while frame is not None and frame is not top:
         code = frame.f_code
@@ -52,7 +54,7 @@ def here(top: FrameType | None, seen: dict[int, int], bind: Callable[[str, objec
         if side == "user" and code.co_name in COMPREHENSIONS:
             inner = inner or frame.f_lineno
         elif side == "user":
-            found.append(Place(code, inner or frame.f_lineno, id(frame), frame.f_lasti))
+            found.append(UserFrame(code, inner or frame.f_lineno, id(frame), frame.f_lasti))
             if bind is not None and seen.get(id(frame)) != frame.f_lasti:  # else nothing was assigned since
                 seen[id(frame)] = frame.f_lasti
                 held = frame.f_locals
@@ -61,7 +63,7 @@ def here(top: FrameType | None, seen: dict[int, int], bind: Callable[[str, objec
                         bind(name, held[name])
             inner = 0
         elif side == "library" and not fallback and code.co_name == "forward":
-            fallback = [Place(code, frame.f_lineno, id(frame), frame.f_lasti)]
+            fallback = [UserFrame(code, frame.f_lineno, id(frame), frame.f_lasti)]
         frame = frame.f_back
     return found or fallback
 
@@ -113,15 +115,18 @@ def _targets(node: ast.stmt) -> tuple[str, ...]:
 
 
 def name_results(
-    stacks: list[list[Place]], known: dict[CodeType, tuple[Assignment, ...]], calls: list[int], bound: list[str | None]
+    stacks: list[list[UserFrame]],
+    known: dict[CodeType, tuple[Assignment, ...]],
+    calls: list[int],
+    bound: list[str | None],
 ) -> list[str | None]:
     """Find the variable to which each step's result goes: that of the innermost statement which ends with it."""
     found = list(bound)
     for number, stack in enumerate(stacks):
         after = stacks[number + 1] if number + 1 < len(stacks) else []
-        for depth, place in enumerate(stack):
-            statement = _statement(place, known)
-            if statement and statement.targets and not _goes_on(statement, place, after):
+        for depth, user_frame in enumerate(stack):
+            statement = _statement(user_frame, known)
+            if statement and statement.targets and not _goes_on(statement, user_frame, after):
                 if not depth and len(statement.targets) == 1:
                     found[number] = statement.targets[0] or found[number]
                 else:
@@ -130,9 +135,9 @@ def name_results(
     return found
 
 
-def _statement(place: Place, known: dict[CodeType, tuple[Assignment, ...]]) -> Assignment | None:
+def _statement(user_frame: UserFrame, known: dict[CodeType, tuple[Assignment, ...]]) -> Assignment | None:
     """Return the statement to which a line belongs, the shortest if several do."""
-    return _around(known[place.code], place.lineno)
+    return _around(known[user_frame.code], user_frame.lineno)
 
 
 @lru_cache(maxsize=4096)
@@ -144,11 +149,10 @@ def _around(statements: tuple[Assignment, ...], lineno: int) -> Assignment | Non
     return around[0] if len(around) == 1 else None  # of several on one line nobody can say which it was
 
 
-def _goes_on(statement: Assignment, place: Place, after: list[Place]) -> bool:
-    """Say whether the next step still belongs to this run of the statement."""
+def _goes_on(statement: Assignment, user_frame: UserFrame, after: list[UserFrame]) -> bool:
     return any(
-        p.run == place.run and p.code is place.code and statement.first <= p.lineno <= statement.last
-        and p.progress >= place.progress
+        p.run == user_frame.run and p.code is user_frame.code and statement.first <= p.lineno <= statement.last
+        and p.progress >= user_frame.progress
         for p in after
     )  # fmt: skip
 

@@ -13,7 +13,7 @@ from typing import Any
 import torch
 
 from mha_course.tracing import render
-from mha_course.tracing.axes import Names
+from mha_course.tracing.axes import AxisNamer
 from mha_course.tracing.compare import Comparison, Ledger
 from mha_course.tracing.patterns import Patterns, assign, bind, declared, modules_of, named_tensors, solve
 from mha_course.tracing.recorder import Recorder
@@ -70,7 +70,7 @@ def trace(
     sizes: Mapping[str, int] | None = None,
     **kwargs: Any,
 ) -> Trace:
-    """Call ``fn(*args, **kwargs)`` and return what it did, each axis named by where it comes from.
+    """OpCall ``fn(*args, **kwargs)`` and return what it did, each axis named by where it comes from.
 
     Args:
         fn: any callable or module.
@@ -100,7 +100,7 @@ def _prepare(
     found = solve(patterns, tensors, sizes, hints)
     given = [part for words in patterns.values() for word in words for part in word.split("*")]
     whole = [part for words in patterns.values() if {"C", "D", "3*C"} & set(words) for part in words]
-    names = Names(found, given, [name for name in {**hints, **sizes} if name in found], whole)
+    names = AxisNamer(found, given, [name for name in {**hints, **sizes} if name in found], whole)
     parameters = {id(p): name for module in modules_of(fn) for name, p in module.named_parameters()}
     recorder = Recorder(names, parameters)
     batched = any(len(words) > 2 for words in patterns.values())
@@ -111,16 +111,16 @@ def _prepare(
                 names.read(word, size) for word, size in zip(words or "?" * tensor.dim(), tensor.shape, strict=True)
             ]
             matrix = not words and batched and tensor.dim() == 2
-            recorder.give(name, tensor, named, words).weight = matrix or isinstance(tensor, torch.nn.Parameter)
+            recorder.add_argument(name, tensor, named, words).weight = matrix or isinstance(tensor, torch.nn.Parameter)
     return recorder
 
 
 def _run(fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], recorder: Recorder) -> Trace:
-    """Call under both modes, and put the trace together, of a call that raises too."""
+    """OpCall under both modes, and put the trace together, of a call that raises too."""
     notes = _unseen(fn)
     recorder.top = sys._getframe()
     try:
-        with _as_written(), recorder.beneath, recorder:
+        with _as_written(), recorder.counter, recorder:
             result = fn(*args, **kwargs)
     except Exception as error:
         failed = finish(recorder, None, notes, recorder.failure)
@@ -159,27 +159,27 @@ def _unseen(fn: Callable[..., Any]) -> tuple[str, ...]:
 
 def finish(recorder: Recorder, result: Any, notes: tuple[str, ...], failure: str | None) -> Trace:
     """Make the steps, with lines, variables and warnings."""
-    codes = list(dict.fromkeys(place.code for stack in recorder.places for place in stack))
+    codes = list(dict.fromkeys(frame.code for stack in recorder.frames for frame in stack))
     known = {code: Source(_title(code), code.co_filename, *code_lines(code.co_filename, code)) for code in codes}
-    shown = list(dict.fromkeys(stack[0].code for stack in recorder.places if stack and known[stack[0].code].lines))
+    shown = list(dict.fromkeys(stack[0].code for stack in recorder.frames if stack and known[stack[0].code].lines))
     pending = {i: text for i, text in recorder.pending.items() if i not in recorder.settled}
     warnings = pending | recorder.warnings
     _rename(recorder.rows, warnings)
     variables = name_results(
-        recorder.places,
+        recorder.frames,
         {code: assignments(s.first, s.lines) for code, s in known.items()},
         recorder.calls,
         recorder.bound,
     )
     steps = []
-    for row, stack, variable in zip(recorder.rows, recorder.places, variables, strict=True):
-        place = stack[0] if stack else None
-        line = line_at(place.code.co_filename, place.lineno) if place else ""
-        source = shown.index(place.code) if place and place.code in shown else None
-        number, warning = place.lineno if place else 0, warnings.get(row["index"])
+    for row, stack, variable in zip(recorder.rows, recorder.frames, variables, strict=True):
+        frame = stack[0] if stack else None
+        line = line_at(frame.code.co_filename, frame.lineno) if frame else ""
+        source = shown.index(frame.code) if frame and frame.code in shown else None
+        number, warning = frame.lineno if frame else 0, warnings.get(row["index"])
         steps.append(Step(**row, line=line, lineno=number, warning=warning, name=variable, source=source))
     sources = tuple(known[code] for code in shown)
-    pairs = zip(recorder.arguments, recorder.given, strict=True)
+    pairs = zip(recorder.arguments, recorder.argument_infos, strict=True)
     arguments = tuple(replace(argument, axes=argument.axes or value.labels) for argument, value in pairs)
     return Trace(tuple(steps), result, arguments, sources, dict(recorder.names.sizes), notes, failure)
 

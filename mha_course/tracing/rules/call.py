@@ -8,21 +8,21 @@ from typing import Any, NamedTuple
 
 import torch
 
-from mha_course.tracing.axes import Axis, Names
+from mha_course.tracing.axes import Axis, AxisNamer
 
 SCORES = ("scores", "scaled_scores", "masked_scores")
 
 
-class Pick(NamedTuple):
+class Selection(NamedTuple):
     """One element of an axis: the axis, its label, and which element it is."""
 
     axis: Axis
     label: str
-    place: int
+    position: int
 
 
 @dataclass(slots=True)
-class Value:
+class TensorInfo:
     """What the trace knows about one tensor."""
 
     axes: list[Axis]
@@ -36,40 +36,40 @@ class Value:
     over: str = ""  # weights: the axis along which they sum to 1
     softmax: int = -1  # weights: the step that made them so
     reduced: str = ""  # a sum: the axis over which it runs
-    picks: tuple[Pick, ...] = ()  # which elements of which axes it was picked from, the last one first
+    selections: tuple[Selection, ...] = ()  # which elements of which axes it was picked from, the last one first
 
-    def learn(self, axes: list[Axis], names: Names) -> None:
+    def learn(self, axes: list[Axis], names: AxisNamer) -> None:
         """Name the axes of a parameter by what it is used for, where they have no name yet."""
         if set(self.labels) == {"?"} and len(axes) == len(self.labels):
             self.axes, self.labels = axes, tuple(map(names.label, axes))
 
 
 @dataclass(slots=True)
-class Call:
+class OpCall:
     """A call: its name, what went in and came out, and where to write what was found."""
 
     op: str
     args: tuple[Any, ...]
     kwargs: dict[str, Any]
     outs: list[torch.Tensor]
-    names: Names
-    look: Callable[[torch.Tensor], Value]
+    names: AxisNamer
+    info: Callable[[torch.Tensor], TensorInfo]
     index: int  # of the step that the first output becomes
     tensors: list[torch.Tensor]  # that went in
     pending: dict[int, str]  # warnings that a later step may settle
     settled: set[int]
-    picks: list[tuple[Pick, ...]] = field(default_factory=list)  # the elements that each output is
-    results: list[Value] = field(default_factory=list)  # what a rule knows beyond the axes
+    selections: list[tuple[Selection, ...]] = field(default_factory=list)  # the elements that each output is
+    results: list[TensorInfo] = field(default_factory=list)  # what a rule knows beyond the axes
     warnings: dict[int, str] = field(default_factory=dict)  # by step; the trace keeps the first of each
 
     def axes(self, tensor: torch.Tensor) -> list[Axis]:
         """Return the axes of an input."""
-        return list(self.look(tensor).axes)
+        return list(self.info(tensor).axes)
 
-    def arg(self, place: int, *names: str, default: Any = None) -> Any:
-        """Return an argument by place or by one of its names."""
-        if place < len(self.args):
-            return self.args[place]
+    def arg(self, position: int, *names: str, default: Any = None) -> Any:
+        """Return an argument by position or by one of its names."""
+        if position < len(self.args):
+            return self.args[position]
         return next((self.kwargs[name] for name in names if name in self.kwargs), default)
 
     def first(self) -> torch.Tensor:
@@ -77,11 +77,11 @@ class Call:
         found: torch.Tensor = self.arg(0, "input", "self", "x")
         return found
 
-    def ints(self, place: int, *names: str) -> list[int]:
+    def ints(self, position: int, *names: str) -> list[int]:
         """Return sizes or dims that may come one by one or as a sequence."""
-        found = self.arg(place, *names)
+        found = self.arg(position, *names)
         if isinstance(found, int):
-            found = [value for value in self.args[place:] if isinstance(value, int)] or [found]
+            found = [value for value in self.args[position:] if isinstance(value, int)] or [found]
         return list(found)
 
     def dims(self, value: Any, rank: int) -> list[int]:

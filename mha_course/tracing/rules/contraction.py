@@ -8,29 +8,29 @@ import torch
 
 from mha_course.tracing.axes import Axis, size_of, unknown
 from mha_course.tracing.rules import warnings
-from mha_course.tracing.rules.call import Call
+from mha_course.tracing.rules.call import OpCall
 from mha_course.tracing.rules.reshape import Rule
 
 Letters = list[Any]
 
 
-def linear(call: Call) -> list[list[Axis]]:
+def linear(call: OpCall) -> list[list[Axis]]:
     """Map the last axis: its new name is that of the weight's rows, or follows from the width."""
     x, weight = call.first(), call.arg(1, "weight")
     rows = call.axes(weight)[0] if weight.dim() == 2 else ()
     if call.names.label(rows) == "?":
         rows = call.names.linear(call.outs[0].shape[-1])
     for parameter, axes in ((weight, [rows, call.axes(x)[-1]]), (call.arg(2, "bias"), [rows])):
-        if isinstance(parameter, torch.Tensor) and call.look(parameter).weight:
-            call.look(parameter).learn(axes, call.names)
+        if isinstance(parameter, torch.Tensor) and call.info(parameter).weight:
+            call.info(parameter).learn(axes, call.names)
     return [[*call.axes(x)[:-1], rows][-call.outs[0].dim() :]]
 
 
-def matmul(call: Call) -> list[list[Axis]]:
+def matmul(call: OpCall) -> list[list[Axis]]:
     """Matrix products with and without a batch: @, matmul, bmm, mm, mv, dot; addmm and baddbmm add a bias."""
     offset = 1 if call.op in ("addmm", "baddbmm", "addbmm", "addmv") else 0
     left, right = call.arg(offset, "batch1", "mat1"), call.arg(offset + 1, "batch2", "mat2", "other", "vec", "vec2")
-    batch = [f"b{place}" for place in range(max(left.dim(), right.dim()) - 2, 0, -1)]
+    batch = [f"b{position}" for position in range(max(left.dim(), right.dim()) - 2, 0, -1)]
     one = [*batch[len(batch) - max(left.dim() - 2, 0) :], "row", "sum"][-left.dim() :]
     two = [*batch[len(batch) - max(right.dim() - 2, 0) :], "sum", "column"]
     two = ["sum"] if right.dim() == 1 else two
@@ -38,7 +38,7 @@ def matmul(call: Call) -> list[list[Axis]]:
     return [contract(call, [left, right], [one, two], out)]
 
 
-def einsum(call: Call) -> list[list[Axis]]:
+def einsum(call: OpCall) -> list[list[Axis]]:
     """Sum products as the letters say."""
     equation, operands = call.args[0], call.args[1:]
     if len(operands) == 1 and isinstance(operands[0], (list, tuple)):
@@ -63,68 +63,68 @@ def _spell(term: str, dots: int, depth: int) -> Letters:
     return [*before, *(range(depth - dots, depth) if found else ()), *after]
 
 
-def contract(call: Call, tensors: list[torch.Tensor], terms: list[Letters], out: Letters) -> list[Axis]:
+def contract(call: OpCall, tensors: list[torch.Tensor], terms: list[Letters], out: Letters) -> list[Axis]:
     """Name the axes of a sum of products, and say where it sums over axes that only have the same size."""
     met: dict[Any, Axis] = {}
     seen: dict[Any, list[Axis]] = {}
     for tensor, term in zip(tensors, terms, strict=True):
-        for letter, axis in zip(term, _named(call, tensor, term, out), strict=True):
+        for letter, axis in zip(term, _axes_of_factor(call, tensor, term, out), strict=True):
             seen.setdefault(letter, []).append(axis)
-            known, differs = call.names.meet(met.get(letter, axis), axis)
+            known, differs = call.names.unify(met.get(letter, axis), axis)
             if differs:
-                _disagree(call, letter not in out, known, axis, tensors)
+                _warn_of_mismatch(call, letter not in out, known, axis, tensors)
             met[letter] = known
     summed = [letter for letter in met if letter not in out]
     axes = [met[letter] for letter in out]
-    _follow(call, tensors, terms, seen, summed, axes)
+    _infer_stage(call, tensors, terms, seen, summed, axes)
     return axes
 
 
-def _named(call: Call, tensor: torch.Tensor, term: Letters, out: Letters) -> list[Axis]:
+def _axes_of_factor(call: OpCall, tensor: torch.Tensor, term: Letters, out: Letters) -> list[Axis]:
     """Return the axes of a factor; those of a weight that go into the result are named as those of a Linear."""
     axes, names = call.axes(tensor), call.names
-    if not call.look(tensor).weight:
+    if not call.info(tensor).weight:
         return axes
-    free = [place for place, letter in enumerate(term) if letter in out and names.label(axes[place]) == "?"]
-    sizes = [size_of(axes[place]) for place in free]
+    free = [position for position, letter in enumerate(term) if letter in out and names.label(axes[position]) == "?"]
+    sizes = [size_of(axes[position]) for position in free]
     heads = [(names.sizes.get("H"), "H"), (names.sizes.get("D"), "D")]
     if sizes == [size for size, _ in heads]:
         found = [names.read(name, size or 0) for size, name in heads]
     elif len(sizes) == 1:
-        found = [names.linear(sizes[0]) if len(axes) <= 2 else _either(call, sizes[0])]
+        found = [names.linear(sizes[0]) if len(axes) <= 2 else _named_by_size(call, sizes[0])]
     else:
-        found = [_either(call, size) for size in sizes]
-    for place, axis in zip(free, found, strict=True):
-        axes[place] = axis
+        found = [_named_by_size(call, size) for size in sizes]
+    for position, axis in zip(free, found, strict=True):
+        axes[position] = axis
     return axes
 
 
-def _either(call: Call, size: int) -> Axis:
+def _named_by_size(call: OpCall, size: int) -> Axis:
     """Name an axis of a weight with more than two axes, if its size leaves no doubt."""
     fits = [name for name in ("C", "D", "H") if call.names.sizes.get(name) == size]
     return call.names.read(fits[0], size) if len(fits) == 1 else unknown(size)
 
 
-def _disagree(call: Call, summed: bool, left: Axis, right: Axis, tensors: list[torch.Tensor]) -> None:
+def _warn_of_mismatch(call: OpCall, summed: bool, left: Axis, right: Axis, tensors: list[torch.Tensor]) -> None:
     """Warn where two axes met that only have the same size."""
     names = call.names
     words = {"left": names.label(left), "right": names.label(right)}
     if not summed or "H" in words.values():
         call.warn(warnings.of_broadcast(names, left, right))
-    elif any(call.look(tensor).over for tensor in tensors):
-        return  # judged by _weigh
+    elif any(call.info(tensor).over for tensor in tensors):
+        return  # judged by _check_weighted_sum
     elif words["left"] == "D" and names.is_token(right):
         call.warn(warnings.warn("key-not-transposed", **words))
     else:
         call.warn(warnings.warn("contraction-of-different-axes", **words))
 
 
-def _follow(
-    call: Call, tensors: list[torch.Tensor], terms: list[Letters], seen: dict[Any, list[Axis]],
+def _infer_stage(
+    call: OpCall, tensors: list[torch.Tensor], terms: list[Letters], seen: dict[Any, list[Axis]],
     summed: list[Any], axes: list[Axis],
 ) -> None:  # fmt: skip
     """Say what the product means: scores where tokens meet tokens, context where weights meet values."""
-    names, values = call.names, [call.look(tensor) for tensor in tensors]
+    names, values = call.names, [call.info(tensor) for tensor in tensors]
     result = call.results[0]
     labels = [names.label(axis) for axis in axes]
     if labels.count("H") > 1:
@@ -134,7 +134,7 @@ def _follow(
     if weights is not None and len(values) > 1:
         result.stage = "context"
         over = [names.label(seen[letter][0 if weights == 0 else -1]) for letter in summed if letter in terms[weights]]
-        _weigh(call, values[weights].over, values[weights].softmax, over)
+        _check_weighted_sum(call, values[weights].over, values[weights].softmax, over)
         had = {label for x in tensors for label in map(names.label, call.axes(x))}
         if names.sizes.get("H") != 1 and "H" in had - set(labels) and "D" in labels:
             call.warn(warnings.warn("heads-averaged"))
@@ -151,7 +151,7 @@ def _follow(
         of_sum(call, tensors[0], [names.label(seen[letter][0]) for letter in summed], labels)
 
 
-def _weigh(call: Call, over: str, softmax: int, summed: list[str]) -> None:
+def _check_weighted_sum(call: OpCall, over: str, softmax: int, summed: list[str]) -> None:
     """Compare the axis along which weights sum to 1 with the one over which values are summed."""
     tokens = [label for label in summed if label in call.names.tokens]
     if not tokens or over in tokens:
@@ -162,9 +162,9 @@ def _weigh(call: Call, over: str, softmax: int, summed: list[str]) -> None:
         call.warn(warnings.warn("weights-transposed", left=over, right=tokens[0]))
 
 
-def of_sum(call: Call, x: torch.Tensor, gone: list[str], left: list[str]) -> None:
+def of_sum(call: OpCall, x: torch.Tensor, gone: list[str], left: list[str]) -> None:
     """Warn where heads are summed although their widths stay apart."""
-    if "H" in gone and "D" in left and call.names.sizes.get("H") != 1 and call.look(x).stage in ("context", "merged"):
+    if "H" in gone and "D" in left and call.names.sizes.get("H") != 1 and call.info(x).stage in ("context", "merged"):
         call.warn(warnings.warn("heads-averaged"))
 
 
@@ -173,10 +173,10 @@ def after_linear(values: list[Any]) -> str:
     return "out" if any(value.stage in ("context", "merged") for value in values) else "projection"
 
 
-def fused(call: Call) -> list[list[Axis]]:
+def fused(call: OpCall) -> list[list[Axis]]:
     """Attention in one call, from q, k and v."""
-    q, k, v = (call.axes(call.arg(place, name)) for place, name in enumerate(("query", "key", "value")))
-    full = call.names.apart([*q[:-1], k[-2]])
+    q, k, v = (call.axes(call.arg(position, name)) for position, name in enumerate(("query", "key", "value")))
+    full = call.names.separate_tokens([*q[:-1], k[-2]])
     mask, labels = call.arg(3, "attn_mask"), [call.names.label(axis) for axis in full]
     if labels[-2:] == ["H", "H"]:
         call.warn(warnings.warn("never-transposed"))
@@ -184,22 +184,22 @@ def fused(call: Call) -> list[list[Axis]]:
         call.warn(warnings.warn("no-split", **call.names.sizes))
     for left, right in zip(full[::-1], call.axes(mask)[::-1] if isinstance(mask, torch.Tensor) else (), strict=False):
         headless = {call.names.label(left), call.names.label(right)} == {"H", "B"}
-        if headless or call.names.meet(left, right)[1]:
+        if headless or call.names.unify(left, right)[1]:
             call.warn(warnings.of_broadcast(call.names, left, right))
-    batch = [call.names.meet(one, two)[0] for one, two in zip(full[:-2], k[:-2], strict=False)]
+    batch = [call.names.unify(one, two)[0] for one, two in zip(full[:-2], k[:-2], strict=False)]
     call.results[0].stage = "context"
     return [[*batch, full[-2], v[-1]]]
 
 
-def module(call: Call) -> list[list[Axis]]:
+def module(call: OpCall) -> list[list[Axis]]:
     """``nn.MultiheadAttention`` in one call: tokens come first there, or after the batch on its fast path."""
     query, key = call.axes(call.arg(0, "query")), call.axes(call.arg(1, "key"))
-    place = 1 if call.op == "_native_multi_head_attention" else 0
+    position = 1 if call.op == "_native_multi_head_attention" else 0
     if len(query) == 2:
-        place = 0
-    queries, keys = call.names.apart([query[place], key[place]])
-    out = [*query[:place], queries, *query[place + 1 :]]
-    batch = [axis for dim, axis in enumerate(query[:-1]) if dim != place]
+        position = 0
+    queries, keys = call.names.separate_tokens([query[position], key[position]])
+    out = [*query[:position], queries, *query[position + 1 :]]
+    batch = [axis for dim, axis in enumerate(query[:-1]) if dim != position]
     heads = call.names.sizes.get("H", 0)
     rest: list[list[Axis]] = []
     for weights in call.outs[1:]:
@@ -210,7 +210,7 @@ def module(call: Call) -> list[list[Axis]]:
     return [out, *rest]
 
 
-PRODUCTS: dict[str, Rule] = {
+CONTRACTIONS: dict[str, Rule] = {
     "linear": linear,
     **dict.fromkeys(("matmul", "bmm", "mm", "mv", "dot", "addmm", "baddbmm", "addmv"), matmul),
     "einsum": einsum,

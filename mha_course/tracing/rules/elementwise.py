@@ -6,47 +6,47 @@ import torch
 
 from mha_course.tracing.axes import Axis, Factor, unknown
 from mha_course.tracing.rules import warnings
-from mha_course.tracing.rules.call import SCORES, Call, Value
+from mha_course.tracing.rules.call import SCORES, OpCall, TensorInfo
 from mha_course.tracing.rules.contraction import of_sum
 from mha_course.tracing.rules.reshape import Rule
 
 
-def same(call: Call) -> list[list[Axis]]:
+def same(call: OpCall) -> list[list[Axis]]:
     """Keep the axes of the first tensor."""
     axes = call.axes(call.first())
     return [list(axes) for _ in call.outs]
 
 
-def like(call: Call) -> list[list[Axis]]:
+def like(call: OpCall) -> list[list[Axis]]:
     """Broadcast all tensors that go in; the first tensor with an axis names it."""
     parts = [tensor for tensor in call.tensors if tensor.dim()]
     rank = call.outs[0].dim()
     rows = [[()] * (rank - part.dim()) + call.axes(part) for part in parts]
     axes: list[Axis] = [unknown(size) for size in call.outs[0].shape]
-    for place in range(rank):
-        column = [row[place] for row in rows if len(row) == rank]
-        axes[place] = column[0] if column else axes[place]
+    for position in range(rank):
+        column = [row[position] for row in rows if len(row) == rank]
+        axes[position] = column[0] if column else axes[position]
         for axis in column[1:]:
-            met, differs = call.names.meet(axes[place], axis)
-            differs = differs or {call.names.label(axes[place]), call.names.label(axis)} == {"H", "B"}
+            met, differs = call.names.unify(axes[position], axis)
+            differs = differs or {call.names.label(axes[position]), call.names.label(axis)} == {"H", "B"}
             if differs:
-                call.warn(warnings.of_broadcast(call.names, axes[place], axis))
-            axes[place] = met
-    _keep_apart(call, axes, rows)
-    _follow(call, [call.look(part) for part in parts])
+                call.warn(warnings.of_broadcast(call.names, axes[position], axis))
+            axes[position] = met
+    _keep_query_axis(call, axes, rows)
+    _infer_stage(call, [call.info(part) for part in parts])
     return [list(axes) for _ in call.outs]
 
 
-def _keep_apart(call: Call, axes: list[Axis], rows: list[list[Axis]]) -> None:
+def _keep_query_axis(call: OpCall, axes: list[Axis], rows: list[list[Axis]]) -> None:
     """Where a mask of S by S met scores of T by S, keep T."""
     labels = [call.names.label(axis) if call.names.is_token(axis) else None for axis in axes]
-    for place, label in enumerate(labels):
-        others = [row[place] for row in rows if row[place:] and call.names.is_token(row[place])]
+    for position, label in enumerate(labels):
+        others = [row[position] for row in rows if row[position:] and call.names.is_token(row[position])]
         if label is not None and labels.count(label) > 1:
-            axes[place] = next((axis for axis in others if call.names.label(axis) != label), axes[place])
+            axes[position] = next((axis for axis in others if call.names.label(axis) != label), axes[position])
 
 
-def _follow(call: Call, values: list[Value]) -> None:
+def _infer_stage(call: OpCall, values: list[TensorInfo]) -> None:
     """Say what the arithmetic means: scaling, masking, or a softmax by hand."""
     result = call.results[0]
     main = next((value for value in values if value.stage in SCORES), None)
@@ -55,7 +55,7 @@ def _follow(call: Call, values: list[Value]) -> None:
     sums = next((value for value in values if value.reduced), None)
     if sums and call.op in ("div", "true_divide", "divide"):
         axis = next((axis for axis in call.axes(call.first()) if call.names.label(axis) == sums.reduced), ())
-        _judge(call, sums.reduced, axis, call.axes(call.first()))
+        _check_softmax_axis(call, sums.reduced, axis, call.axes(call.first()))
         result.stage = "weights"
     elif call.op in ("div", "mul", "true_divide", "divide", "multiply"):
         result.stage = "scaled_scores" if main.stage != "masked_scores" else main.stage
@@ -63,7 +63,7 @@ def _follow(call: Call, values: list[Value]) -> None:
         result.stage = "masked_scores"
 
 
-def reduce(call: Call) -> list[list[Axis]]:
+def reduce(call: OpCall) -> list[list[Axis]]:
     """Drop axes, or keep them with size 1."""
     x = call.first()
     axes, dims = call.axes(x), call.dims(call.arg(1, "dim", "axis"), x.dim())
@@ -73,26 +73,26 @@ def reduce(call: Call) -> list[list[Axis]]:
     gone = [call.names.label(axes[dim]) for dim in dims]
     left = [axis for dim, axis in enumerate(axes) if dim not in dims]
     of_sum(call, x, gone if call.op in ("mean", "sum") else [], [call.names.label(axis) for axis in left])
-    if call.op == "sum" and len(gone) == 1 and call.look(x).stage in SCORES:
+    if call.op == "sum" and len(gone) == 1 and call.info(x).stage in SCORES:
         call.results[0].reduced = gone[0]
     reduced = [() if dim in dims else axis for dim, axis in enumerate(axes)] if kept else left
     return [list(reduced) for _ in call.outs]
 
 
-def softmax(call: Call) -> list[list[Axis]]:
+def softmax(call: OpCall) -> list[list[Axis]]:
     """Normalise along an axis, which should be that of the keys."""
     x = call.first()
     axes, dim, names = call.axes(x), call.arg(1, "dim", "axis"), call.names
     if dim is None:
         dim = 0 if x.dim() in (0, 1, 3) else 1
     if x.dim():
-        _judge(call, names.label(axes[dim]), axes[dim], axes)
+        _check_softmax_axis(call, names.label(axes[dim]), axes[dim], axes)
     return [axes]
 
 
-def _judge(call: Call, label: str, axis: Axis, axes: list[Axis]) -> None:
+def _check_softmax_axis(call: OpCall, label: str, axis: Axis, axes: list[Axis]) -> None:
     """Compare the axis of a softmax with that of the keys."""
-    names, value, result = call.names, call.look(call.first()), call.results[0]
+    names, value, result = call.names, call.info(call.first()), call.results[0]
     tokens = [names.label(one) for one in axes if names.is_token(one)]
     together = [factor.name for factor in axis if names.is_token((factor,))]
     if value.stage in SCORES or len(tokens) > 1:
@@ -108,7 +108,7 @@ def _judge(call: Call, label: str, axis: Axis, axes: list[Axis]) -> None:
         call.warn(warnings.warn(name) if name else None)
 
 
-def embedding(call: Call) -> list[list[Axis]]:
+def embedding(call: OpCall) -> list[list[Axis]]:
     """Look up a vector for every number."""
     ids, weight = call.arg(0, "input"), call.arg(1, "weight")
     rows = call.axes(weight)[-1]
@@ -116,7 +116,7 @@ def embedding(call: Call) -> list[list[Axis]]:
     return [[*call.axes(ids), rows if named else call.names.width()]]
 
 
-def convolve(call: Call) -> list[list[Axis]]:
+def convolve(call: OpCall) -> list[list[Axis]]:
     """Keep the batch and axes that keep their length, name the channels by their number."""
     shape, axes = call.outs[0].shape, call.axes(call.first())
     kernel = call.arg(1, "weight").shape[2:]
@@ -124,12 +124,12 @@ def convolve(call: Call) -> list[list[Axis]]:
     return [[axes[0], call.names.linear(shape[1]), *kept]]
 
 
-def outer(call: Call) -> list[list[Axis]]:
+def outer(call: OpCall) -> list[list[Axis]]:
     """Pair all with all."""
     return [[call.axes(x)[0] for x in call.tensors[:2]]]
 
 
-def one_hot(call: Call) -> list[list[Axis]]:
+def one_hot(call: OpCall) -> list[list[Axis]]:
     """Add an axis of classes."""
     size = call.outs[0].shape[-1]
     found = next((name for name, value in call.names.extra.items() if value == size), None)
@@ -162,7 +162,7 @@ REDUCE = _words("""
     sum mean amax amin max min any all argmax argmin logsumexp var std norm prod median nansum nanmean
     vector_norm count_nonzero var_mean std_mean
 """)
-POINTWISE: dict[str, Rule] = {
+ELEMENTWISE: dict[str, Rule] = {
     **dict.fromkeys(SAME, same),
     **dict.fromkeys(LIKE, like),
     **dict.fromkeys(

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from itertools import product
 from typing import NamedTuple
 
-from mha_course.tracing.axes import Axis, Factor, Names, size_of, unknown
+from mha_course.tracing.axes import Axis, AxisNamer, Factor, size_of, unknown
 
 ONE = Factor("1", 1)  # stands in for an axis of size 1 that has no name
 
@@ -20,7 +20,7 @@ class Cut(NamedTuple):
     sizes: list[int]  # of the new axes
 
 
-def regroup(names: Names, axes: Sequence[Axis], shape: Sequence[int]) -> tuple[list[Axis], list[Cut]]:
+def regroup(names: AxisNamer, axes: Sequence[Axis], shape: Sequence[int]) -> tuple[list[Axis], list[Cut]]:
     """Lay the factors of the axes, in order, into a new shape; of several readings take the first without a cut."""
     if 0 in shape:
         return [unknown(size) for size in shape], []
@@ -29,7 +29,7 @@ def regroup(names: Names, axes: Sequence[Axis], shape: Sequence[int]) -> tuple[l
     return min(laid, key=lambda found: (len(found[1]), sum(names.label(axis) == "?" for axis in found[0])))
 
 
-def _lay(names: Names, axes: Sequence[Axis], shape: Sequence[int]) -> tuple[list[Axis], list[Cut]]:
+def _lay(names: AxisNamer, axes: Sequence[Axis], shape: Sequence[int]) -> tuple[list[Axis], list[Cut]]:
     """Lay one reading; axes of size 1 have no place in memory and go where they are needed."""
     flat = [(factor, number) for number, axis in enumerate(axes) for factor in axis or (ONE,)]
     solid = [pair for pair in flat if pair[0].size > 1]
@@ -66,7 +66,7 @@ def _blocks(solid: _Pairs, wanted: list[int]) -> list[tuple[_Pairs, list[int]]]:
     return blocks
 
 
-def _fill(names: Names, pairs: _Pairs, sizes: list[int]) -> tuple[list[Axis], Cut | None]:
+def _fill(names: AxisNamer, pairs: _Pairs, sizes: list[int]) -> tuple[list[Axis], Cut | None]:
     """Name the new axes of one block."""
     factors = [factor for factor, _ in pairs]
     if len(sizes) == 1:
@@ -86,8 +86,8 @@ def _fill(names: Names, pairs: _Pairs, sizes: list[int]) -> tuple[list[Axis], Cu
 
 def _place_ones(old: Sequence[Axis], flat: list[Factor], out: list[Axis | None]) -> list[Axis]:
     """Give the named factors of size 1 the new axes of size 1, in order, and what is left to a neighbour."""
-    ones = [(place, factor) for place, factor in enumerate(flat) if factor.size == 1]
-    free = [place for place, axis in enumerate(out) if axis is None]
+    ones = [(position, factor) for position, factor in enumerate(flat) if factor.size == 1]
+    free = [position for position, axis in enumerate(out) if axis is None]
     axes: list[Axis] = [axis or () for axis in out]
     if len(free) < len(ones):  # heads go first, to their width, then what has no name
         inner = [pair for pair in ones if pair[1].name == "H" and _before_width(flat, pair[0])]
@@ -96,22 +96,21 @@ def _place_ones(old: Sequence[Axis], flat: list[Factor], out: list[Axis | None])
         ones = [*ones[: len(free)], *inner, *ones[len(free) :]] if len(ones) >= len(free) else [*ones, *inner]
     for slot, (_, factor) in zip(free, ones, strict=False):
         axes[slot] = () if factor == ONE else (factor,)
-    for place, factor in ones[len(free) :]:
-        _attach(axes, old, flat, place, factor)
+    for position, factor in ones[len(free) :]:
+        _attach(axes, old, flat, position, factor)
     return axes
 
 
-def _before_width(flat: list[Factor], place: int) -> bool:
-    """Say whether the head width comes next."""
-    return place + 1 < len(flat) and flat[place + 1].name == "D"
+def _before_width(flat: list[Factor], position: int) -> bool:
+    return position + 1 < len(flat) and flat[position + 1].name == "D"
 
 
-def _attach(axes: list[Axis], old: Sequence[Axis], flat: list[Factor], place: int, one: Factor) -> None:
+def _attach(axes: list[Axis], old: Sequence[Axis], flat: list[Factor], position: int, one: Factor) -> None:
     """Join a factor of size 1 that lost its own axis: heads to their width, the rest to what stood before."""
-    after = flat[place + 1] if place + 1 < len(flat) else None
-    before = flat[place - 1] if place else None
+    after = flat[position + 1] if position + 1 < len(flat) else None
+    before = flat[position - 1] if position else None
     folded = before is not None and before.name == "B" and (before,) in axes and (before, one) not in old
-    joins_right = one.name == "H" and _before_width(flat, place) and not folded
+    joins_right = one.name == "H" and _before_width(flat, position) and not folded
     if one.name == "B" and after is not None and after.name == "H" and (after,) in axes:
         joins_right = True
     for number, axis in enumerate(axes):
@@ -123,13 +122,13 @@ def _attach(axes: list[Axis], old: Sequence[Axis], flat: list[Factor], place: in
             return
 
 
-def merge(names: Names, axes: Sequence[Axis], start: int, stop: int) -> list[Axis]:
+def merge(names: AxisNamer, axes: Sequence[Axis], start: int, stop: int) -> list[Axis]:
     """Make one axis of the axes from start to stop, both included."""
     together = tuple(factor for axis in axes[start : stop + 1] for factor in axis)
     return [*axes[:start], names.tidy(together), *axes[stop + 1 :]]
 
 
-def split(names: Names, axes: Sequence[Axis], dim: int, sizes: Sequence[int]) -> tuple[list[Axis], list[Cut]]:
+def split(names: AxisNamer, axes: Sequence[Axis], dim: int, sizes: Sequence[int]) -> tuple[list[Axis], list[Cut]]:
     """Divide one axis."""
     parts, cuts = regroup(names, [axes[dim]], sizes)
     return [*axes[:dim], *parts, *axes[dim + 1 :]], cuts

@@ -8,11 +8,11 @@ import torch
 
 from mha_course.tracing.axes import Axis, Factor, size_of, unknown
 from mha_course.tracing.rules import warnings
-from mha_course.tracing.rules.call import Call, Pick
+from mha_course.tracing.rules.call import OpCall, Selection
 from mha_course.tracing.rules.reshape import Rule
 
 
-def pieces(call: Call) -> list[list[Axis]]:
+def cut(call: OpCall) -> list[list[Axis]]:
     """Cut along one axis: chunk, split, tensor_split, narrow."""
     axes = call.axes(call.first())
     dim = call.arg(1, "dim", default=0) if call.op == "narrow" else call.arg(2, "dim", default=0)
@@ -20,35 +20,35 @@ def pieces(call: Call) -> list[list[Axis]]:
     start, out = (call.arg(2, "start") if call.op == "narrow" else 0), []
     for piece in call.outs:
         size = piece.shape[dim]
-        out.append([*axes[:dim], call.names.piece(axes[dim], start, size), *axes[dim + 1 :]])
+        out.append([*axes[:dim], call.names.slice_of(axes[dim], start, size), *axes[dim + 1 :]])
         start += size
     return out
 
 
-def unbind(call: Call) -> list[list[Axis]]:
+def unbind(call: OpCall) -> list[list[Axis]]:
     """Take an axis apart into its elements."""
     axes = call.axes(call.first())
     dim = call.arg(1, "dim", default=0) % len(axes)
     label = call.names.label(axes[dim])
-    call.picks = [(Pick(axes[dim], label, place),) for place in range(len(call.outs))]
+    call.selections = [(Selection(axes[dim], label, position),) for position in range(len(call.outs))]
     return [[*axes[:dim], *axes[dim + 1 :]]] * len(call.outs)
 
 
-def select(call: Call) -> list[list[Axis]]:
+def select(call: OpCall) -> list[list[Axis]]:
     """Take one element of an axis."""
     axes = call.axes(call.first())
-    _take(call, axes, call.arg(1, "dim") % len(axes), call.arg(2, "index"))
+    _select_one(call, axes, call.arg(1, "dim") % len(axes), call.arg(2, "index"))
     return [axes]
 
 
-def _take(call: Call, axes: list[Axis], dim: int, index: Any) -> None:
+def _select_one(call: OpCall, axes: list[Axis], dim: int, index: Any) -> None:
     """Drop an axis of which one element is taken, and note which one that was."""
     axis = axes.pop(dim)
     if isinstance(index, int):
-        call.picks = [(*sum(call.picks, ()), Pick(axis, call.names.label(axis), index % size_of(axis)))]
+        call.selections = [(*sum(call.selections, ()), Selection(axis, call.names.label(axis), index % size_of(axis)))]
 
 
-def getitem(call: Call) -> list[list[Axis]]:
+def getitem(call: OpCall) -> list[list[Axis]]:
     """Index with numbers, slices, None, Ellipsis and tensors."""
     x, key = call.args[0], call.args[1]
     keys = list(key) if isinstance(key, tuple) else [key]
@@ -68,46 +68,45 @@ def getitem(call: Call) -> list[list[Axis]]:
             start, stop, step = k.indices(size_of(axes[0]))
             out.append(_sliced(call, axes.pop(0), start, len(range(start, stop, step)), step))
         elif isinstance(k, int) or (isinstance(k, torch.Tensor) and k.dim() == 0 and not _is_bool(k)):
-            _take(call, axes, 0, k)
+            _select_one(call, axes, 0, k)
         else:
             advanced.append((len(out), k))
             axes = axes[k.dim() if _is_bool(k) else 1 :]
     return [_advanced(call, out, advanced)]
 
 
-def _sliced(call: Call, axis: Axis, start: int, size: int, step: int) -> Axis:
+def _sliced(call: OpCall, axis: Axis, start: int, size: int, step: int) -> Axis:
     """Name a slice; every second number of the head width is half of it."""
     if step == 1:
-        return call.names.piece(axis, start, size)
+        return call.names.slice_of(axis, start, size)
     if step == 2 and call.names.label(axis) == "D" and 2 * size == size_of(axis):
         return (Factor("D/2", size, axis[0]),)
     return axis[:1] if call.names.is_token(axis) and size == size_of(axis) else unknown(size)
 
 
-def _advanced(call: Call, out: list[Axis], found: list[tuple[int, Any]]) -> list[Axis]:
+def _advanced(call: OpCall, out: list[Axis], found: list[tuple[int, Any]]) -> list[Axis]:
     """Put in the axes of index tensors: one tensor gives its own axes, several give what nobody can name here."""
     if not found:
         return out
-    place, key = found[0]
+    position, key = found[0]
     missing = call.outs[0].dim() - len(out)
     plain = len(found) == 1 and isinstance(key, torch.Tensor) and not _is_bool(key)
-    new = call.axes(key) if plain else [unknown(size) for size in call.outs[0].shape[place : place + missing]]
-    return [*out[:place], *new, *out[place:]]
+    new = call.axes(key) if plain else [unknown(size) for size in call.outs[0].shape[position : position + missing]]
+    return [*out[:position], *new, *out[position:]]
 
 
 def _is_bool(key: Any) -> bool:
-    """Say whether this index is a mask."""
     return isinstance(key, torch.Tensor) and key.dtype in (torch.bool, torch.uint8)
 
 
-def cat(call: Call) -> list[list[Axis]]:
+def cat(call: OpCall) -> list[list[Axis]]:
     """Lay tensors one after another along an axis that they have."""
     parts = [part for part in call.arg(0, "tensors") if part.dim() == call.outs[0].dim()]
     dim = call.arg(1, "dim", "axis", default=0) % call.outs[0].dim()
     rows = [call.axes(part) for part in parts]
-    out = [_met(call, [row[place] for row in rows]) for place in range(len(rows[0]))]
+    out = [_shared_axis(call, [row[position] for row in rows]) for position in range(len(rows[0]))]
     along = [row[dim] for row in rows]
-    out[dim] = _joined(call, along, call.outs[0].shape[dim])
+    out[dim] = _concatenated(call, along, call.outs[0].shape[dim])
     heads = call.names.sizes.get("H", 0)
     labels = [[call.names.label(axis) for axis in row] for row in rows]
     apart = all("D" in row and "H" not in row and row == labels[0] for row in labels)
@@ -117,15 +116,15 @@ def cat(call: Call) -> list[list[Axis]]:
     return [out]
 
 
-def _met(call: Call, column: list[Axis]) -> Axis:
+def _shared_axis(call: OpCall, column: list[Axis]) -> Axis:
     """Name an axis that all share."""
     met = column[0]
     for axis in column[1:]:
-        met, _ = call.names.meet(met, axis) if size_of(met) == size_of(axis) else (met, False)
+        met, _ = call.names.unify(met, axis) if size_of(met) == size_of(axis) else (met, False)
     return met
 
 
-def _joined(call: Call, along: list[Axis], size: int) -> Axis:
+def _concatenated(call: OpCall, along: list[Axis], size: int) -> Axis:
     """Name an axis that was put together."""
     names, labels = call.names, [call.names.label(axis) for axis in along]
     heads, width = names.sizes.get("H", 0), names.sizes.get("D", 0)
@@ -142,40 +141,40 @@ def _joined(call: Call, along: list[Axis], size: int) -> Axis:
         return (Factor("H", heads), Factor("D", width))
     if set(labels) == {"C"} and len(along) in (2, 3):
         return (Factor(str(len(along)), len(along)), *along[0])
-    return _tokens_joined(call, along, labels, size)
+    return _concatenated_tokens(call, along, labels, size)
 
 
-def _tokens_joined(call: Call, along: list[Axis], labels: list[str], size: int) -> Axis:
+def _concatenated_tokens(call: OpCall, along: list[Axis], labels: list[str], size: int) -> Axis:
     """Name tokens that were put after tokens: past and new ones together are the keys."""
     names, tokens = call.names, [axis for axis in along if call.names.is_token(axis)]
     if not tokens:
         return unknown(size)
     if len(tokens) == len(along):
-        said = next((n for n in ("S", *sorted(names.tokens)) if names.sizes.get(n) == size and n not in labels), None)
+        given = next((n for n in ("S", *sorted(names.tokens)) if names.sizes.get(n) == size and n not in labels), None)
         same = len({names.root(label) for label in labels}) == 1
-        return (Factor(labels[0] if same else said or "S", size),)
+        return (Factor(labels[0] if same else given or "S", size),)
     added = size - sum(size_of(axis) for axis in tokens)
     name = f"{labels[along.index(tokens[0])]}+{added}"
     names.tokens.add(name)
     return (Factor(name, size),) if len(tokens) == 1 and added == 1 else unknown(size)
 
 
-def stack(call: Call) -> list[list[Axis]]:
+def stack(call: OpCall) -> list[list[Axis]]:
     """Lay tensors side by side along a new axis."""
     parts = list(call.arg(0, "tensors"))
     dim = call.arg(1, "dim", default=0) % call.outs[0].dim()
     rows = [call.axes(part) for part in parts]
-    out = [_met(call, list(column)) for column in zip(*rows, strict=True)]
+    out = [_shared_axis(call, list(column)) for column in zip(*rows, strict=True)]
     return [[*out[:dim], _stacked(call, parts, out), *out[dim:]]]
 
 
-def _stacked(call: Call, parts: list[torch.Tensor], axes: list[Axis]) -> Axis:
+def _stacked(call: OpCall, parts: list[torch.Tensor], axes: list[Axis]) -> Axis:
     """Name the new axis: heads where heads were picked or are as many, else the plain number."""
-    heads, values = call.names.sizes.get("H", 0), [call.look(part) for part in parts]
+    heads, values = call.names.sizes.get("H", 0), [call.info(part) for part in parts]
     labels = {call.names.label(axis) for axis in axes}
-    for pick in values[0].picks:
-        places = [[one.place for one in value.picks if one.label == pick.label] for value in values]
-        if places == [[place] for place in range(size_of(pick.axis))]:
+    for pick in values[0].selections:
+        positions = [[one.position for one in value.selections if one.label == pick.label] for value in values]
+        if positions == [[position] for position in range(size_of(pick.axis))]:
             return pick.axis
     attended = all(value.stage in ("weights", "context", "merged") for value in values)
     if "H" not in labels and len(parts) == heads and (attended or (heads > 3 and "D" in labels)):
@@ -185,15 +184,15 @@ def _stacked(call: Call, parts: list[torch.Tensor], axes: list[Axis]) -> Axis:
     return (Factor(str(len(parts)), len(parts)),) if len(parts) in (2, 3) else unknown(len(parts))
 
 
-def index_select(call: Call) -> list[list[Axis]]:
-    """Pick elements along an axis: the axis is named as the index is."""
+def index_select(call: OpCall) -> list[list[Axis]]:
+    """Select elements along an axis: the axis is named as the index is."""
     axes, dim = call.axes(call.first()), call.arg(1, "dim")
     axes[dim] = call.axes(call.arg(2, "index"))[0] or unknown(call.outs[0].shape[dim])
     return [axes]
 
 
-PIECES: dict[str, Rule] = {
-    **dict.fromkeys(("chunk", "split", "split_with_sizes", "tensor_split", "narrow"), pieces),
+INDEXING: dict[str, Rule] = {
+    **dict.fromkeys(("chunk", "split", "split_with_sizes", "tensor_split", "narrow"), cut),
     "unbind": unbind,
     "select": select,
     "getitem": getitem,

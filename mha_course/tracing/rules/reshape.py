@@ -8,13 +8,13 @@ import torch
 
 from mha_course.tracing.axes import Axis, Factor, size_of, unknown
 from mha_course.tracing.rules import warnings
-from mha_course.tracing.rules.call import Call
+from mha_course.tracing.rules.call import OpCall
 from mha_course.tracing.rules.factors import merge, regroup, repeated, split
 
-Rule = Callable[[Call], Sequence[list[Axis]]]
+Rule = Callable[[OpCall], Sequence[list[Axis]]]
 
 
-def reshape(call: Call) -> list[list[Axis]]:
+def reshape(call: OpCall) -> list[list[Axis]]:
     """View, reshape and whatever lays the same numbers, in order, into a new shape."""
     before, shape = call.axes(call.first()), call.outs[0].shape
     after, cuts = regroup(call.names, before, shape)
@@ -24,7 +24,7 @@ def reshape(call: Call) -> list[list[Axis]]:
     return [after]
 
 
-def flatten(call: Call) -> list[list[Axis]]:
+def flatten(call: OpCall) -> list[list[Axis]]:
     """Make one axis of several."""
     before = call.axes(call.first())
     start, stop = call.arg(1, "start_dim", default=0), call.arg(2, "end_dim", default=-1)
@@ -35,7 +35,7 @@ def flatten(call: Call) -> list[list[Axis]]:
     return [after]
 
 
-def unflatten(call: Call) -> list[list[Axis]]:
+def unflatten(call: OpCall) -> list[list[Axis]]:
     """Divide one axis."""
     before = call.axes(call.first())
     dim = call.arg(1, "dim") % len(before)
@@ -46,7 +46,7 @@ def unflatten(call: Call) -> list[list[Axis]]:
     return [after]
 
 
-def permute(call: Call) -> list[list[Axis]]:
+def permute(call: OpCall) -> list[list[Axis]]:
     """Bring the axes into a new order."""
     axes = call.axes(call.first())
     if call.op in ("T", "t", "numpy_T"):
@@ -67,21 +67,21 @@ def permute(call: Call) -> list[list[Axis]]:
     return [axes]
 
 
-def squeeze(call: Call) -> list[list[Axis]]:
+def squeeze(call: OpCall) -> list[list[Axis]]:
     """Drop axes of size 1."""
     axes, shape = call.axes(call.first()), call.first().shape
     dims = call.dims(call.arg(1, "dim"), len(axes))
     return [[axis for dim, axis in enumerate(axes) if dim not in dims or shape[dim] != 1]]
 
 
-def unsqueeze(call: Call) -> list[list[Axis]]:
+def unsqueeze(call: OpCall) -> list[list[Axis]]:
     """Add an axis of size 1."""
     axes = call.axes(call.first())
     axes.insert(call.arg(1, "dim") % (len(axes) + 1), ())
     return [axes]
 
 
-def expand(call: Call) -> list[list[Axis]]:
+def expand(call: OpCall) -> list[list[Axis]]:
     """Show one number several times without a copy."""
     axes, shape = call.axes(call.first()), call.outs[0].shape
     other = call.arg(1, "other")
@@ -94,7 +94,7 @@ def expand(call: Call) -> list[list[Axis]]:
     return [grown]
 
 
-def repeat(call: Call) -> list[list[Axis]]:
+def repeat(call: OpCall) -> list[list[Axis]]:
     """Lay copies beside each other, of the whole (repeat, tile) or of each number (repeat_interleave)."""
     axes, shape = call.axes(call.first()), call.outs[0].shape
     old = (1,) * (len(shape) - len(axes)) + tuple(call.first().shape)
@@ -108,7 +108,7 @@ def repeat(call: Call) -> list[list[Axis]]:
     return [[call.names.tidy(axis) for axis in grown]]
 
 
-def complex_pairs(call: Call) -> list[list[Axis]]:
+def complex_pairs(call: OpCall) -> list[list[Axis]]:
     """Read pairs of numbers as complex numbers, or write complex numbers as pairs."""
     axes = call.axes(call.first())
     if call.op == "view_as_real":
@@ -119,7 +119,7 @@ def complex_pairs(call: Call) -> list[list[Axis]]:
     return [left]
 
 
-def pad(call: Call) -> list[list[Axis]]:
+def pad(call: OpCall) -> list[list[Axis]]:
     """Grow some axes: these are new."""
     pairs = zip(call.axes(call.first()), call.outs[0].shape, strict=True)
     return [[axis if size_of(axis) == size else unknown(size) for axis, size in pairs]]

@@ -6,13 +6,13 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from mha_course.tracing.axes import Axis, Factor, Names, size_of
+from mha_course.tracing.axes import Axis, AxisNamer, Factor, size_of
 from mha_course.tracing.rules.factors import Cut
 
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from mha_course.tracing.rules.call import Value
+    from mha_course.tracing.rules.call import TensorInfo
 
 TEXTS = {
     "view-without-transpose": "this reshape cuts across {axes}, so each head holds parts of several tokens. "
@@ -71,7 +71,7 @@ def warn(name: str, **words: object) -> str:
     return f"{name}: {TEXTS[name].format(**words)}"
 
 
-def of_cut(names: Names, cut: Cut, ranks: tuple[int, int]) -> str | None:
+def of_cut(names: AxisNamer, cut: Cut, ranks: tuple[int, int]) -> str | None:
     """Name the mistake behind a reshape whose boundaries do not lie on those of the axes."""
     labels = [factor.name for factor in cut.factors]
     known = [name for name, factor in zip(labels, cut.factors, strict=True) if name != "?" or _is_part_of_width(factor)]
@@ -81,7 +81,7 @@ def of_cut(names: Names, cut: Cut, ranks: tuple[int, int]) -> str | None:
         return _within_one_axis(labels)
     if ranks[1] == 4 and _is_key_reshaped(names, cut):
         return warn("key-reshaped")
-    heads, tokens = _place_of_heads(cut), [i for i, factor in enumerate(cut.factors) if names.is_token((factor,))]
+    heads, tokens = _index_of_heads(cut), [i for i, factor in enumerate(cut.factors) if names.is_token((factor,))]
     words = {"axes": " and ".join(dict.fromkeys(_written(names, factor) for factor in cut.factors))}
     if heads is None or not tokens:
         if labels[-1] == "D" and "B" in labels:
@@ -92,19 +92,18 @@ def of_cut(names: Names, cut: Cut, ranks: tuple[int, int]) -> str | None:
     return warn("merge-batch-mixed") if "B" in labels[1:] else warn("merge-without-transpose", **words)
 
 
-def _is_key_reshaped(names: Names, cut: Cut) -> bool:
-    """Say whether tokens and head width were swapped by a reshape: (…, S, D) read as (…, D, S)."""
+def _is_key_reshaped(names: AxisNamer, cut: Cut) -> bool:
     tokens = [factor.size for factor in cut.factors if names.is_token((factor,))]
     width = [factor.size for factor in cut.factors if factor.name == "D"]
     swapped = cut.sizes[-2:] == [*width[:1], *tokens[:1]]
     return cut.factors[-1].name == "D" and swapped and width != tokens
 
 
-def _place_of_heads(cut: Cut) -> int | None:
+def _index_of_heads(cut: Cut) -> int | None:
     """Return where the heads stand among the factors, or the width that they are in, or q, k and v in one."""
-    for place, factor in enumerate(cut.factors):
+    for position, factor in enumerate(cut.factors):
         if factor.name in ("H", "C") or _is_part_of_width(factor):
-            return place
+            return position
     return len(cut.factors) - 1 if cut.factors[-1].name in ("2", "3") else None
 
 
@@ -121,7 +120,7 @@ def _within_one_axis(labels: Sequence[str]) -> str | None:
     return warn(name) if name else None
 
 
-def of_merge(names: Names, before: Sequence[Axis], after: Sequence[Axis]) -> str | None:
+def of_merge(names: AxisNamer, before: Sequence[Axis], after: Sequence[Axis]) -> str | None:
     """Name the mistake where whole axes became one that makes no sense."""
     made = [axis for axis in after if len(axis) > 1 and axis not in before]
     for axis in made:
@@ -139,11 +138,10 @@ def of_merge(names: Names, before: Sequence[Axis], after: Sequence[Axis]) -> str
 
 
 def _is_part_of_width(factor: Factor) -> bool:
-    """Say whether this is a part of C whose own name is not known."""
     return factor.name == "?" and factor.whole is not None and factor.whole.name == "C"
 
 
-def _written(names: Names, factor: Factor) -> str:
+def _written(names: AxisNamer, factor: Factor) -> str:
     """Write a factor for a sentence."""
     if _is_part_of_width(factor) or factor.name == "C":
         return "the width"
@@ -152,7 +150,7 @@ def _written(names: Names, factor: Factor) -> str:
     return {"H": "heads", "D": "head width", "B": "batch"}.get(factor.name, factor.name)
 
 
-def of_broadcast(names: Names, left: Axis, right: Axis) -> str:
+def of_broadcast(names: AxisNamer, left: Axis, right: Axis) -> str:
     """Name the mistake where broadcasting laid one axis on another."""
     pair = {names.label(left), names.label(right)}
     other = next(iter(pair - {"B"}), "B")
@@ -167,7 +165,7 @@ def of_broadcast(names: Names, left: Axis, right: Axis) -> str:
     return warn("broadcast-of-different-axes", left=names.label(left), right=names.label(right))
 
 
-def of_crash(op: str, message: str, parts: Sequence[tuple[Tensor, Value]], names: Names) -> str | None:
+def of_crash(op: str, message: str, parts: Sequence[tuple[Tensor, TensorInfo]], names: AxisNamer) -> str | None:
     """Name the mistake behind a call that raised."""
     labels = [value.labels for _, value in parts]
     if op == "view" and "stride" in message:

@@ -9,8 +9,7 @@ import torch
 from torch import Tensor
 
 from mha_course import flash
-from mha_course.plots import flash as tiling
-from mha_course.plots.flash import Running
+from mha_course.experiments.online_softmax import Running, running
 from mha_course.widgets.labs.controls import Pick, Switch
 from mha_course.widgets.labs.lab import Lab
 from mha_course.widgets.labs.panels import Panels, bars, matrix, table
@@ -53,7 +52,7 @@ class BlocksLab(Lab):
         tiles = self._tiles(size, causal)
         rows, columns = tiles[tile - 1]
         hidden = torch.ones_like(self._scores).triu(1).bool() & causal  # (T, S)
-        history = [tiling.running(row, size) for row in self._scores.masked_fill(hidden, -torch.inf)]
+        history = [running(row, size) for row in self._scores.masked_fill(hidden, -torch.inf)]
         now = [history[t][columns.start // size] for t in range(rows.start, rows.stop)]
         seen = [*[steps[-1].total for steps in history[: rows.start]], *[step.total for step in now]]
         held = (rows.stop - rows.start) * (columns.stop - columns.start)

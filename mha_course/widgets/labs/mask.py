@@ -9,8 +9,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from mha_course.attention import masked_softmax
 from mha_course.errors import ShapeError, require_mask
-from mha_course.exercises.solutions import masked_softmax
 from mha_course.masks import additive_mask, causal_mask, combine_masks, padding_mask
 from mha_course.widgets.labs.controls import Drawn, Pick
 from mha_course.widgets.labs.lab import Lab

@@ -43,7 +43,7 @@ class RotaryLab(Lab):
 
     def __init__(self, q: Any = None, k: Any = None, *, rope: Any = None) -> None:
         q, k = (torch.tensor(start) if given is None else given for given, start in ((q, QUERY), (k, KEY)))
-        require_float("RotaryLab", q=q, k=k)
+        require_float("RotaryLab", {"q": q, "k": k})
         require_shape("RotaryLab", "q", q, {"D": None})
         require_shape("RotaryLab", "k", k, {"D": q.size(0)})
         if q.size(0) % 2 or not 2 <= q.size(0) <= 2 * MOST_PAIRS:

@@ -223,7 +223,7 @@ def _shifted(shift: int, temperature: float) -> str:
 
 def scores_and_tokens(place: str, scores: Any, tokens: Sequence[str], most: int = 32) -> tuple[Tensor, list[str]]:
     """Return the scores (S, S) and the tokens as words, or raise ShapeError."""
-    require_float(place, scores=scores)
+    require_float(place, {"scores": scores})
     while scores.dim() > 2 and scores.size(0) == 1:
         scores = scores[0]
     words = [str(token) for token in ([] if tokens is None or isinstance(tokens, str) else tokens)]

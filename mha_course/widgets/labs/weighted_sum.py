@@ -33,7 +33,7 @@ class WeightedSumLab(Lab):
 
     def __init__(self, v: Any = None, tokens: Sequence[str] | None = None) -> None:
         self._v = torch.tensor(VALUES, dtype=torch.float64) if v is None else v
-        require_float("WeightedSumLab", v=self._v)
+        require_float("WeightedSumLab", {"v": self._v})
         require_shape("WeightedSumLab", "v", self._v, {"S": None, "2": 2})
         count = len(self._v)
         names = (WORDS if v is None else [f"v{n}" for n in range(count)]) if tokens is None else tokens

@@ -1,6 +1,7 @@
 // Where the cells of a tensor are drawn. Python puts this file before layout.js.
 
-const BAR = 17, INDEX = 15, HEAD = 22, PAD = 7, GAP = 10, LABEL = 20; // pixels
+const BAR = 17, INDEX = 15, HEAD = 22, PAD = 7, GAP = 10; // pixels
+const LABEL = 20;
 
 function make(tag, name, text, parent) {
   const node = document.createElement(tag);

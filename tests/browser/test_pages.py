@@ -1,0 +1,158 @@
+"""Every lesson as people meet it: in JupyterLab in a browser, run, moved by keys, saved, and opened again.
+
+Pictures of the pages go to build/pages, or to the folder that MHA_COURSE_SCREENSHOTS names.
+"""
+
+import os
+import shutil
+from pathlib import Path
+
+import browsing
+import pytest
+import walking
+
+from mha_course.cli import authoring
+
+LESSONS = sorted(authoring.LESSONS.glob("*.ipynb"))
+PICTURES = Path(os.environ.get("MHA_COURSE_SCREENSHOTS") or browsing.ROOT / "build" / "pages")
+TALL = 12_000  # pixels of one picture; more of a page goes into the next
+SCROLLS = ".jp-NotebookPanel:not(.lm-mod-hidden) .jp-WindowedPanel-outer"
+THEMES = {"light": "JupyterLab Light", "dark": "JupyterLab Dark"}
+VIEWS = (("light", 1920), ("dark", 1280), ("light", 1280))  # a projector and a laptop; the last one stays
+
+
+def picture(page, name):
+    """Keep the page in its whole height: on a projector, and on a laptop in both themes."""
+    PICTURES.mkdir(parents=True, exist_ok=True)
+    for theme, width in VIEWS:
+        page.evaluate("(theme) => jupyterapp.commands.execute('apputils:change-theme', { theme })", THEMES[theme])
+        page.wait_for_function(f"document.body.dataset.jpThemeLight === '{str(theme == 'light').lower()}'")
+        page.set_viewport_size({"width": width, "height": 1000})
+        page.wait_for_timeout(300)
+        whole = page.locator(SCROLLS).evaluate("(node) => node.scrollHeight")
+        page.set_viewport_size({"width": width, "height": min(TALL, whole + 160)})
+        page.wait_for_timeout(300)
+        for part, top in enumerate(range(0, whole, TALL - 160)):
+            page.locator(SCROLLS).evaluate("(node, top) => node.scrollTo(0, top)", top)
+            page.wait_for_timeout(100)
+            page.screenshot(path=PICTURES / f"{name}_{theme}_{width}_{part + 1}.png")
+        page.set_viewport_size({"width": width, "height": 1000})
+
+
+@pytest.fixture
+def badges(lab):
+    """Put the badges where the lessons look for them: beside their folder, or at the top of what is served."""
+    folder = lab.folder / "mha_course" / "data"
+    folder.mkdir(parents=True, exist_ok=True)
+    for badge in (browsing.ROOT / "mha_course" / "data").glob("*.svg"):
+        shutil.copy(badge, folder)
+
+
+@pytest.mark.usefixtures("badges")
+@pytest.mark.parametrize("path", LESSONS, ids=lambda path: path.stem)
+def test_a_lesson_in_a_browser(path, lab_page, lab):
+    told = []
+    page = lab_page(path, run=False, height=1000)
+    page.on("console", lambda message: told.append(message.text) if message.type == "error" else None)
+    page.evaluate("jupyterapp.commands.execute('application:toggle-left-area')")
+    runs(page)
+    picture(page, path.stem)
+    widgets = page.query_selector_all(walking.WIDGETS)
+    for widget in widgets:
+        can_be_reached(page, widget)
+    for widget in widgets:
+        answers(page, widget)
+    walking.settle(page)
+    assert walking.troubles(page) == []
+    assert page.evaluate("complaints") == []
+    assert told == []  # later JupyterLab itself is not content: a kernel goes
+    can_be_opened_again(page, lab)
+
+
+def runs(page):
+    """Run all of it; nothing fails, warns or stays blank."""
+    page.evaluate(walking.LISTEN)
+    assert page.evaluate(walking.RUN), "not run within ten minutes"
+    walking.settle(page)
+    page.wait_for_timeout(300)
+    notebook = walking.contents(page)
+    assert walking.wrong_outputs(notebook) == []
+    assert all(cell["execution_count"] for cell in notebook["cells"] if cell["cell_type"] == "code")
+    assert walking.troubles(page) == []
+    assert page.evaluate("complaints") == []
+    assert page.evaluate("[...document.images].filter((image) => !image.naturalWidth).map((image) => image.src)") == []
+
+
+def can_be_reached(page, widget):
+    """Reach each control with Tab, see where the focus is, and have a name for it."""
+    assert walking.tab_through(page, widget) == []
+    assert walking.unreached(widget) == []
+    assert [who for who, name in walking.names(page, widget).items() if not name] == []
+
+
+def answers(page, widget):
+    """Move each control once."""
+    for control in walking.controls(widget):
+        stuck = walking.move(page, control)
+        assert not stuck, f"it did not move: {stuck}"
+
+
+def can_be_opened_again(page, lab):
+    """Save, open again, and once more without a kernel: what does not move any more is still there to see."""
+    shown = walking.views(walking.contents(page))
+    page.evaluate("jupyterapp.commands.execute('docmanager:save')")
+    page.wait_for_function("!jupyterapp.shell.currentWidget.context.model.dirty")
+    address = page.url
+    for end in (False, True):
+        page.goto("about:blank")  # JupyterLab complains of a kernel that goes while it looks
+        if end:
+            lab.end_kernels()
+        page.goto(address)
+        page.locator(browsing.IDLE).wait_for(timeout=90_000)
+        walking.settle(page)
+        page.wait_for_timeout(1500)
+        assert walking.troubles(page) == []
+        for number, count in shown.items():
+            cell = page.locator(".jp-Notebook .jp-Cell").nth(number)
+            twins = cell.locator(".jp-OutputArea-output").locator("img, table").filter(visible=True)
+            assert twins.count() >= count, f"cell {number} has no picture"
+        assert page.locator(walking.WIDGETS).count() == 0
+
+
+# A control without a name or a mark of the focus, whose kernel stumbles, and which leaves no picture behind.
+ROUGH = """
+import sys
+import ipywidgets as W
+slider = W.IntSlider()
+slider.observe(lambda change: 1 / 0, "value")
+box = W.VBox([slider])
+box.add_class("mha-panel")
+box
+"""
+
+
+def test_what_goes_wrong_on_a_page_is_noticed(lab_page, lab):
+    page = lab_page([ROUGH, "print('careful', file=sys.stderr)", "1 / 0"], run=False, height=800)
+    page.evaluate(walking.LISTEN)
+    page.evaluate(walking.RUN)
+    walking.settle(page)
+    wrong = walking.wrong_outputs(walking.contents(page))
+    assert wrong == ["cell 1 writes to stderr: careful\n", "cell 2: ZeroDivisionError: division by zero"]
+    widget = page.query_selector(walking.WIDGETS)
+    assert len(walking.tab_through(page, widget)) == 1
+    assert "" in walking.names(page, widget).values()
+    before = page.evaluate("complaints.length")
+    (control,) = walking.controls(widget)
+    assert walking.move(page, control) == ""
+    assert "ZeroDivisionError" in page.evaluate("complaints")[before]
+    control.evaluate("(node) => { node.replaceWith(node.cloneNode(true)) }")
+    assert "noUi-handle" in walking.move(page, walking.controls(widget)[0])  # a copy without what answers
+    with pytest.raises(AssertionError, match="cell 0 has no picture"):
+        can_be_opened_again(page, lab)
+
+
+def test_a_progress_bar_does_not_come_back_as_an_error(lab_page, lab):
+    page = lab_page(["from tqdm.auto import tqdm\nfor _ in tqdm(range(3), desc='train'): pass", "1 + 1"])
+    assert walking.views(walking.contents(page)) == {}
+    can_be_opened_again(page, lab)
+    assert page.locator(".jp-OutputArea-output").all_inner_texts() == ["2"]

@@ -1,0 +1,134 @@
+"""The course away from a clone: a notebook alone on Colab, Binder's files, and a fork's address."""
+
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import nbformat
+import pytest
+import torch
+from elsewhere import COLAB, STUB
+from nbclient import NotebookClient
+
+from mha_course.cli import authoring
+
+ROOT = authoring.ROOT
+RECORD = """
+import subprocess
+programs, started = [], subprocess.Popen.__init__
+def note(self, args, *rest, **more):
+    programs.append(args[0] if isinstance(args, list) else args)
+    started(self, args, *rest, **more)
+subprocess.Popen.__init__ = note
+"""
+TELL = """
+import importlib.metadata, json, mha_course, torch
+names = ("ipywidgets", "ipython", "ipykernel", "numpy", "matplotlib", "anywidget")
+print(json.dumps({
+    "course": mha_course.__file__, "programs": programs, "torch": torch.__file__,
+    "versions": {name: importlib.metadata.version(name) for name in names},
+}))
+"""
+
+
+def pins(path):
+    return {line for line in path.read_text().splitlines() if "==" in line}
+
+
+def alone(path):
+    """Return a lesson as Colab opens it: fetching from this clone, and telling at the end what it stands on."""
+    text = path.read_text(encoding="utf-8").replace(authoring.address(), ROOT.as_uri())
+    notebook = nbformat.reads(text, as_version=4)
+    notebook.cells.insert(0, nbformat.v4.new_code_cell(STUB + RECORD))
+    notebook.cells.append(nbformat.v4.new_code_cell(TELL))
+    return notebook
+
+
+def run_alone(notebook, folder, **environment):
+    """Run it in a folder, and return what its last cell tells."""
+    client = NotebookClient(notebook, timeout=300, kernel_name="python3", resources={"metadata": {"path": folder}})
+    client.execute(env={**os.environ, "MHA_COURSE_PROGRESS": "off", **environment})
+    return json.loads(notebook.cells[-1].outputs[0].text)
+
+
+@pytest.mark.elsewhere
+@pytest.mark.skipif(not (ROOT / ".git").exists(), reason="not a clone")
+def test_a_notebook_alone_in_an_empty_folder_on_colab(tmp_path):
+    notebook = alone(authoring.LESSONS / "02_head_splitting.ipynb")
+    told = run_alone(notebook, tmp_path)
+    assert Path(told["course"]).parts[-3:] == ("mha-course", "mha_course", "__init__.py")
+    assert told["programs"] == ["git"]
+    assert run_alone(notebook, tmp_path)["programs"] == []  # a restarted runtime finds the folder there
+
+
+@pytest.mark.elsewhere
+@pytest.mark.skipif(not (ROOT / ".git").exists(), reason="not a clone")
+@pytest.mark.parametrize("path", sorted(authoring.LESSONS.glob("*.ipynb")), ids=lambda path: path.stem)
+def test_every_notebook_runs_on_colabs_versions_and_installs_nothing(path, tmp_path, colab_versions):
+    told = run_alone(alone(path), tmp_path, PYTHONPATH=str(colab_versions))
+    assert told["versions"] == {name: COLAB[name] for name in told["versions"]}
+    assert told["programs"] == ["git"]
+    assert torch.__file__ == told["torch"]
+
+
+def test_colab_is_told_to_use_a_gpu_and_never_gets_another_torch():
+    for path in authoring.LESSONS.glob("*.ipynb"):
+        notebook = nbformat.read(path, as_version=4)
+        assert notebook.metadata.accelerator == "GPU"
+        assert notebook.metadata.colab == {"gpuType": "T4", "provenance": [], "toc_visible": True}
+        assert "pip" not in next(cell.source for cell in notebook.cells if cell.cell_type == "code")
+
+
+def test_binder_has_the_same_pins_and_torch_for_the_cpu():
+    text = (ROOT / "binder/requirements.txt").read_text()
+    assert pins(ROOT / "binder/requirements.txt") <= pins(ROOT / "requirements.txt")
+    for name in ("torch", "jupyterlab", "ipywidgets", "matplotlib", "seaborn", "numpy", "tqdm"):
+        assert f"\n{name}==" in text
+    assert "--extra-index-url https://download.pytorch.org/whl/cpu" in text
+    assert re.fullmatch(r"python-3\.1[1-4]\n", (ROOT / "binder/runtime.txt").read_text())
+    build = (ROOT / "binder/postBuild").read_text()
+    assert build.startswith("#!")
+    assert "\nset -e\n" in build
+
+
+@pytest.mark.skipif(shutil.which("bash") is None, reason="no bash")
+def test_binders_script_is_sound():
+    subprocess.run(["bash", "-n", "binder/postBuild"], cwd=ROOT, check=True)
+    mode = (ROOT / "binder/postBuild").stat().st_mode
+    assert mode & 0o111 or sys.platform == "win32"
+
+
+def test_the_address_stands_in_badges_and_first_cells():
+    slug = authoring.address().removeprefix("https://github.com/")
+    for path in authoring.LESSONS.glob("*.ipynb"):
+        text = path.read_text(encoding="utf-8")
+        assert text.count(slug) == 3, path.name
+        assert f"https://colab.research.google.com/github/{slug}/blob/main/notebooks/{path.name}" in text
+        assert f"https://mybinder.org/v2/gh/{slug}/main?urlpath=lab/tree/notebooks/{path.name}" in text
+
+
+def test_one_command_sets_it_for_a_fork(tmp_path, monkeypatch):
+    shutil.copytree(ROOT / "notebooks", tmp_path / "notebooks")
+    for name in ("README.md", "pyproject.toml"):
+        shutil.copy(ROOT / name, tmp_path)
+    monkeypatch.setattr(authoring, "ROOT", tmp_path)
+    monkeypatch.setattr(authoring, "LESSONS", tmp_path / "notebooks")
+    old = authoring.address().removeprefix("https://github.com/")
+    assert authoring.main(["address", "https://github.com/someone/their-fork"]) == 0
+    assert authoring.address() == "https://github.com/someone/their-fork"
+    for path in (tmp_path / "README.md", *authoring.LESSONS.glob("*.ipynb")):
+        text = path.read_text(encoding="utf-8")
+        assert "someone/their-fork" in text
+        assert old not in text
+        if path.suffix == ".ipynb":
+            nbformat.validate(nbformat.reads(text, as_version=4))
+
+
+@pytest.mark.parametrize("wrong", ["someone/fork", "https://example.org/a/b", "https://github.com/a"])
+def test_an_address_that_is_none(wrong):
+    with pytest.raises(ValueError, match=r"expected https://github\.com/OWNER/NAME, got"):
+        authoring.address_command(wrong)

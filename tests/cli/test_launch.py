@@ -1,0 +1,332 @@
+"""Set-up on a fresh machine, its repairs, its messages, and the learner's copies."""
+
+import importlib.util
+import json
+import os
+import shutil
+import subprocess
+import sys
+import venv as venv_module
+from pathlib import Path
+
+import pip
+import pytest
+from jupyter_server.services.kernels.connection.channels import ZMQChannelsWebsocketConnection
+from jupyter_server.services.kernels.websocket import KernelWebsocketHandler
+
+from mha_course import __main__ as entry
+from mha_course.cli import launch
+from mha_course.cli.jupyter_hooks import PromptConnection
+
+REPOSITORY = launch.ROOT
+
+
+@pytest.fixture
+def course(tmp_path, monkeypatch):
+    """A course that needs no packages, in a folder with a space in its name."""
+    root = tmp_path / "my course"
+    (root / "notebooks").mkdir(parents=True)
+    for name in ("00_start_here", "01_projection"):
+        (root / "notebooks" / f"{name}.ipynb").write_text(f'"{name} as shipped"')
+    (root / "requirements.txt").write_text("# nothing\n")
+    monkeypatch.setattr(launch, "ROOT", root)
+    monkeypatch.setattr(launch, "_answers", lambda address: False)
+    monkeypatch.setitem(launch.GIB_NEEDED, "cpu", 0.1)
+    return root
+
+
+def forbid_installing(monkeypatch):
+    def refuse(*arguments, **options):
+        raise AssertionError(f"nothing should be made or installed, and this was: {arguments}")
+
+    for name in ("_make_venv", "_install"):
+        monkeypatch.setattr(launch, name, refuse)
+
+
+@pytest.fixture
+def light(course, monkeypatch):
+    """Environments that are made at once, and counted: a real interpreter, to which the pip that runs here is lent."""
+    made, lent = [], Path(pip.__file__).parent
+
+    def make_venv(venv):
+        made.append(venv)
+        venv_module.create(venv, clear=True, symlinks=os.name != "nt")
+        packages = next(venv.rglob("site-packages"))
+        (packages / "pip").symlink_to(lent)
+        for metadata in lent.parent.glob("pip-*.dist-info"):
+            shutil.copytree(metadata, packages / metadata.name)  # not a link: an upgrade may delete what lies in it
+
+    monkeypatch.setattr(launch, "_make_venv", make_venv)
+    return made
+
+
+@pytest.mark.setup
+def test_set_up_once_then_never_again(course, monkeypatch):
+    python = launch.set_up()
+    inside = "import sys; sys.exit(sys.prefix == sys.base_prefix)"
+    assert subprocess.run([python, "-c", inside], check=False).returncode == 0
+    assert has_pip(python)
+    news = json.loads((course / ".venv/share/jupyter/lab/settings/overrides.json").read_text())
+    assert news["@jupyterlab/apputils-extension:notification"]["fetchNews"] == "false"
+    forbid_installing(monkeypatch)
+    assert launch.set_up() == python
+
+
+def has_pip(python):
+    return subprocess.run([python, "-m", "pip", "--version"], capture_output=True, check=False).returncode == 0
+
+
+def remove(venv, pattern):
+    for path in list(venv.rglob(pattern)):
+        if path.is_symlink():
+            path.unlink()
+        elif path.is_dir():
+            shutil.rmtree(path)
+
+
+# How it is damaged, and whether the environment must be made anew or only mended.
+DAMAGES = {
+    "pip was stopped": (lambda venv, python: (venv / "mha_course.unfinished").touch(), True),
+    "ensurepip was stopped": (lambda venv, python: remove(venv, "pip"), True),
+    "made without pip": (lambda venv, python: remove(venv, "pip*"), False),
+    "no interpreter": (lambda venv, python: python.unlink(), True),
+    "a broken interpreter": (lambda venv, python: (python.unlink(), python.write_text("nothing")), True),
+    "other requirements": (lambda venv, python: (venv.parent / "requirements.txt").write_text("# still none\n"), False),
+    "half a stamp": (lambda venv, python: (venv / "mha_course.json").write_text('{"req'), False),
+}
+
+
+@pytest.mark.setup
+@pytest.mark.parametrize("damage", DAMAGES)
+def test_whatever_was_interrupted_is_repaired(course, light, damage):
+    python = launch.set_up()
+    venv = course / ".venv"
+    leftover = venv / "leftover"
+    leftover.touch()
+    (venv / "mha_course.json").unlink()
+    break_it, made_anew = DAMAGES[damage]
+    break_it(venv, python)
+    assert launch.set_up() == python
+    assert has_pip(python)
+    assert leftover.exists() != made_anew
+    assert len(light) == 1 + made_anew
+    assert not (venv / "mha_course.unfinished").exists()
+
+
+@pytest.mark.setup
+def test_an_environment_that_does_not_start_is_noticed_at_once(light):
+    python = launch.set_up()
+    python.unlink()
+    assert launch.set_up() == python
+    assert subprocess.run([python, "-c", ""], check=False).returncode == 0
+
+
+@pytest.mark.setup
+def test_an_update_without_network_leaves_what_was_there(course, light, monkeypatch, capsys):
+    python = launch.set_up()
+    leftover = course / ".venv/leftover"
+    leftover.touch()
+    without_network(monkeypatch)
+    (course / "requirements.txt").write_text("surely-not-installed==1.0\n")
+    for _ in range(2):
+        assert "the package index could not be reached" in message(capsys, "setup")
+    assert leftover.exists()
+    (course / "requirements.txt").write_text("# nothing\n")
+    forbid_installing(monkeypatch)
+    assert launch.set_up() == python
+
+
+def message(capsys, *arguments):
+    """Run a command that must fail, and return what it says."""
+    assert launch.main(arguments) == 1
+    said = capsys.readouterr().err
+    assert "Traceback" not in said
+    return said
+
+
+def test_no_venv_module(course, monkeypatch, capsys):
+    found = importlib.util.find_spec
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None if name == "ensurepip" else found(name))
+    said = message(capsys, "setup")
+    assert "expected the modules venv and ensurepip" in said
+    assert f"sudo apt install python{sys.version_info.major}.{sys.version_info.minor}-venv" in said
+
+
+def test_no_disk(course, monkeypatch, capsys):
+    monkeypatch.setitem(launch.GIB_NEEDED, "cpu", 1e9)
+    assert "is nearly full. expected 1000000000.0 GiB free" in message(capsys, "setup")
+
+
+def without_network(monkeypatch):
+    for name in ("PIP_FIND_LINKS", "PIP_EXTRA_INDEX_URL"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("PIP_CONFIG_FILE", os.devnull)
+    monkeypatch.setenv("PIP_INDEX_URL", "http://127.0.0.1:9/simple")
+
+
+@pytest.mark.setup
+def test_no_network(course, light, monkeypatch, capsys):
+    (course / "requirements.txt").write_text("surely-not-installed==1.0\n")
+    without_network(monkeypatch)
+    said = message(capsys, "setup")
+    assert said == (
+        "mha_course: the package index could not be reached. fix: check the network and run the same command again\n"
+    )
+    assert not (course / ".venv/mha_course.json").exists()
+
+
+@pytest.mark.setup
+def test_pip_fails_for_another_reason(course, light, capsys):
+    (course / "requirements.txt").write_text("./is-not-there.whl\n")
+    said = message(capsys, "setup")
+    assert "pip could not install the requirements:" in said
+    assert "is-not-there.whl" in said
+    assert "setup.log" in said
+
+
+def test_a_file_in_the_way(course, capsys):
+    (course / ".venv").write_text("mine")
+    assert "is in the way. expected a folder or nothing" in message(capsys, "setup")
+    assert (course / ".venv").read_text() == "mine"
+
+
+def test_not_a_clone(course, capsys):
+    (course / "requirements.txt").unlink()
+    assert "has no requirements.txt" in message(capsys, "setup")
+
+
+def test_copies_are_never_written_over(course):
+    first = launch.copy_lessons()
+    assert first.read_text() == '"00_start_here as shipped"'
+    first.write_text("my work")
+    (course / "my_course/01_projection.ipynb").unlink()
+    launch.copy_lessons()
+    assert first.read_text() == "my work"
+    assert (course / "my_course/01_projection.ipynb").exists()
+
+
+def test_reset_brings_back_one_lesson_and_keeps_mine(course, capsys):
+    mine = launch.copy_lessons()
+    for work in ("first try", "second try"):
+        mine.write_text(work)
+        assert launch.main(["reset", "0"]) == 0
+        assert mine.read_text() == '"00_start_here as shipped"'
+    kept = sorted((course / "my_course").glob("*.kept-*"))
+    assert [path.read_text() for path in kept] == ["first try", "second try"]
+    assert "Your lesson is kept as my_course/00_start_here.kept-2.ipynb." in capsys.readouterr().out
+
+
+def test_a_file_where_the_copies_go(course, capsys):
+    (course / "my_course").write_text("mine")
+    assert "my_course" in message(capsys, "reset", "0")
+    assert (course / "my_course").read_text() == "mine"
+
+
+def test_reset_of_a_lesson_that_is_not(course, capsys):
+    assert "there is no lesson 42. expected one of 00, 01, got 42" in message(capsys, "reset", "42")
+
+
+def test_opening_is_local_with_the_token_on(course, started):
+    assert launch.main(["--no-browser", "--port", "9999"]) == 3
+    assert started[0] == "jupyterlab"
+    assert "--LabApp.default_url=/lab/tree/my_course/00_start_here.ipynb" in started
+    assert (course / "my_course/00_start_here.ipynb").exists()
+    assert "--ServerApp.ip=127.0.0.1" in started
+    assert not [option for option in started if "token" in option]
+    assert started[-3:] == ["--no-browser", "--port", "9999"]
+    assert "--ContentsManager.pre_save_hook=mha_course.cli.jupyter_hooks.drop_widget_views" in started
+    assert "--ServerApp.kernel_websocket_connection_class=mha_course.cli.jupyter_hooks.PromptConnection" in started
+
+
+@pytest.fixture
+def started(monkeypatch):
+    """What would be started in an environment that is there; it ends with the status 3."""
+    modules = []
+    monkeypatch.setattr(launch, "set_up", lambda: Path("python"))
+    monkeypatch.setattr(launch, "_in_venv", lambda python, *arguments: modules.extend(arguments) or 3)
+    return modules
+
+
+@pytest.mark.parametrize(
+    ("arguments", "notebooks", "everything"),
+    [(["--fast"], False, False), ([], True, False), (["--all"], True, True)],
+    ids=["fast", "everyday", "all"],
+)
+def test_testing_runs_the_tests_and_the_notebooks_strictly(started, arguments, notebooks, everything):
+    assert launch.main(["test", *arguments, "-k", "masks", "tests/test_masks.py"]) == 3
+    assert started[0] == "pytest"
+    assert started[-3:] == ["-k", "masks", "tests/test_masks.py"]
+    assert ("--nbval" in started) == ("testpaths=tests notebooks" in started) == notebooks
+    assert "--nbval-lax" not in started
+    assert (started[-6:-3] == ["-m", "", "-rs"]) == everything
+
+
+def test_a_command_that_is_not_or_does_not_go_with_another(started, capsys):
+    for arguments in (["test", "--fast", "--all"], ["setup", "--fast"], ["lessons"]):
+        with pytest.raises(SystemExit):
+            launch.main(arguments)
+    assert started == []
+    assert "not allowed with argument --fast" in capsys.readouterr().err
+
+
+def test_an_interrupt_is_one_line(course, monkeypatch, capsys):
+    def interrupt():
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(launch, "set_up", interrupt)
+    assert launch.main(["setup"]) == 130
+    assert capsys.readouterr().err == "\nmha_course: stopped. Run the same command again to go on.\n"
+
+
+@pytest.mark.parametrize(("version", "word"), [((3, 8), "old"), ((3, 15), "new")])
+def test_a_python_that_does_not_suit(version, word, monkeypatch, capsys):
+    monkeypatch.setattr(sys, "version_info", version)
+    monkeypatch.setattr(entry, "find_python", list)
+    assert entry.main() == 1
+    said = capsys.readouterr().err
+    assert said.startswith(
+        f"mha_course: this Python is too {word}. expected Python 3.11 to 3.14, got 3.{version[1]}, fix: "
+    )
+
+
+def test_a_python_that_suits_is_found_and_used(monkeypatch):
+    monkeypatch.setattr(shutil, "which", lambda name: sys.executable if name in ("python3.12", "py") else None)
+    assert entry.find_python()[0] == sys.executable
+    monkeypatch.setattr(sys, "version_info", (3, 8))
+    monkeypatch.setattr(sys, "argv", ["mha_course", "setup"])
+    calls = []
+    monkeypatch.setattr(subprocess, "call", lambda command, **options: calls.append(command) or 0)
+    assert entry.main() == 0
+    assert calls[-1][-3:] == ["-m", "mha_course", "setup"]
+
+
+def test_the_real_command_answers(tmp_path):
+    done = subprocess.run(
+        [sys.executable, "-m", "mha_course", "reset", "99"], cwd=REPOSITORY, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 1
+    assert done.stderr.startswith("mha_course: there is no lesson 99.")
+
+
+def test_the_cpu_index_is_asked_only_where_it_helps(course, monkeypatch):
+    commands = []
+
+    def fake(command, **options):
+        commands.append([str(part) for part in command])
+        return subprocess.CompletedProcess(command, 0)
+
+    monkeypatch.setattr(subprocess, "run", fake)
+    monkeypatch.setattr(sys, "platform", "linux")
+    for kind, answers in (("cpu", True), ("cpu", False), ("cuda", True)):
+        monkeypatch.setattr(launch, "_answers", lambda address, answers=answers: answers)
+        launch._install(Path(course / ".venv/bin/python"), course / "requirements.txt", kind)
+    assert [launch.CPU_INDEX in command for command in commands] == [True, False, False]
+
+
+def test_small_answers_do_not_wait_in_the_server(monkeypatch):
+    done = []
+    monkeypatch.setattr(ZMQChannelsWebsocketConnection, "connect", lambda self: done.append("connected"))
+    handler = KernelWebsocketHandler.__new__(KernelWebsocketHandler)  # without a request
+    handler.set_nodelay = done.append
+    PromptConnection(websocket_handler=handler).connect()
+    assert done == [True, "connected"]

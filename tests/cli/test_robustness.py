@@ -1,0 +1,317 @@
+"""The course in rough hands: cells run twice and out of order, a kernel that dies, and places that lack something."""
+
+import contextlib
+import itertools
+import json
+import os
+import shutil
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import nbformat
+import pytest
+from nbclient import NotebookClient
+
+from mha_course import plots
+from mha_course.cli import authoring, launch
+from mha_course.exercises import progress_store
+
+ROOT = authoring.ROOT
+LESSONS = sorted(authoring.LESSONS.glob("*.ipynb"))
+TWICE = ("00", "02", "05", "08", "11", "13")  # one of each kind: every cell runs three times there
+LONG = 20.0  # seconds; what trains for longer is not trained again
+PLACE = "mé cours ☕"
+# Runs a lesson without a kernel, as some places do, and says where the package was found.
+SCRIPT = """
+import json, pathlib, sys
+import matplotlib; matplotlib.use("agg")
+from IPython.core.interactiveshell import InteractiveShell
+shell = InteractiveShell.instance()
+for cell in json.loads(pathlib.Path(sys.argv[1]).read_text(encoding="utf-8"))["cells"]:
+    if cell["cell_type"] == "code":
+        shell.run_cell("".join(cell["source"])).raise_error()
+import mha_course
+print("PACKAGE", ascii(mha_course.__file__))
+"""
+RIGHT = """
+from mha_course.exercises import check, progress
+def similarity(x):
+    return x @ x.mT
+print("REPORT", check("similarity", similarity).status)
+print("PROGRESS", progress())
+"""
+
+
+def read(path):
+    return nbformat.read(path, as_version=4)
+
+
+@contextlib.contextmanager
+def kernel(notebook, folder=authoring.LESSONS):
+    """Start a kernel for a notebook; what is given back runs the cell of a number, and returns the seconds it took."""
+    client = NotebookClient(notebook, timeout=600, kernel_name="python3", resources={"metadata": {"path": folder}})
+    with client.setup_kernel():
+
+        def run(number):
+            start = time.monotonic()
+            cell = notebook.cells[number]
+            if cell.cell_type == "code":
+                client.execute_cell(cell, number)
+                told = [output.text for output in cell.outputs if output.get("name") == "stderr"]
+                assert not told, f"{cell.id}: {told}"
+            return time.monotonic() - start
+
+        yield run
+
+
+def sections(notebook):
+    """Return the numbers of the cells of each section, in order; the first is what stands before all of them."""
+    starts = [number for number, cell in enumerate(notebook.cells) if cell.source.startswith("## ")]
+    return [range(*ends) for ends in itertools.pairwise([0, *starts, len(notebook.cells)])]
+
+
+@pytest.mark.notebook
+@pytest.mark.parametrize("path", [path for path in LESSONS if path.name[:2] in TWICE], ids=lambda path: path.stem)
+def test_cells_run_twice_and_sections_in_any_order(path):
+    notebook = read(path)
+    with kernel(notebook) as run:
+        quick = []
+        for number in range(len(notebook.cells)):
+            if run(number) < LONG:
+                quick.append(number)
+                run(number)
+        for section in reversed(sections(notebook)):
+            for number in section:
+                if number in quick:
+                    run(number)
+
+
+@pytest.mark.notebook
+def test_a_section_that_fails_out_of_order_is_noticed():
+    cells = ["## a", "## b"]
+    notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_markdown_cell(cell) for cell in cells])
+    notebook.cells.insert(1, nbformat.v4.new_code_cell("x = 1"))
+    notebook.cells.append(nbformat.v4.new_code_cell("x += 'a' if x == 2 else 1"))
+    assert sections(notebook) == [range(0), range(2), range(2, 4)]
+    with kernel(notebook) as run:
+        for number in range(4):
+            run(number)
+        with pytest.raises(Exception, match="unsupported operand"):
+            run(3)
+
+
+@pytest.mark.notebook
+def test_a_kernel_that_dies_in_the_middle_leaves_nothing_behind(tmp_path):
+    path = LESSONS[1]
+    half, whole = read(path), read(path)
+    with kernel(half, tmp_path) as run:
+        run(0)
+        half.cells[1].source = f"import sys; sys.path.insert(0, {str(ROOT)!r})"
+        for number in range(1, len(half.cells) // 2):
+            run(number)
+    whole.cells.insert(0, nbformat.v4.new_code_cell(f"import sys; sys.path.insert(0, {str(ROOT)!r})"))
+    with kernel(whole, tmp_path) as run:
+        for number in range(len(whole.cells)):
+            run(number)
+    del whole.cells[0]
+    authoring.normalise(whole)
+    for cell, kept in zip(whole.cells, read(path).cells, strict=True):
+        if cell.cell_type == "code":
+            assert [texts(output) for output in cell.outputs] == [texts(output) for output in kept.outputs]
+
+
+def texts(output):
+    """Return what an output says in words."""
+    return output.get("text") or {kind: text for kind, text in output.data.items() if kind.startswith("text/")}
+
+
+@pytest.fixture
+def course(tmp_path):
+    """Copy the course, with two of its lessons, into a folder with a space and letters beyond ASCII."""
+    place = tmp_path / PLACE
+    shutil.copytree(ROOT / "mha_course", place / "mha_course", ignore=shutil.ignore_patterns("__pycache__"))
+    (place / "notebooks").mkdir()
+    for path in LESSONS[:2]:
+        shutil.copy(path, place / "notebooks")
+    return place
+
+
+def python(arguments, folder, *, before=(), **environment):
+    """Run Python in a folder, knowing nothing of the course, and return what it printed."""
+    keep = {name: value for name, value in os.environ.items() if name in ("HOME", "SYSTEMROOT", "USERPROFILE")}
+    environment = keep | {"PATH": os.defpath, "PYTHONIOENCODING": "utf-8"} | environment
+    environment = {name: value for name, value in environment.items() if value is not None}
+    done = subprocess.run(
+        [*before, sys.executable, *arguments], cwd=folder, env=environment, capture_output=True, encoding="utf-8",
+        check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-2000:]
+    return done
+
+
+@pytest.mark.setup
+def test_a_folder_with_a_space_and_other_letters(course):
+    said = python(["-c", SCRIPT, LESSONS[0].name], course / "notebooks").stdout
+    assert f"PACKAGE {ascii(str(course))[:-1]}" in said
+    told = python(["-m", "mha_course", "reset", "1"], course).stdout
+    assert told == f"{Path('my_course/01_projection.ipynb')} is as it was.\n"
+    assert (course / "my_course" / "01_projection.ipynb").exists()
+    notebook = read(course / "notebooks" / LESSONS[0].name)
+    with kernel(notebook, course / "notebooks") as run:
+        for number in range(8):
+            run(number)
+
+
+def without_rights():
+    """Return what to put before a command so that it may not write where the mode forbids it, root or not."""
+    if not hasattr(os, "geteuid"):
+        pytest.skip("folders are made read-only in another way here")
+    if os.geteuid():
+        return ()
+    drop = ("setpriv", "--bounding-set=-dac_override", "--inh-caps=-dac_override")
+    if not shutil.which("setpriv") or subprocess.run([*drop, "true"], check=False).returncode:
+        pytest.skip("root may write everywhere, and there is no setpriv to forbid it")
+    return drop
+
+
+@pytest.mark.setup
+def test_a_folder_that_cannot_be_written_to(course):
+    before = without_rights()
+    for path in (course, *course.rglob("*")):
+        path.chmod(0o555 if path.is_dir() else 0o444)
+    try:
+        done = python(["-c", RIGHT], course / "notebooks", before=before, PYTHONPATH=str(course))
+        said = python(["-c", SCRIPT, LESSONS[0].name], course / "notebooks", before=before).stdout
+        left = subprocess.run(
+            [*before, sys.executable, "-m", "mha_course", "reset", "0"], cwd=course, capture_output=True, text=True,
+            check=False,
+        )  # fmt: skip
+    finally:
+        for path in (course, *course.rglob("*")):
+            path.chmod(0o755)
+    assert done.stdout.splitlines() == ["REPORT correct", f"PROGRESS {progress_store._LOCKED}"]
+    assert done.stderr == ""
+    assert f"PACKAGE {ascii(str(course))[:-1]}" in said
+    assert not (course / "notebooks" / progress_store.FILE).exists()
+    assert left.returncode == 1
+    assert left.stderr.startswith("mha_course: lessons are worked on in copies")
+    assert len(left.stderr.splitlines()) == 1
+
+
+def without_network():
+    """Return what to put before a command so that it reaches nothing, where that can be done."""
+    cut = ("unshare", "--net")
+    if shutil.which("unshare") and subprocess.run([*cut, "true"], capture_output=True, check=False).returncode == 0:
+        return cut
+    return ()
+
+
+@pytest.mark.setup
+@pytest.mark.parametrize("home", [None, "/dev/null/nowhere"])
+def test_no_network_and_no_home(course, home):
+    dead = dict.fromkeys(("http_proxy", "https_proxy", "HTTP_PROXY", "HTTPS_PROXY"), "http://127.0.0.1:9")
+    cut = without_network()
+    done = python(["-c", SCRIPT, LESSONS[1].name], course / "notebooks", before=cut, HOME=home, **dead)
+    assert f"PACKAGE {ascii(str(course))[:-1]}" in done.stdout
+    dead["PYTHONPATH"] = str(course)
+    done = python(["-c", RIGHT], course / "notebooks", before=cut, HOME=home, **dead)
+    assert "REPORT correct" in done.stdout
+    assert (
+        json.loads((course / "notebooks" / progress_store.FILE).read_text())["exercises"]["similarity"]["attempts"] == 1
+    )
+
+
+@pytest.mark.parametrize("home", ["a file", "a folder that is not there"])
+def test_where_there_is_no_home_settings_are_kept_with_the_course(tmp_path, monkeypatch, capsys, home):
+    program = tmp_path / "bin" / "python"
+    program.parent.mkdir()
+    assert launch._environment(program).get("HOME") == os.environ.get("HOME")
+    assert capsys.readouterr().out == ""
+    (tmp_path / "a file").touch()
+    monkeypatch.setenv("HOME", str(tmp_path / home))
+    own = tmp_path / "home"
+    assert launch._environment(program)["HOME"] == str(own)
+    assert own.is_dir()
+    told = capsys.readouterr().out
+    assert told == f"The home folder {tmp_path / home} cannot be used, so settings are kept in {own}.\n"
+
+
+def pythons():
+    """Return the Pythons from 3.11 on that can be started here, besides this one."""
+    found = [shutil.which(f"python3.{minor}") for minor in range(11, 15)]
+    works = "import sys; sys.exit(sys.version_info < (3, 11))"
+    runs = [name for name in filter(None, found) if not subprocess.run([name, "-c", works], check=False).returncode]
+    return [name for name in runs if Path(name).resolve() != Path(sys.executable).resolve()]
+
+
+@pytest.mark.setup
+def test_other_pythons_read_all_of_it_and_start_the_set_up(tmp_path):
+    others = pythons()
+    if not others:
+        pytest.skip("no other Python from 3.11 to 3.14 here")
+    for name in others:
+        environment = {**os.environ, "PYTHONPYCACHEPREFIX": str(tmp_path)}
+        for arguments in (["compileall", "-q", "-f", "mha_course", "tests"], ["mha_course", "--help"]):
+            done = subprocess.run(
+                [name, "-W", "error", "-m", *arguments], cwd=ROOT, env=environment, capture_output=True, text=True,
+                check=False,
+            )  # fmt: skip
+            assert (done.returncode, done.stderr) == (0, ""), done.stdout
+
+
+def test_a_heatmap_of_1024_tokens_is_drawn_soon(draw):
+    weights = draw(1024, 1024).softmax(-1)
+    start = time.monotonic()
+    ax = plots.heatmap(weights, queries=[f"token {i}" for i in range(1024)])
+    ax.figure.canvas.draw()
+    assert time.monotonic() - start < 15
+    shown = [label for label in ax.get_yticklabels() if label.get_text() and label.get_visible()]
+    boxes = [label.get_window_extent() for label in shown]
+    assert boxes
+    assert all(one.y1 >= other.y0 or one.y0 >= other.y1 for one, other in itertools.pairwise(boxes))
+
+
+# Walks through all heads, and returns for how long at most the page did not answer, in milliseconds.
+STALLS = """async () => {
+  const heads = [...document.querySelectorAll('.head')];
+  let [worst, last, on] = [0, performance.now(), true];
+  const tick = () => {
+    const now = performance.now();
+    worst = Math.max(worst, now - last);
+    last = now;
+    if (on) setTimeout(tick, 0);
+  };
+  tick();
+  for (const head of heads) {
+    head.click();
+    await new Promise((done) => setTimeout(done, 250));
+  }
+  on = false;
+  return worst;
+}"""
+EXPLORER = """
+import torch
+from mha_course.widgets import HeadExplorer
+weights = torch.randn(8, 1024, 1024, generator=torch.Generator().manual_seed(0)).mul(3).softmax(-1)
+words = [f"w{i}" for i in range(1024)]
+HeadExplorer(weights, queries=words, recompute=lambda temperature: weights ** (1 / temperature))
+"""
+
+
+def test_eight_heads_of_1024_tokens_do_not_stop_the_page(lab_page):
+    page = lab_page([EXPLORER], height=1200)
+    page.wait_for_selector(".mha-heads[data-drawn]")
+    assert page.locator(".head").count() == 9  # and their average
+    assert page.evaluate(STALLS) < 1500
+    page.locator(".head").nth(5).click()
+    page.wait_for_function("!document.querySelector('.notes').textContent.includes('on their way')")
+    page.locator(".glass").focus()
+    page.keyboard.press("End")
+    assert "head 5: w0 → w1023" in page.locator(".readout").inner_text().replace("\u2068", "").replace("\u2069", "")
+    before = page.locator(".mha-heads").get_attribute("data-serial")
+    page.locator("input[type=range]").first.focus()
+    page.keyboard.press("ArrowRight")
+    page.wait_for_function(f"document.querySelector('.mha-heads').dataset.serial !== '{before}'")
+    assert page.locator(".trouble").inner_text() == ""

@@ -1,0 +1,411 @@
+"""Decks: every lesson builds, asks for nothing, fits its slides, moves by keys, and keeps its solutions."""
+
+import copy
+import functools
+import html
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import nbformat
+import pytest
+
+from mha_course import exercises
+from mha_course.cli import authoring, slide_html, slides
+from mha_course.errors import ShapeError
+from mha_course.exercises import hint_ladder
+from mha_course.exercises.checker import reference
+from mha_course.exercises.hints import HINTS
+from mha_course.exercises.lessons import LESSONS as LESSON_LIST
+
+ROOT = Path(__file__).resolve().parents[2]
+LESSONS = sorted(slides.LESSONS.glob("*.ipynb"))
+BY_NAME = {"argvalues": LESSONS, "ids": lambda path: path.stem}
+FORMULA = re.compile(r"\$\$.+?\$\$|\$[^$]+?\$", re.DOTALL)
+MEASURE = """() => [...document.querySelectorAll("section")].map((slide) => {
+  const content = slide.querySelector(".content"), stage = slide.getBoundingClientRect();
+  const cut = (part) => part.scrollWidth > part.clientWidth + 1 || part.scrollHeight > part.clientHeight + 1;
+  const out = (part) => {
+    const box = part.getBoundingClientRect();
+    return box.right > stage.right || box.bottom > stage.bottom || box.left < stage.left || box.top < stage.top;
+  };
+  const boxes = [...content.querySelectorAll(".html table")].map((table) => table.getBoundingClientRect());
+  const over = (a, b) => a.left < b.right - 1 && b.left < a.right - 1 && a.top < b.bottom - 1 && b.top < a.bottom - 1;
+  const parts = [...content.querySelectorAll("pre, table, figure, p, math, li, ol")];
+  const image = slide.querySelector("figure img");
+  const type = (part) => (part ? parseFloat(getComputedStyle(part).fontSize) : 99);
+  return {
+    name: slide.ariaLabel, cut: cut(content) || [...content.querySelectorAll("pre")].some(cut),
+    out: parts.some(out) || boxes.some((a, i) => boxes.slice(i + 1).some((b) => over(a, b))),
+    words: type(content.querySelector(".words p, .words li, .question p")), code: type(content.querySelector("pre")),
+    picture: image ? image.clientHeight : 999, empty: !content.children.length,
+  };
+})"""
+
+
+def read(path):
+    return nbformat.read(path, as_version=4)
+
+
+def plain(page):
+    """Return the text of a page, without its tags."""
+    return html.unescape(re.sub("<[^>]+>", "", page))
+
+
+@pytest.fixture(scope="module")
+def deck(tmp_path_factory):
+    """Build a deck when it is first asked for: ``deck("03_scaling", solutions=True)`` is its path."""
+    folder = tmp_path_factory.mktemp("decks")
+
+    @functools.cache
+    def build(name, solutions=False):
+        return slides.build([name[:2]], solutions=solutions, folder=folder / str(solutions))[0]
+
+    return build
+
+
+@pytest.fixture
+def open_deck(new_page, deck):
+    """Open a deck with no way to anything else, and remember what it asked for: ``page.asked``."""
+
+    def open_page(name, solutions=False, **options):
+        page = new_page(**({"width": 1920, "height": 1080, "reduced_motion": "reduce"} | options))
+        page.asked = []
+        address = deck(name, solutions).as_uri()
+        page.on("request", lambda request: page.asked.append(request.url))
+        page.route(re.compile("^(?!data:)"), lambda way: way.continue_() if way.request.url == address else way.abort())
+        page.goto(address)
+        page.wait_for_selector("html[data-ready]")
+        return page
+
+    return open_page
+
+
+def test_every_lesson_becomes_a_deck_and_the_index_lists_it(tmp_path):
+    assert [path.stem for path in slides.build(folder=tmp_path)] == [*(path.stem for path in LESSONS), "index"]
+    index = (tmp_path / "index.html").read_text()
+    for path in LESSONS:
+        title = re.match(r"# (.+)", read(path).cells[0].source)[1]
+        assert f'<a href="{path.stem}.html">{title}</a>' in index
+
+
+@pytest.mark.parametrize("path", **BY_NAME)
+def test_minutes_make_a_lecture(path):
+    cells = read(path).cells
+    minutes = sum(cell.metadata.get("lecture", {}).get("minutes", 0) for cell in cells)
+    assert 20 <= minutes <= 45
+    assert minutes < int(re.search(r"About (\d+) minutes", cells[0].source)[1])
+
+
+@pytest.mark.parametrize("path", **BY_NAME)
+def test_every_formula_becomes_mathml(path, deck):
+    cells = [cell for cell in read(path).cells if cell.metadata.slideshow.slide_type != "skip"]
+    written = [re.sub("`[^`]*`", "", cell.source) for cell in cells if cell.cell_type == "markdown"]
+    written += [re.sub("`[^`]*`", "", cell.metadata.get("lecture", {}).get("notes", "")) for cell in cells]
+    formulas = [formula for text in written for formula in FORMULA.findall(text)]
+    page = deck(path.stem).read_text()
+    body = page[page.index("<main>") : page.index("<script>")]
+    assert body.count("<math") == len(formulas)
+    assert "\\" not in plain("".join(re.findall("<math.*?</math>", body, re.DOTALL)))
+    assert not FORMULA.search(plain(re.sub(r"<pre.*?</pre>|<code.*?</code>", "", body, flags=re.DOTALL)))
+    assert "\ue000" not in page
+
+
+@pytest.mark.parametrize("path", **BY_NAME)
+def test_solutions_are_there_for_whoever_asks(path, deck):
+    without, with_them = (plain(deck(path.stem, how).read_text()) for how in (False, True))
+    names = LESSON_LIST[int(path.stem[:2])][1]
+    assert names
+    for name in names:
+        assert f"{name}(" in without
+        assert reference(name).strip() not in without
+        assert reference(name).strip() in with_them
+    assert "A solution of" not in without
+    assert with_them.count("A solution of") == len(names)
+
+
+@pytest.mark.parametrize("path", **BY_NAME)
+def test_slides_hold_their_content_and_ask_for_nothing(path, open_deck):
+    for solutions in (False, True):
+        page = open_deck(path.stem, solutions)
+        found = page.evaluate(MEASURE)
+        assert len(found) > 15
+        assert [slide["name"] for slide in found if slide["cut"] or slide["out"] or slide["empty"]] == []
+        assert [slide["name"] for slide in found if slide["words"] < 26 or slide["code"] < 17] == []
+        assert [slide["name"] for slide in found if slide["picture"] < 300] == []
+        assert [url for url in page.asked if not url.startswith("data:")] == [page.url.split("#")[0]]
+
+
+def test_code_that_does_not_fit_is_noticed(open_deck):
+    page = open_deck("00_start_here")
+    page.evaluate("document.querySelector('.content').innerHTML = '<pre>' + 'x'.repeat(300) + '</pre>'")
+    assert page.evaluate(MEASURE)[0]["cut"]
+
+
+def test_keys_move(open_deck):
+    page = open_deck("00_start_here")
+    count = page.locator("section").count()
+
+    def at():
+        assert page.locator("section.current").count() == 1
+        return int(page.evaluate("location.hash.slice(1)"))
+
+    assert at() == 1
+    for key, place in (("ArrowRight", 2), ("PageDown", 3), (" ", 4), ("ArrowLeft", 3), ("PageUp", 2), ("End", count)):
+        page.keyboard.press(key)
+        assert at() == place, key
+    page.keyboard.press("ArrowRight")
+    assert at() == count
+    page.reload()
+    page.wait_for_selector("html[data-ready]")
+    assert at() == count
+    page.keyboard.press("Home")
+    page.mouse.click(1900, 500)
+    assert at() == 2
+    page.mouse.click(960, 500)
+    assert at() == 2
+    page.mouse.click(20, 500)
+    assert at() == 1
+    for key, name in (("b", "black"), ("d", "dark"), ("o", "overview")):
+        page.keyboard.press(key)
+        assert name in page.evaluate("document.documentElement.className"), key
+        page.keyboard.press(key)
+        assert name not in page.evaluate("document.documentElement.className"), key
+    page.keyboard.press("Escape")
+    page.locator("section").nth(4).click()
+    assert at() == 5
+    assert "overview" not in page.evaluate("document.documentElement.className")
+
+
+def test_a_swipe_moves(open_deck):
+    page = open_deck("00_start_here", has_touch=True)
+    swipe = """(to) => {
+      const touch = (x) => new Touch({ identifier: 1, target: document.body, clientX: x, clientY: 500 });
+      dispatchEvent(new TouchEvent("touchstart", { touches: [touch(900)] }));
+      dispatchEvent(new TouchEvent("touchend", { changedTouches: [touch(to)] }));
+    }"""
+    for to, place in ((500, "#2"), (890, "#2"), (1300, "#1")):
+        page.evaluate(swipe, to)
+        assert page.evaluate("location.hash") == place
+
+
+def test_a_question_shows_its_choices_and_keeps_its_answer(open_deck):
+    page = open_deck("00_start_here")
+    place = page.evaluate("slides.findIndex((slide) => slide.querySelector('.question'))")
+    page.evaluate(f"show({place})")
+    slide = page.locator("section.current")
+    assert slide.locator("li").all_inner_texts() == ["15", "1", "It depends on the sentence"]
+    assert not slide.locator(".answer").is_visible()
+    page.keyboard.press(" ")
+    assert slide.locator(".answer").inner_text().startswith("1: The weights of a row are shares of one whole")
+    assert slide.locator(".answer").is_visible()
+    assert page.evaluate("at") == place
+    page.keyboard.press("ArrowLeft")
+    assert not slide.locator(".answer").is_visible()
+
+
+def test_the_speaker_sees_notes_minutes_and_what_comes_next(open_deck):
+    page = open_deck("04_softmax")
+    place = page.evaluate("slides.findIndex((slide) => slide.textContent.startsWith('Hiding words'))")
+    page.evaluate(f"show({place + 1}, true)")
+    with page.expect_popup() as popup:
+        page.keyboard.press("s")
+    window = popup.value
+    notes = next(cell for cell in read(LESSONS[4]).cells if cell.id == "masks").metadata.lecture
+    assert plain(slide_html.words(notes.notes)).strip() in window.locator("#notes").inner_text()
+    assert f"{notes.minutes}.0 min left for this section" in window.locator("#time").inner_text()
+    following = page.evaluate("slides[at + 1].ariaLabel")
+    assert window.locator("#next").inner_text() == f"Next: {following}"
+    window.keyboard.press("ArrowRight")
+    assert page.evaluate("at") == place + 2
+    assert window.locator("#here").inner_text() == following
+    assert not page.locator(".notes").first.is_visible()
+
+
+def test_only_the_current_slide_is_exposed(open_deck):
+    page = open_deck("01_projection")
+    page.keyboard.press("ArrowRight")
+    for hidden in ("slide.inert", "slide.ariaHidden === 'true'"):
+        states = page.evaluate(f"slides.map((slide) => Boolean({hidden}))")
+        assert [place for place, state in enumerate(states) if not state] == [1], hidden
+    label = page.locator("section.current").get_attribute("aria-label")
+    assert re.match(r"Slide 2 of \d+: 1 · Projection", label)
+    assert page.evaluate("document.activeElement === slides[1]")
+
+
+def test_themes_motion_and_print(open_deck):
+    page = open_deck("05_weighted_sum", color_scheme="dark")
+    assert page.evaluate("getComputedStyle(document.body).backgroundColor") == "rgb(18, 22, 28)"
+    assert (
+        page.evaluate("getComputedStyle(document.querySelector('figure img')).backgroundColor") == "rgb(255, 255, 255)"
+    )
+    assert page.evaluate("getComputedStyle(slides[0]).animationName") == "none"
+    pages = len(re.findall(rb"/Type\s*/Page\b", page.pdf(prefer_css_page_size=True, print_background=True)))
+    assert pages == page.locator("section").count()
+    moving = open_deck("05_weighted_sum", reduced_motion="no-preference")
+    assert moving.evaluate("getComputedStyle(slides[0]).animationName") == "appear"
+    assert moving.evaluate("getComputedStyle(document.body).backgroundColor") == "rgb(255, 255, 255)"
+
+
+def test_a_missing_or_unknown_type_is_one_clear_message():
+    notebook = read(LESSONS[0])
+    notebook.cells[3].metadata.slideshow.slide_type = "page"
+    with pytest.raises(slides.SlideError) as error:
+        slides.slides(notebook, "00_start_here")
+    assert str(error.value) == (
+        "slides: 00_start_here, cell place: slide_type is missing or unknown. expected one of slide, subslide, "
+        "fragment, -, notes, skip, got page, fix: set it in JupyterLab's property inspector"
+    )
+    del notebook.cells[3].metadata["slideshow"]
+    with pytest.raises(slides.SlideError, match=r"cell place: slide_type is missing or unknown.* got None"):
+        slides.slides(notebook, "00_start_here")
+    notebook = read(LESSONS[0])
+    notebook.cells[3].metadata.lecture = {"show": "all"}
+    with pytest.raises(
+        slides.SlideError, match=r"lecture.show is unknown. expected one of output, code, both, got all"
+    ):
+        slides.slides(notebook, "00_start_here")
+
+
+def test_a_lesson_that_does_not_exist_is_one_clear_message(capsys, tmp_path, monkeypatch):
+    monkeypatch.setattr(slides, "DECKS", tmp_path)
+    assert slides.main(["3", "99"]) == 1
+    told = capsys.readouterr().err
+    assert told.startswith("mha_course: slides: lesson 99: there is none. expected one of 00, 01, 02")
+    assert told.endswith("got 99, fix: choose one\n")
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.slow
+def test_the_command_writes_what_was_asked_for(tmp_path):
+    command = (
+        "import sys; from pathlib import Path; from mha_course.cli import launch, slides; "
+        f"folder = Path({str(tmp_path)!r}); slides.build.__kwdefaults__['folder'] = folder; launch.ROOT = folder; "
+        "sys.exit(slides.main(['5', '07', '--solutions']))"
+    )
+    done = subprocess.run([sys.executable, "-c", command], cwd=ROOT, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.splitlines()[:2] == ["built 05_weighted_sum.html", "built 07_multi_head_attention.html"]
+    assert str(tmp_path / "index.html") in done.stdout
+    assert sorted(path.name for path in tmp_path.iterdir())[:2] == [
+        "05_weighted_sum.html",
+        "07_multi_head_attention.html",
+    ]
+
+
+def test_kinds_of_cells_become_what_they_say():
+    def cell(kind, source, **lecture):
+        return nbformat.v4.new_markdown_cell(source, metadata={"slideshow": {"slide_type": kind}, "lecture": lecture})
+
+    notebook = nbformat.v4.new_notebook(
+        cells=[
+            cell("slide", "# 1 · Title\n\nwords", minutes=2, notes="Say *hello*."),
+            cell("slide", "## Part", minutes=3, notes="Ask."),
+            cell("subslide", "first"),
+            cell("-", "second"),
+            cell("fragment", "third"),
+            cell("notes", "for the lecturer"),
+            cell("skip", "nobody"),
+            cell("subslide", "fourth\n\n" + "long " * 130 + "\n\n**Exercise `x`** at the end"),
+        ]
+    )
+    found = slides.slides(notebook, "01_title")
+    assert [slide.heading for slide in found] == ["1 · Title", "Part", "Part", "Part"]
+    assert [slide.minutes for slide in found] == [2, 3, 0, 0]
+    assert [plain("".join(slide.parts)).split() for slide in found[:2]] == [["words"], ["first", "second", "third"]]
+    assert 'class="fragment"' in found[1].parts[2]
+    assert "for the lecturer" in found[1].notes[1]
+    assert "<em>hello</em>" in found[0].notes[0]
+    assert "nobody" not in str(found)
+    assert "Exercise" in found[3].parts[0]
+    assert "Exercise" not in found[2].parts[0]
+
+
+def test_normalising_keeps_what_the_lecturer_wrote():
+    notebook = read(LESSONS[3])
+    before = copy.deepcopy([cell.metadata for cell in notebook.cells])
+    authoring.normalise(notebook)
+    assert [cell.metadata for cell in notebook.cells] == before
+    assert any("minutes" in metadata.get("lecture", {}) for metadata in before)
+
+
+def test_sentences_under_pictures_lose_their_line_breaks():
+    first = "a " * 43 + "a"
+    assert slide_html.unwrap(f"{first}\nword goes on\nnext: True\n") == [f"{first} word goes on", "next: True"]
+
+
+SWITCHES = {
+    (None, None): True, (None, "1"): True, ("off", None): False, ("off", "1"): True, ("off", "0"): False,
+    ("on", None): True,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("of_class", "of_lecturer"), SWITCHES)
+def test_the_switch_for_solutions(of_class, of_lecturer, monkeypatch):
+    for name, value in (("MHA_COURSE_SOLUTIONS", of_class), ("MHA_COURSE_LECTURER", of_lecturer)):
+        if value is None:
+            monkeypatch.delenv(name, raising=False)
+        else:
+            monkeypatch.setenv(name, value)
+    told = exercises.solution("softmax")
+    if SWITCHES[of_class, of_lecturer]:
+        assert told == reference("softmax")
+    else:
+        assert told == (
+            '# Solutions are off in this class (MHA_COURSE_SOLUTIONS=off). hint("softmax") goes on helping.\n'
+        )
+    with pytest.raises(ShapeError, match="no exercise has this name"):
+        exercises.solution("sofmax")
+    hint_ladder.reset_hints()
+    last = [str(exercises.hint("softmax")) for _ in range(5)][-1]
+    shown = SWITCHES[of_class, of_lecturer]
+    assert last.startswith("Hint 4 of 4" if shown else "Hint 3 of 3")
+    assert (HINTS["softmax"][-1].split("\n")[0] in last) == shown
+    assert ("solution(" in last) == shown
+
+
+def sections(number):
+    """Return {heading: minutes} of a lesson."""
+    cells = [cell for cell in read(LESSONS[number]).cells if "minutes" in cell.metadata.get("lecture", {})]
+    return {re.match(r"##? (.+)", cell.source)[1]: cell.metadata.lecture.minutes for cell in cells}
+
+
+def minutes_of(number, named):
+    """Add up the sections that are named, by how their headings begin, with commas between them."""
+    there, parts, total = sections(number), named.split(", "), 0
+    parts[0] = parts[0].replace("Opening", f"{number} · ")
+    while parts:
+        for end in range(len(parts), 0, -1):
+            found = [heading for heading in there if heading.startswith(", ".join(parts[:end]))]
+            if len(found) == 1:
+                total, parts = total + there[found[0]], parts[end:]
+                break
+        else:
+            raise AssertionError(f"lesson {number} has no section {parts[0]}: {list(there)}")
+    return total
+
+
+def test_the_plans_of_the_teaching_guide_add_up():
+    plans = re.split(r"^### ", (ROOT / "TEACHING.md").read_text(), flags=re.MULTILINE)[1:4]
+    for plan, expected in zip(plans, (55, 102, 101), strict=True):
+        rows = re.findall(r"^\| (\d+) \| (.+) \| (\d+) \|$", plan, re.MULTILINE)
+        for number, named, minutes in rows:
+            assert minutes_of(int(number), named) == int(minutes), (number, named)
+        assert sum(int(minutes) for *_, minutes in rows) == expected
+        assert f"Together {expected} minutes." in plan
+
+
+def test_the_teaching_guide_answers_and_stays_short():
+    text = (ROOT / "TEACHING.md").read_text()
+    assert len(text.splitlines()) <= 200
+    answers = re.findall(r"^\d+\. \*\*.+\?\*\* .+Lessons? \d+.*\.$", text, re.MULTILINE)
+    assert len(answers) >= 10
+    for named in (
+        "--solutions",
+        "MHA_COURSE_LECTURER=1",
+        "MHA_COURSE_SOLUTIONS=off",
+        "Presentation Mode",
+        "progress()",
+    ):
+        assert named in text

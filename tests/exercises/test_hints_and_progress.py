@@ -1,0 +1,775 @@
+"""Hints climb a true ladder, and progress is kept, or let go, without ever being in the way."""
+
+import inspect
+import json
+import math
+import os
+import re
+import subprocess
+import sys
+import textwrap
+from html.parser import HTMLParser
+from pathlib import Path
+
+import nbformat
+import pytest
+import torch
+from torch import nn
+from torch.nn import functional as F
+
+from mha_course.errors import ShapeError
+from mha_course.exercises import check, hint_ladder, progress_store, solutions
+from mha_course.exercises.catalogue import EXERCISES
+from mha_course.exercises.hint_ladder import hint, reset_hints
+from mha_course.exercises.hints import HINTS
+from mha_course.exercises.lessons import LESSONS
+from mha_course.exercises.progress_store import progress, remember
+
+ROOT = Path(__file__).resolve().parents[2]
+NOTEBOOKS = {int(path.name[:2]): path for path in sorted((ROOT / "notebooks").glob("[0-9][0-9]_*.ipynb"))}
+B, T, S, C, H, D = 2, 5, 7, 24, 4, 6
+# What an untrusted notebook shows (JupyterLab's sanitizer), as far as it is used here.
+SAFE = {"div", "strong", "code", "ol", "li", "pre", "p", "table", "caption", "thead", "tbody", "tr", "th", "td"}
+
+
+@pytest.fixture(autouse=True)
+def fresh(tmp_path, monkeypatch):
+    """Run each test in a folder of its own, at the foot of all ladders, as a new session."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv(progress_store.SWITCH, raising=False)
+    monkeypatch.setattr(progress_store, "_SAID", set())
+    reset_hints()
+    yield
+    reset_hints()
+
+
+class Tags(HTMLParser):
+    """Collect tags, attributes and text, and insist that what opens is closed."""
+
+    def __init__(self, text):
+        super().__init__()
+        self.open, self.tags, self.attributes, self.text = [], set(), set(), ""
+        self.feed(text)
+        assert self.open == []
+
+    def handle_starttag(self, tag, attrs):
+        self.open.append(tag)
+        self.tags.add(tag)
+        self.attributes |= {name for name, _ in attrs}
+
+    def handle_endtag(self, tag):
+        assert self.open.pop() == tag
+
+    def handle_data(self, data):
+        self.text += data
+
+
+def markdown(number):
+    """Return the prose of a lesson."""
+    cells = nbformat.read(NOTEBOOKS[number], as_version=4).cells
+    return "\n".join(cell.source for cell in cells if cell.cell_type == "markdown")
+
+
+# The lessons are listed once, and as they are
+
+
+def test_hints_and_lessons_name_the_same_exercises():
+    names = [name for _, exercises in LESSONS.values() for name in exercises]
+    assert len(names) == len(set(names)) == 44
+    assert list(HINTS) == names
+    assert set(EXERCISES) <= set(names)
+
+
+@pytest.mark.parametrize("number", NOTEBOOKS)
+def test_lessons_are_what_the_notebooks_are(number):
+    title, names = LESSONS[number]
+    text = markdown(number)
+    assert text.startswith(f"# {number} · {title}\n")
+    assert re.findall(r"\*\*Exercise `(\w+)`\*\*", text) == list(names)
+
+
+# Hints: what they say
+
+# The parameters as the lessons name them, where the references of Part I do not tell.
+SIGNATURES = {
+    "causal_mask": "seq_len",
+    "padding_mask": "lengths, max_len",
+    "combine_masks": "causal, padding",
+    "causal_mask_for_cache": "new, total",
+    "to_attend": "mask, convention",
+    "additive_mask": "mask, dtype",
+    "cross_attention": "x, memory, w_q, w_k, w_v, w_o, num_heads, memory_mask=None",
+    "sinusoidal_encoding": "seq_len, d_model",
+    "rope": "x, positions, base=10000.0",
+    "decode_step": "x_t, k_cache, v_cache, w_q, w_k, w_v, w_o, num_heads",
+    "repeat_kv": "k, num_heads",
+    "kv_cache_bytes": "layers, batch, seq_len, num_kv_heads, head_dim, bytes_per_value",
+    "online_softmax": "scores, block_size",
+    "tiled_attention": "q, k, v, block_size",
+    "layer_norm": "x, gamma, beta, eps=1e-5",
+    "encoder_block": "x, attention, feed_forward, norm1, norm2",
+    "patchify": "images, patch_size",
+    "add_class_token": "patches, class_token",
+    "next_token_targets": "ids",
+    "generate": "model, ids, steps",
+    "ablate_heads": "context, heads",
+    "other_weights": "weights, v",
+    "relation_score": "weights, pairs",
+}
+# What a learner has around the line of the last hint, where that is not all.
+AROUND = {
+    "self_attention": ("q, k, v = x @ w_q.T, x @ w_k.T, x @ w_v.T", ""),
+    "build_subtractor": ("w_q, w_k, w_v, w_o = torch.zeros(4, 3 * d, 3 * d)", "return w_q, w_k, w_v, w_o"),
+    "multi_head_attention": ("q, k, v = (split_heads(x @ w.T, num_heads) for w in (w_q, w_k, w_v))", ""),
+    "cross_attention": (
+        "",
+        """\
+        scores = scaled_scores(q, k)
+        weights = softmax(scores) if memory_mask is None else masked_softmax(scores, memory_mask)
+        return merge_heads(weights @ v) @ w_o.T, weights""",
+    ),
+    "sinusoidal_encoding": ("encoding = torch.zeros(seq_len, d_model, dtype=torch.float64)", "return encoding"),
+    "rope": (
+        """\
+        rates = base ** -(torch.arange(0, x.size(-1), 2, dtype=x.dtype) / x.size(-1))
+        angles = positions[:, None] * rates""",
+        "",
+    ),
+    "decode_step": (
+        "",
+        """\
+        weights = softmax(scaled_scores(q, k_cache))
+        return merge_heads(weights @ v_cache) @ w_o.T, k_cache, v_cache""",
+    ),
+    "online_softmax": (
+        """\
+        running_max = torch.full_like(scores[..., 0], -torch.inf)
+        running_sum = torch.zeros_like(running_max)""",
+        "return running_max, running_sum",
+    ),
+    "generate": ("", "return ids"),
+}
+
+
+def complete(name, code):
+    """Write the whole answer around the last hint, and run its definition."""
+    before, after = (textwrap.dedent(text) for text in AROUND.get(name, ("", "")))
+    if name == "tiled_attention":
+        loop = "for k_block, v_block in zip(k.split(block_size, 2), v.split(block_size, 2), strict=True):\n"
+        start = "context = torch.zeros_like(q)\nrunning_sum = torch.zeros_like(q[..., :1])\n"
+        before = start + "running_max = torch.full_like(running_sum, -torch.inf)"
+        code = loop + textwrap.indent("scores = scaled_scores(q, k_block)\n" + code, "    ")
+        after = "return context / running_sum"
+    signature = SIGNATURES.get(name) or str(inspect.signature(getattr(solutions, name))).split(" ->")[0].strip("()")
+    body = textwrap.indent("\n".join(filter(None, (before, code, after))), "    ")
+    source = f"from __future__ import annotations\ndef answer({signature}):\n{body}\n"
+    if name == "MultiHeadAttention":
+        source = complete_module(code)
+    space = {**vars(solutions), "torch": torch, "nn": nn}
+    exec(compile(source, name, "exec"), space)
+    return space["answer"]
+
+
+def complete_module(code):
+    """Write a module around the hint: what is said of one Linear is done with the others likewise."""
+    init, forward, end = re.split(r"(?m)^# .*\n", code)[1:]
+    init += "".join(init.replace("q_proj", other) for other in ("k_proj", "v_proj", "out_proj"))
+    forward += forward.replace("q = ", "k = ").replace("q_proj", "k_proj")
+    forward += forward.splitlines()[0].replace("q = ", "v = ").replace("q_proj", "v_proj") + "\n"
+    steps = "scores = scaled_scores(q, k)\n"
+    steps += "weights = softmax(scores) if mask is None else masked_softmax(scores, mask)\ncontext = weights @ v\n"
+    return "\n".join([
+        "class answer(nn.Module):",
+        "    def __init__(self, d_model, num_heads):",
+        "        super().__init__()",
+        "        self.num_heads = num_heads",
+        textwrap.indent(init, " " * 8),
+        "    def forward(self, x, mask=None):",
+        textwrap.indent(forward + steps + end, " " * 8),
+    ])  # fmt: skip
+
+
+def agrees(got, want):
+    """Compare tensors, numbers, and tuples of them; tuple and list are alike."""
+    if isinstance(want, tuple):
+        return len(got) == len(want) and all(map(agrees, got, want))
+    if not isinstance(want, torch.Tensor):
+        return type(got) is type(want) and got == want
+    return got.shape == want.shape and got.dtype == want.dtype and torch.allclose(got, want, atol=1e-10, rtol=0)
+
+
+@pytest.mark.parametrize("name", HINTS)
+def test_every_exercise_has_four_rungs(name):
+    rungs = HINTS[name]
+    assert len(rungs) == len(set(rungs)) == 4
+    for rung in rungs:
+        assert rung.strip() == rung
+        assert 0 < len(rung) <= 300
+    question, pointer, shape, code = rungs
+    assert question.endswith("?")
+    assert pointer.endswith((".", "?"))
+    assert shape.endswith(".")
+    assert re.search(r"\(…|\([A-Z]|[TS]\)|an int\.|\(3d|\(new", shape), "the third rung tells shapes"
+    assert all(rung.count("`") % 2 == 0 and "\n" not in rung for rung in rungs[:3])
+    assert "`" not in code
+    compile("def answer():\n" + textwrap.indent(code, "    "), name, "exec")
+    decisive = max((line.split("#")[0].strip() for line in code.splitlines()), key=len)
+    assert not any(decisive in rung for rung in rungs[:3]), "the line is given away early"
+
+
+@pytest.mark.parametrize("number", NOTEBOOKS)
+def test_hints_point_to_places_that_are_there(number):
+    places = "\n".join(re.findall(r"(?m)^## .*|\*\*[^*]+\*\*", markdown(number))).lower()  # headings, and bold words
+    for name in LESSONS[number][1]:
+        for place in re.findall(r"See (?:step 1 of )?“([^”]+)”", HINTS[name][1]):
+            assert place.lower() in places, f"{name}: {place}"
+
+
+@pytest.mark.parametrize("name", EXERCISES)
+def test_last_hints_are_right_by_the_check(name, monkeypatch):
+    monkeypatch.setenv(progress_store.SWITCH, "off")
+    report = check(name, complete(name, HINTS[name][3]))
+    assert report.status == "correct", report
+
+
+def test_a_wrong_last_hint_would_be_seen():
+    wrong = complete("split_heads", HINTS["split_heads"][3].replace(".transpose(1, 2)", ".transpose(2, 3)"))
+    assert check("split_heads", wrong).status != "correct"
+    module = complete("MultiHeadAttention", HINTS["MultiHeadAttention"][3].replace("merge_heads(context)", "x"))
+    assert check("MultiHeadAttention", module).status != "correct"
+    rope = complete("rope", HINTS["rope"][3].replace("a * cos - b", "a * cos + b"))
+    assert not all(agrees(rope(*arguments), want) for arguments, want in AUTHORITY["rope"]())
+
+
+# Part II against what is known otherwise: PyTorch, or the definition spelt out
+
+
+def draw(*shape, seed):
+    return torch.randn(*shape, dtype=torch.float64, generator=torch.Generator().manual_seed(seed))
+
+
+def masks():
+    table = torch.tensor([[True, False, True], [False, True, True]])
+    return table, torch.tensor([[0.0, -math.inf, 0.0], [-math.inf, 0.0, 0.0]])
+
+
+def causal(rows, start=0, columns=None):
+    return torch.tensor([[s <= t for s in range(columns or rows)] for t in range(start, start + rows)])
+
+
+def conventions():
+    table, added = masks()
+    yield from (((table, "bool"), table), ((table, "sdpa"), table), ((added, "additive"), table))
+    yield from (((~table, word), table) for word in ("multihead", "seaborn"))
+
+
+def additive():
+    table, added = masks()
+    return [((table, dtype), added.to(dtype)) for dtype in (torch.float32, torch.float64, torch.float16)]
+
+
+def weights_of_module():
+    """Make PyTorch's module, and give its four weights."""
+    module = nn.MultiheadAttention(C, H, bias=False, batch_first=True, dtype=torch.float64)
+    with torch.no_grad():
+        module.in_proj_weight.copy_(draw(3 * C, C, seed=8) / C**0.5)
+    return module, [*module.in_proj_weight.detach().chunk(3), module.out_proj.weight.detach()]
+
+
+def crossing():
+    module, weights = weights_of_module()
+    x, memory = draw(B, T, C, seed=1), draw(B, S, C, seed=2)
+    real = torch.arange(S) < torch.tensor([[4], [S]])
+    for mask, hidden in ((None, None), (real[:, None, None], ~real)):
+        out, attended = module(x, memory, memory, key_padding_mask=hidden, average_attn_weights=False)
+        yield (x, memory, *weights, H, mask), (out.detach(), attended.detach())
+
+
+def waves():
+    table = torch.zeros(9, 8, dtype=torch.float64)
+    for place in range(9):
+        for i in range(4):
+            angle = place / 10000 ** (2 * i / 8)
+            table[place, 2 * i], table[place, 2 * i + 1] = math.sin(angle), math.cos(angle)
+    return [((9, 8), table)]
+
+
+def rotations():
+    x, positions = draw(B, H, S, D, seed=1), torch.tensor([0, 1, 2, 5, 9, 11, 40])
+    for base in (10000.0, 100.0):
+        rates = torch.tensor([base ** (-2 * i / D) for i in range(D // 2)], dtype=torch.float64)
+        angles = torch.outer(positions.double(), rates)
+        turned = torch.complex(x[..., : D // 2], x[..., D // 2 :]) * torch.polar(torch.ones_like(angles), angles)
+        yield (x, positions, base), torch.cat((turned.real, turned.imag), -1)
+
+
+def decoding():
+    module, weights = weights_of_module()
+    x = draw(B, S, C, seed=1)
+    k, v = (F.linear(x, w).unflatten(2, (H, D)).transpose(1, 2) for w in weights[1:3])
+    out = module(x, x, x, attn_mask=~causal(S), need_weights=False)[0][:, -1:].detach()
+    return [((x[:, -1:], k[:, :, :-1], v[:, :, :-1], *weights, H), (out, k, v))]
+
+
+def cached():
+    layers = [torch.zeros(2, 5, 3, 11, 7, dtype=torch.float16) for _ in range(4)]
+    return [((4, 5, 11, 3, 7, 2), sum(layer.nbytes for layer in layers))]
+
+
+def running():
+    scores = draw(B, H, T, 11, seed=1) * 5
+    top = scores.amax(-1)
+    return [((scores, size), (top, (scores.logsumexp(-1) - top).exp())) for size in (1, 3, 4, 11, 20)]
+
+
+def tiles():
+    q, k, v = draw(B, H, T, D, seed=1) * 3, draw(B, H, S, D, seed=2), draw(B, H, S, D, seed=3)
+    return [((q, k, v, size), F.scaled_dot_product_attention(q, k, v)) for size in (1, 3, 7, 9)]
+
+
+def block():
+    layer = nn.TransformerEncoderLayer(C, H, 18, 0.0, batch_first=True, norm_first=True, dtype=torch.float64)
+    with torch.no_grad():
+        layer.norm1.weight.copy_(draw(C, seed=5))
+    parts = (
+        lambda x: layer.self_attn(x, x, x, need_weights=False)[0],
+        lambda x: layer.linear2(F.relu(layer.linear1(x))),
+        layer.norm1,
+        layer.norm2,
+    )
+    x = draw(B, S, C, seed=1)
+    return [((x, *parts), layer(x))]
+
+
+def normed():
+    x, gamma, beta = draw(B, S, C, seed=1) * 0.01, draw(C, seed=2), draw(C, seed=3)
+    return [((x, gamma, beta, eps), F.layer_norm(x, (C,), gamma, beta, eps)) for eps in (1e-5, 1e-3)]
+
+
+def counting(ids):
+    """Answer at every place with the number after the one that stands there."""
+    return F.one_hot((ids + 1) % 11, 11).double()
+
+
+AUTHORITY = {
+    "causal_mask": lambda: [((5,), causal(5))],
+    "padding_mask": lambda: [
+        ((torch.tensor([1, 3]), 4), torch.tensor([[1, 0, 0, 0], [1, 1, 1, 0]], dtype=torch.bool)[:, None, None])
+    ],
+    "combine_masks": lambda: [
+        (
+            (causal(3), torch.tensor([[1, 1, 0], [0, 1, 1]]).bool()[:, None, None]),
+            torch.tensor([[[1, 0, 0], [1, 1, 0], [1, 1, 0]], [[0, 0, 0], [0, 1, 0], [0, 1, 1]]]).bool()[:, None],
+        )
+    ],
+    "causal_mask_for_cache": lambda: [((2, 7), causal(2, 5, 7)), ((4, 4), causal(4))],
+    "to_attend": conventions,
+    "additive_mask": additive,
+    "cross_attention": crossing,
+    "sinusoidal_encoding": waves,
+    "rope": rotations,
+    "decode_step": decoding,
+    "repeat_kv": lambda: [((draw(B, 2, S, D, seed=1), 6), draw(B, 2, S, D, seed=1)[:, [0, 0, 0, 1, 1, 1]])],
+    "kv_cache_bytes": cached,
+    "online_softmax": running,
+    "tiled_attention": tiles,
+    "layer_norm": normed,
+    "encoder_block": block,
+    "patchify": lambda: [
+        ((draw(B, 3, 8, 12, seed=1), 4), F.unfold(draw(B, 3, 8, 12, seed=1), 4, stride=4).transpose(1, 2))
+    ],
+    "add_class_token": lambda: [
+        (
+            (draw(B, S, C, seed=1), draw(C, seed=2)),
+            torch.stack([torch.vstack((draw(C, seed=2), image)) for image in draw(B, S, C, seed=1)]),
+        )
+    ],
+    "next_token_targets": lambda: [
+        ((torch.tensor([[3, 1, 4], [1, 5, 9]]),), (torch.tensor([[3, 1], [1, 5]]), torch.tensor([[1, 4], [5, 9]])))
+    ],
+    "generate": lambda: [
+        ((counting, torch.tensor([[1, 2], [7, 9]]), 3), torch.tensor([[1, 2, 3, 4, 5], [7, 9, 10, 0, 1]]))
+    ],
+    "ablate_heads": lambda: [
+        (
+            (draw(B, H, S, D, seed=1), heads),
+            torch.stack([draw(B, H, S, D, seed=1)[:, h] * (h not in heads) for h in range(H)], 1),
+        )
+        for heads in ([], [2], [0, 3])
+    ],
+    "relation_score": lambda: [
+        (
+            (draw(H, S, S, seed=1), [(0, 1), (4, 2), (6, 6)]),
+            torch.stack([(head[0, 1] + head[4, 2] + head[6, 6]) / 3 for head in draw(H, S, S, seed=1)]),
+        )
+    ],
+}
+
+
+@pytest.mark.parametrize("name", AUTHORITY)
+def test_last_hints_of_part_two_are_right_by_an_authority(name):
+    answer = complete(name, HINTS[name][3])
+    for arguments, want in AUTHORITY[name]():
+        kept = [x.clone() if isinstance(x, torch.Tensor) else x for x in arguments]
+        assert agrees(answer(*arguments), want)
+        assert all(torch.equal(x, y) for x, y in zip(arguments, kept, strict=True) if isinstance(x, torch.Tensor))
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32])
+def test_the_hint_on_other_weights_finds_some(dtype):
+    weights, v = draw(T, S, seed=1).softmax(-1).to(dtype), draw(S, 4, seed=2).to(dtype)
+    found = complete("other_weights", HINTS["other_weights"][3])(weights, v)
+    near = 1e-12 if dtype == torch.float64 else 1e-5
+    assert found.dtype == dtype
+    assert torch.allclose(found @ v, weights @ v, atol=near)
+    assert torch.allclose(found.sum(-1), torch.ones(T, dtype=dtype), atol=near)
+    assert (found >= 0).all()
+    assert ((found - weights).abs().amax(-1) > 1e-3).all()
+
+
+def test_no_last_hint_goes_untested():
+    assert set(HINTS) == {name for number in range(8) for name in LESSONS[number][1]} | set(AUTHORITY) | {
+        "other_weights"
+    }
+
+
+# Hints: how they climb
+
+
+def test_each_call_shows_one_rung_more_and_the_last_repeats(capsys):
+    for count in (1, 2, 3, 4, 4, 4):
+        shown = hint("split_heads")
+        assert shown.rungs == HINTS["split_heads"][:count]
+        assert f"Hint {count} of 4" in repr(shown)
+        assert f"Hint {count} of 4" in shown._repr_html_()
+        assert ("This was the last." in repr(shown)) == (count == 4)
+    assert capsys.readouterr() == ("", "")
+
+
+def test_each_exercise_has_its_own_count():
+    hint("project")
+    assert len(hint("project").rungs) == 2
+    assert len(hint("softmax").rungs) == 1
+    reset_hints()
+    assert len(hint("project").rungs) == 1
+
+
+def test_hints_read_as_text():
+    for _ in range(2):
+        shown = hint("scaled_scores")
+    assert repr(shown) == (
+        "Hint 2 of 4 (scaled_scores)\n"
+        "1. By how much does the spread of a dot product grow when a head gets wider?\n"
+        "2. Divide by a root. The shape of q tells the width of one head. See “How large is a dot product?”.\n"
+        'hint("scaled_scores") once more shows the next.'
+    )
+
+
+@pytest.mark.parametrize("name", HINTS)
+def test_hints_survive_an_untrusted_notebook(name):
+    for _ in range(4):
+        shown = hint(name)
+    page = Tags(shown._repr_html_())
+    assert page.tags <= SAFE
+    assert page.attributes <= {"style"}
+    assert shown._repr_html_().count("<pre") == 1
+    for rung in shown.rungs:
+        assert rung.replace("`", "") in page.text
+        assert rung.replace("`", "").splitlines()[0] in repr(shown)
+
+
+def test_hints_are_escaped(monkeypatch):
+    monkeypatch.setitem(HINTS, "project", ("<script>`a<b`", "b", "c", "<i>x</i> & y"))
+    for _ in range(4):
+        page = hint("project")._repr_html_()
+    assert "&lt;script&gt;<code>a&lt;b</code>" in page
+    assert "<code>&lt;i&gt;x&lt;/i&gt; &amp; y</code>" in page
+
+
+@pytest.mark.parametrize(
+    ("name", "got", "fix"),
+    [
+        ("split_head", "'split_head'", ', fix: hint("split_heads")'),
+        (solutions.split_heads, "function", ', fix: hint("split_heads")'),
+        (solutions.MultiHeadAttention, "type", ', fix: hint("MultiHeadAttention")'),
+        ("zzz", "'zzz'", ""),
+        ("", "''", ""),
+        ("x" * 1000, "'" + "x" * 59, ""),
+        (None, "NoneType", ""),
+        (3, "int", ""),
+        ([], "list", ""),
+        ({}, "dict", ""),
+        (torch.ones(2), "Tensor", ""),
+        (float("nan"), "float", ""),
+    ],
+)
+def test_unknown_names_get_one_error(name, got, fix):
+    with pytest.raises(ShapeError) as raised:
+        hint(name)
+    wanted = f"hint: no exercise has this name. expected {', '.join(HINTS)}, got {got}{fix}"
+    assert str(raised.value) == wanted
+    assert not hint_ladder._STEPS
+
+
+# Progress
+
+
+def kept():
+    return json.loads(Path(progress_store.FILE).read_text(encoding="utf-8"))["exercises"]
+
+
+def test_an_unsolved_folder_has_an_empty_table_and_no_file(capsys):
+    for name in EXERCISES:
+        remember(name, "unattempted")
+    shown = progress()
+    assert os.listdir() == []
+    assert shown.note == ""
+    assert [name for row in shown.rows for name in row.open] == [
+        name for _, names in LESSONS.values() for name in names if name in EXERCISES
+    ]
+    assert all(row.done == 0 for row in shown.rows)
+    line = repr(shown).splitlines()[2]
+    assert re.sub(" +", " ", line) == "2 · Head splitting 0 of 3 split_heads, split_fused_qkv, one_head_queries"
+    assert repr(shown).endswith(f"0 of {len(EXERCISES)} exercises are done.")
+    assert repr(progress()) == repr(shown)
+    assert progress()._repr_html_() == shown._repr_html_()
+    assert capsys.readouterr() == ("", "")
+
+
+def test_the_best_status_stays_and_attempts_are_counted():
+    for status in ("error", "wrong", "error", "unattempted", "correct", "wrong", "error"):
+        remember("split_heads", status)
+    remember("project", "wrong")
+    remember("project", "error")
+    assert kept() == {
+        "project": {"status": "wrong", "attempts": 2},
+        "split_heads": {"status": "correct", "attempts": 6},
+    }
+    assert os.listdir() == [progress_store.FILE]
+
+
+def test_the_table_tells_what_is_done_and_what_is_open():
+    remember("split_heads", "correct")
+    remember("split_fused_qkv", "wrong")
+    remember("similarity", "correct")
+    remember("one_head_queries", "error")
+    remember("one_head_queries", "error")
+    shown = progress()
+    rows = {row.number: row for row in shown.rows}
+    assert (rows[0].done, rows[0].open) == (1, {})
+    assert (rows[2].done, rows[2].open) == (1, {"split_fused_qkv": 1, "one_head_queries": 2})
+    assert re.search(
+        r"^2 · Head splitting +1 of 3 +split_fused_qkv \(1 attempt\), one_head_queries \(2 attempts\)$",
+        repr(shown),
+        re.MULTILINE,
+    )
+    assert re.search(r"^0 · Start here +1 of 1$", repr(shown), re.MULTILINE)
+    assert f"2 of {len(EXERCISES)} exercises are done." in repr(shown)
+    page = Tags(shown._repr_html_())
+    assert page.tags <= SAFE
+    assert page.attributes <= {"style", "scope"}
+    assert "<code>one_head_queries</code> (2 attempts)" in shown._repr_html_()
+    assert f"2 of {len(EXERCISES)} exercises are done." in page.text
+
+
+def test_the_table_lists_only_what_can_be_checked(monkeypatch):
+    monkeypatch.setattr(progress_store, "EXERCISES", {name: EXERCISES[name] for name in ("project", "softmax")})
+    assert [(row.number, list(row.open)) for row in progress().rows] == [(1, ["project"]), (4, ["softmax"])]
+
+
+@pytest.mark.parametrize("name", [None, 3, [], {}, b"project", torch.ones(2)])
+@pytest.mark.parametrize("status", ["correct", None, [], 7, "splendid", ""])
+def test_nothing_odd_is_written_and_nothing_raised(name, status):
+    remember(name, status)
+    if status != "correct":
+        remember("project", status)
+    assert os.listdir() == []
+
+
+BROKEN = {
+    "empty": b"",
+    "half": b'{"exercises": {"project": {"sta',
+    "not text": b"\xff\xfe\x00",
+    "list": b"[]",
+    "number": b"3",
+    "null": b"null",
+    "no exercises": b"{}",
+    "exercises are a list": b'{"exercises": ["project"]}',
+    "deep": b"[" * 200_000,
+    "long number": b'{"exercises": ' + b"9" * 5000 + b"}",
+}
+
+
+@pytest.mark.parametrize("content", BROKEN.values(), ids=BROKEN)
+def test_a_broken_file_means_to_start_afresh_and_say_so(content):
+    Path(progress_store.FILE).write_bytes(content)
+    shown = progress()
+    assert shown.note == f"The file {progress_store.FILE} could not be read, so progress starts afresh."
+    assert repr(shown).splitlines()[0] == shown.note
+    assert shown.note in Tags(shown._repr_html_()).text
+    assert len(repr(shown).splitlines()) == len(shown.rows) + 2
+    assert Path(progress_store.FILE).read_bytes() == content, "looking changes nothing"
+    remember("project", "correct")
+    assert kept() == {"project": {"status": "correct", "attempts": 1}}
+    assert progress().note == shown.note, "it is told in the session in which it happened"
+    progress_store._SAID.clear()
+    assert progress().note == ""
+
+
+def test_odd_entries_are_dropped_and_unknown_names_kept():
+    sound, odd = {"status": "wrong", "attempts": 2}, [5, None, {}, {"status": "correct"}, {"status": [], "attempts": 1}]
+    odd += [{"status": "splendid", "attempts": 1}, {"status": "wrong", "attempts": 0}, {"status": 1, "attempts": "x"}]
+    content = {"project": sound, "of a later course": sound, **{f"odd {n}": entry for n, entry in enumerate(odd)}}
+    Path(progress_store.FILE).write_text(json.dumps({"exercises": content}), encoding="utf-8")
+    assert progress().note == ""
+    remember("project", "error")
+    assert kept() == {"project": {"status": "wrong", "attempts": 3}, "of a later course": sound}
+
+
+def refuse(*_args, **_kwargs):
+    raise PermissionError(13, "not here")
+
+
+def full(*_args, **_kwargs):
+    raise OSError(28, "no space left on device")
+
+
+@pytest.mark.parametrize(
+    ("place", "fails"),
+    [
+        ("progress_store.os.open", refuse),
+        ("progress_store.Path.write_text", full),
+        ("progress_store.Path.replace", refuse),
+    ],
+    ids=["no permission", "no space", "no replacing"],
+)
+def test_where_nothing_can_be_written_progress_is_off(place, fails, monkeypatch):
+    remember("softmax", "correct")
+    before = Path(progress_store.FILE).read_bytes()
+    with monkeypatch.context() as patch:
+        patch.setattr(f"mha_course.exercises.{place}", fails)
+        remember("project", "correct")
+        shown = progress()
+    line = "Progress is off, because this folder cannot be written to. Everything else works."
+    assert shown.note == line
+    assert repr(shown).splitlines()[0] == line
+    assert sum(row.done for row in shown.rows) == 1, "what is there is shown"
+    assert os.listdir() == [progress_store.FILE]
+    assert Path(progress_store.FILE).read_bytes() == before
+    remember("project", "correct")  # the folder is usable again
+    assert progress().note == ""
+    assert set(kept()) == {"project", "softmax"}
+
+
+def test_a_file_that_cannot_be_read_is_left_alone(monkeypatch):
+    remember("softmax", "correct")
+    with monkeypatch.context() as patch:
+        patch.setattr("mha_course.exercises.progress_store.Path.read_text", refuse)
+        remember("project", "correct")
+        assert repr(progress()).startswith("Progress is off")
+    assert set(kept()) == {"softmax"}
+
+
+def test_a_folder_that_says_it_is_read_only_gets_one_line(monkeypatch):
+    monkeypatch.setattr(progress_store.os, "access", lambda *_: False)
+    line = "Progress is off, because this folder cannot be written to. Everything else works."
+    assert repr(progress()) == line
+    assert Tags(progress()._repr_html_()).text == line
+
+
+def test_a_folder_in_the_place_of_the_file_or_no_folder_at_all(tmp_path, monkeypatch):
+    Path(progress_store.FILE).mkdir()
+    remember("project", "correct")
+    assert repr(progress()).startswith("Progress is off")
+    gone = tmp_path / "gone"
+    gone.mkdir()
+    monkeypatch.chdir(gone)
+    try:
+        gone.rmdir()
+    except OSError:
+        pytest.skip("the folder one is in cannot be removed here")
+    remember("project", "correct")
+    assert repr(progress()).startswith("Progress is off")
+
+
+def test_a_lock_that_was_left_behind_does_not_stop_anyone(monkeypatch):
+    monkeypatch.setattr(progress_store, "PATIENCE", 0.05)
+    Path(f"{progress_store.FILE}.lock").touch()
+    remember("project", "correct")
+    assert set(kept()) == {"project"}
+    assert os.listdir() == [progress_store.FILE]
+
+
+@pytest.mark.parametrize("setting", ["off", "OFF", " Off "])
+def test_a_lecturer_switches_it_off(setting, monkeypatch):
+    remember("project", "wrong")
+    before = Path(progress_store.FILE).read_bytes()
+    monkeypatch.setenv("MHA_COURSE_PROGRESS", setting)
+    remember("project", "correct")
+    assert Path(progress_store.FILE).read_bytes() == before
+    line = "Progress is off, because MHA_COURSE_PROGRESS is set to off. Everything else works."
+    assert repr(progress()) == line
+    assert progress()._repr_html_() == f"<p>{line}</p>"
+    Path(progress_store.FILE).write_bytes(b"broken")
+    assert repr(progress()) == line
+    monkeypatch.setenv("MHA_COURSE_PROGRESS", "on")
+    remember("project", "correct")
+    assert set(kept()) == {"project"}
+
+
+def test_folders_may_have_any_name(tmp_path, monkeypatch):
+    folder = tmp_path / "Übung 3 · 注意 ✎"
+    folder.mkdir()
+    monkeypatch.chdir(folder)
+    remember("project", "correct")
+    assert kept() == {"project": {"status": "correct", "attempts": 1}}
+    assert progress().rows[1].done == 1
+
+
+@pytest.mark.slow
+def test_two_notebooks_at_once_lose_nothing():
+    code = (
+        "import pathlib, sys, time\n"
+        "from mha_course.exercises.progress_store import remember\n"
+        "pathlib.Path('ready ' + sys.argv[1]).touch()\n"
+        "while len(list(pathlib.Path('.').glob('ready *'))) < 2: time.sleep(0.001)\n"
+        "for _ in range(150):\n"
+        "    remember('split_heads', 'wrong')\n"
+        "    remember(sys.argv[1], 'correct')\n"
+    )
+    paths = os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")])
+    writers = [
+        subprocess.Popen([sys.executable, "-c", code, name], env={**os.environ, "PYTHONPATH": paths})
+        for name in ("project", "softmax")
+    ]
+    assert [writer.wait(timeout=120) for writer in writers] == [0, 0]
+    assert kept() == {
+        "project": {"status": "correct", "attempts": 150},
+        "softmax": {"status": "correct", "attempts": 150},
+        "split_heads": {"status": "wrong", "attempts": 300},
+    }
+    assert sorted(os.listdir()) == [progress_store.FILE, "ready project", "ready softmax"]
+
+
+def test_readers_never_see_half_a_file(monkeypatch):
+    seen = []
+    replace = Path.replace
+
+    def watch(part, target):
+        seen.append(
+            (len(kept()) if Path(progress_store.FILE).exists() else 0, len(json.loads(part.read_text())["exercises"]))
+        )
+        return replace(part, target)
+
+    monkeypatch.setattr(progress_store.Path, "replace", watch)
+    for name in ("project", "softmax", "similarity"):
+        remember(name, "correct")
+    assert seen == [(0, 1), (1, 2), (2, 3)]
+
+
+@pytest.mark.skipif(not (ROOT / ".git").exists(), reason="not a clone")
+@pytest.mark.parametrize("name", [progress_store.FILE, f"{progress_store.FILE}.lock", f"{progress_store.FILE}.123"])
+def test_git_ignores_what_is_kept(name):
+    for folder in ("notebooks", "my_course", "."):
+        done = subprocess.run(["git", "check-ignore", "-q", f"{folder}/{name}"], cwd=ROOT, check=False)
+        assert done.returncode == 0

@@ -1,0 +1,235 @@
+"""The memory meter against sums done by hand, and what is said of kernels against the kernels themselves."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+from rewriting import fails, numbers, one_thread, rewritten  # noqa: F401
+from torch import nn
+from torch.nn import functional as F
+from torch.nn.attention import SDPBackend, sdpa_kernel
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from mha_course.attention import MultiHeadAttention, attention
+from mha_course.errors import ShapeError
+from mha_course.experiments import costs
+
+BENCHMARK = Path(__file__).parents[1] / "benchmarks" / "attention.py"
+N = 1000
+B, T, S, H, D = 2, 5, 7, 4, 6
+
+
+def chain(x):
+    """Two at a time, x + 1 gone before the third."""
+    y = x + 1
+    y = y.exp()
+    return y * 2
+
+
+def views(x):
+    y = x + 1
+    return y.view(10, -1).T[2:], y[:3], y.unsqueeze(0)
+
+
+def in_place(x):
+    y = x + 1
+    return y.add_(1).mul_(2)
+
+
+def both_kept(x):
+    y = x + 1
+    return y, y + 1
+
+
+def through_a_view(x):
+    y = (x + 1)[:1]  # keeps all of it alive
+    return y + 1
+
+
+def forgotten(x):
+    (x + 1).sum()
+    return x * 2
+
+
+# name: (a function of N float32 numbers, the most bytes alive at once)
+KNOWN = {
+    "nothing": (lambda x: x, 0),
+    "one": (lambda x: x + 1, 4 * N),
+    "a chain": (chain, 8 * N),
+    "both kept": (both_kept, 8 * N),
+    "views": (views, 4 * N),
+    "views of what was there": (lambda x: x.view(10, -1).T, 0),
+    "in place": (in_place, 4 * N),
+    "in place on what was there": (lambda x: x.add_(1), 0),
+    "through a view": (through_a_view, 4 * N + 4),
+    "one after the other": (forgotten, 4 * N + 4),
+    "a factory": (lambda x: torch.zeros(N, dtype=torch.float64), 8 * N),
+    "several results": (lambda x: x.topk(10), 10 * (4 + 8)),
+}
+
+
+def known_amounts(room):
+    for name, (fn, want) in KNOWN.items():
+        found = room.peak_bytes(fn, torch.zeros(N))
+        assert found == room.peak_bytes(fn, torch.zeros(N))
+        assert found == want, name
+
+
+def backward_counts(room):
+    x = torch.zeros(N, requires_grad=True)
+    # exp keeps its result; the gradient of the sum is a view of one number, and becomes exp's gradient, 4 N more
+    assert room.peak_bytes(lambda: x.exp().sum().backward()) == 4 * N + 4 + 4 + 4 * N
+    linear = nn.Linear(30, 20)
+    assert room.peak_bytes(lambda: linear(torch.zeros(10, 30)).sum()) == 4 * (10 * 30 + 10 * 20 + 1)
+
+
+def arguments_by_name_are_not_counted(room):
+    assert room.peak_bytes(lambda *, pair: pair[0] + pair[1], pair=(torch.zeros(N), torch.zeros(N))) == 4 * N
+
+
+def numbers_need_not_exist(room):
+    q, k, v = (torch.zeros(1, 1, 200_000, 16, device="meta") for _ in range(3))
+    scores = 4 * 200_000**2
+    assert 3 * scores <= room.peak_bytes(attention, q, k, v) < 3.1 * scores
+
+
+class Ran(TorchDispatchMode):
+    """Note which of PyTorch's own kernels was called."""
+
+    name = "math"
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        for part in ("flash", "efficient", "cudnn"):
+            if f"_scaled_dot_product_{part}_attention" in func.name():
+                self.name = part
+        return func(*args, **(kwargs or {}))
+
+
+def inputs(device):
+    """Inputs of every kind that some kernel refuses, as (q, k, v, mask, causal)."""
+    q, k, v = (numbers(B, H, n, 8, seed=seed, dtype=torch.float32).to(device) for seed, n in enumerate((T, S, S)))
+    mask = torch.ones(T, S, dtype=torch.bool, device=device)
+    wide, strided = torch.cat((v, v), dim=-1), q.mT.contiguous().mT
+    yield from ((q, k, v, None, False), (q, k, v, None, True), (q, k, v, mask, False), (q, k, wide, None, False))
+    yield from ((strided, k, v, None, False), (q.half(), k.half(), v.half(), None, False))
+    yield (*(x.detach().requires_grad_() for x in (q, k, v)), mask, False)
+    yield (q.double(), k.double(), v.double(), None, False)
+
+
+def what_is_said_of_kernels_is_so(room, device="cpu"):
+    backends = {"flash": SDPBackend.FLASH_ATTENTION, "efficient": SDPBackend.EFFICIENT_ATTENTION,
+                "cudnn": SDPBackend.CUDNN_ATTENTION, "math": SDPBackend.MATH}  # fmt: skip
+    refused = 0
+    for q, k, v, mask, causal in inputs(device):
+        told = room.sdpa_kernels(q, k, v, mask, causal=causal)
+        assert list(told) == (["flash", "math"] if device == "cpu" else list(backends))
+        for name, reason in told.items():
+            with sdpa_kernel([backends[name]]):
+                if reason:
+                    refused += 1
+                    assert "Triggered" not in reason
+                    with pytest.raises(RuntimeError):
+                        F.scaled_dot_product_attention(q, k, v, mask, is_causal=causal)
+                else:
+                    F.scaled_dot_product_attention(q, k, v, mask, is_causal=causal)
+        with Ran() as ran:
+            F.scaled_dot_product_attention(q, k, v, mask, is_causal=causal)
+        assert room.sdpa_choice(q, k, v, mask, causal=causal) == ran.name
+        assert told[ran.name] == ""
+    assert refused
+
+
+def reasons_are_pytorchs_own(room):
+    q, k, v = (torch.zeros(B, H, n, D) for n in (T, S, S))
+    wide = torch.zeros(B, H, S, 9)
+    assert room.sdpa_kernels(q, k, v) == {"flash": "", "math": ""}
+    assert "same last dimension" in room.sdpa_kernels(q, k, wide)["flash"]
+    assert "Value.size(-1): 9" in room.sdpa_kernels(q, k, wide)["flash"]
+    assert room.sdpa_choice(q, k, wide) == "math"
+
+
+CHECKS = (
+    known_amounts,
+    backward_counts,
+    arguments_by_name_are_not_counted,
+    numbers_need_not_exist,
+    what_is_said_of_kernels_is_so,
+    reasons_are_pytorchs_own,
+)
+
+
+@pytest.mark.filterwarnings("ignore:.*not used because|.*requires|.*kernel:UserWarning")
+@pytest.mark.parametrize("check", CHECKS, ids=lambda check: check.__name__)
+def test_agrees(check):
+    check(costs)
+
+
+# name: (what is broken, by what, the check that must see it)
+WRONG = {
+    "nothing is forgotten": ("        self.now -= size\n", "", CHECKS[0]),
+    "what is there at the end": ("self.peak = max(self.peak, self.now)", "self.peak = self.now", CHECKS[0]),
+    "numbers, not bytes": ("storage.nbytes() if made", "tensor.numel() if made", CHECKS[0]),
+    "a storage counted twice": ("if key not in self.known:", "if True:", CHECKS[0]),
+    "arguments counted": ("storage.nbytes() if made else 0", "storage.nbytes()", CHECKS[0]),
+    "arguments not looked for": ("        self.note(tree_leaves((args, kwargs)), made=False)\n", "", CHECKS[0]),
+    "names not passed on": ("fn(*args, **kwargs)\n    return memory", "fn(*args)\n    return memory", CHECKS[2]),
+    "a fixed length": ("tensor.layout != torch.strided", "tensor.is_meta", CHECKS[3]),
+    "always the first": ("names[number]", '"flash"', CHECKS[4]),
+    "mask not told": ("_KERNELS[name], (q, k, v, mask, 0.0, causal)", "_KERNELS[name], (q, q, q, mask, 0.0, causal)",
+                      CHECKS[4]),
+    "no reason given": ('return " ".join(reasons) or', "return", CHECKS[5]),
+}  # fmt: skip
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("wrong", WRONG)
+def test_wrong_versions_disagree(wrong):
+    before, after, check = WRONG[wrong]
+    assert fails(check, rewritten(costs, before, after))
+
+
+@pytest.mark.filterwarnings("ignore:.*not used because|.*requires|.*kernel:UserWarning")
+def test_kernels_of_each_device(device):
+    what_is_said_of_kernels_is_so(costs, device)
+
+
+def test_the_gpu_allocator_agrees(device):
+    if device == "cpu":
+        pytest.skip("the CPU's allocator does not tell")
+    x = torch.zeros(2, 512, 64, device=device)
+    mha = MultiHeadAttention(64, 4).to(device)
+    mha(x)
+    torch.cuda.reset_peak_memory_stats()
+    before = torch.cuda.memory_allocated()
+    found = costs.peak_bytes(mha, x)
+    assert found == pytest.approx(torch.cuda.max_memory_allocated() - before, rel=0.05)
+
+
+@pytest.mark.parametrize("ask", [costs.sdpa_choice, costs.sdpa_kernels])
+def test_inputs_that_do_not_fit(ask):
+    with pytest.raises(ShapeError, match=f"{ask.__name__}: v has the wrong S"):
+        ask(*(torch.zeros(B, H, n, D) for n in (T, S, T)))
+
+
+def test_the_meter_is_there_at_once():
+    code = "import sys, torch; from mha_course.experiments import costs; costs.peak_bytes(torch.zeros, 3)"
+    code += "; sys.exit('torch._dynamo' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], cwd=BENCHMARK.parents[2], check=False)
+    assert done.returncode == 0
+
+
+def test_a_function_that_fails_says_so():
+    with pytest.raises(ZeroDivisionError):
+        costs.peak_bytes(lambda: 1 / 0)
+
+
+def test_the_benchmark_runs():
+    options = ["--longest", "256", "--d-model", "24", "--heads", "4", "--rounds", "1", "--masked"]
+    done = subprocess.run([sys.executable, BENCHMARK, *options], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
+    lines = done.stdout.splitlines()
+    assert lines[0] == "cpu, d_model 24, 4 heads, causal mask, times SDPA by hand"
+    assert [line.split()[0] for line in lines[1:3]] == ["128", "256"]
+    assert all(name in lines[1] for name in ("fused", "nn.MultiheadAttention", "reference", "tiled"))

@@ -1,0 +1,215 @@
+"""Lesson 11's rooms: decoding with and without a cache, counted work, published sizes, shared heads, pictures."""
+
+import itertools
+from types import SimpleNamespace
+
+import pytest
+import torch
+from test_shape_comments import SIZES, audit, promises
+
+from mha_course import example, masks, plots
+from mha_course.attention import MultiHeadAttention, attention
+from mha_course.caching import GroupedQueryAttention
+from mha_course.errors import ShapeError
+from mha_course.experiments import decoding, gqa, model_sizes
+
+B, S, C, H, D = 2, 7, 24, 4, 6
+NAMES = ["the", "grey", "cat", "that", "chased"]
+
+
+@pytest.fixture(autouse=True)
+def alone():
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)  # hundreds of small calls
+    yield
+    torch.set_num_threads(threads)
+
+
+def modules():
+    torch.manual_seed(0)
+    return [MultiHeadAttention(C, H).double(), *(GroupedQueryAttention(C, H, g).double() for g in (1, 2, 4))]
+
+
+def test_splits_are_all_ways_to_cut():
+    found = decoding.splits(6)
+    assert len(found) == len(set(found)) == 2**5
+    assert all(sum(chunks) == 6 and min(chunks) >= 1 for chunks in found)
+
+
+@pytest.mark.parametrize("module", modules(), ids=["H", "G=1", "G=2", "G=4"])
+def test_with_and_without_a_cache_equal_the_whole(module, draw):
+    x = draw(B, S, C)
+    whole, _ = module(x, mask=masks.causal_mask(S))
+    assert torch.allclose(decoding.without_cache(module, x), whole, atol=1e-12)
+    assert torch.allclose(decoding.with_cache(module, x), whole, atol=1e-12)
+    for chunks in decoding.splits(S):
+        assert torch.allclose(decoding.with_cache(module, x, chunks), whole, atol=1e-12), chunks
+
+
+@pytest.mark.parametrize("chunks", [(3, 3), (4, 4), (7, 0), (), (8, -1)])
+def test_chunks_must_make_up_the_sequence(chunks, draw):
+    with pytest.raises(ShapeError, match=r"the chunks must make up the sequence"):
+        decoding.with_cache(modules()[0], draw(B, S, C), chunks)
+
+
+def test_reads_agree_with_finite_differences(draw):
+    q, k, v = (draw(1, 1, S, D, seed=n) for n in range(3))
+    mask, step = masks.causal_mask(S), 1e-6
+    reads = decoding.reads(q, k, v, mask)
+    for i, name in enumerate("qkv"):
+        want = torch.zeros(S, S, D, dtype=torch.float64)
+        for s, d in itertools.product(range(S), range(D)):
+            rows = []
+            for sign in (1, -1):
+                parts = [part.clone() for part in (q, k, v)]
+                parts[i][0, 0, s, d] += sign * step
+                rows.append(attention(*parts, mask)[0][0, 0].sum(-1))
+            want[:, s, d] = (rows[0] - rows[1]) / (2 * step)
+        assert torch.allclose(reads[name], want.norm(dim=-1), atol=1e-7), name
+
+
+@pytest.mark.parametrize("tokens", [1, 2, 30])
+def test_work_is_what_the_formulas_say(tokens):
+    cached, again = decoding.step_work(C, H, tokens)
+    assert (cached.projections, cached.attention) == (8 * C * C, 4 * tokens * C)
+    assert (again.projections, again.attention) == (8 * tokens * C * C, 4 * tokens**2 * C)
+    assert cached.total == 8 * C * C + 4 * tokens * C
+
+
+def test_the_shortest_run_counts(monkeypatch):
+    lasts = (9.0, 0.001, 0.5, 0.002, 0.003)  # seconds; the first is the warm-up, one run was disturbed
+    clock = itertools.accumulate(itertools.chain.from_iterable((0.0, last) for last in lasts))
+    monkeypatch.setattr(decoding, "time", SimpleNamespace(perf_counter=lambda: next(clock)))
+    ran = []
+    assert decoding.milliseconds(lambda: ran.append(1), repeats=5) == pytest.approx(1.0)
+    assert len(ran) == len(lasts)
+
+
+def test_shape_comments_of_decoding_tell_the_truth():
+    def run():
+        module, x = MultiHeadAttention(C, H), torch.randn(B, S, C)
+        decoding.with_cache(module, x)
+        decoding.without_cache(module, x)
+        part = torch.randn(1, 1, S, D)
+        decoding.reads(part, part, part, masks.causal_mask(S))
+
+    seen, complaints = audit(decoding.__file__, run, SIZES)
+    assert not complaints
+    assert seen == promises(decoding.__file__).keys()
+
+
+# What is known without the table: bytes of the weights by counting a decoder's matrices, and well-known figures.
+def test_published_sizes_are_consistent():
+    for model in model_sizes.MODELS:
+        assert model.num_heads % model.num_kv_heads == 0
+        width = model.num_heads * model.head_dim
+        attention_alone = model.layers * width * (2 * width + 2 * model.num_kv_heads * model.head_dim)
+        assert 2 < model.parameters / attention_alone < 16, model.name  # the rest is feed-forward and vocabulary
+        assert model.source
+    assert {model.kind for model in model_sizes.MODELS} == {"MHA", "GQA", "MQA"}
+
+
+def test_cache_bytes_are_those_of_tensors():
+    model = model_sizes.Published("toy", 3, 4, 2, 6, 10.0, 50, "here")
+    made = [torch.zeros(2, 5, 2, 7, 6, dtype=torch.float16) for _ in range(model.layers)]
+    assert model.cache_bytes(7, batch=5) == sum(x.numel() * x.element_size() for x in made)
+    assert model.cache_bytes(7, num_kv_heads=1, bytes_per_value=4) == 2 * 3 * 7 * 6 * 4
+    assert (model.kind, model.weight_bytes) == ("GQA", 20)
+
+
+@pytest.mark.parametrize(
+    ("size", "want"),
+    [(0, "0 B"), (1023, "1,023 B"), (1024, "1.00 KiB"), (10 * 2**20, "10.0 MiB"), (128 * 2**10, "128 KiB")],
+)
+def test_amounts_have_three_digits(size, want):
+    assert model_sizes.amount(size) == want
+
+
+def test_the_table_lines_up_and_marks_what_is_too_long():
+    lines = model_sizes.table((1, 4096, 131072)).splitlines()
+    assert len(lines) == len(model_sizes.MODELS) + 1
+    assert len(set(map(len, lines))) == 1
+    assert max(map(len, lines)) <= plots.LINE
+    llama = next(line for line in lines if line.startswith("Llama 2 7B"))
+    assert "2.00 GiB " in llama
+    assert "(64.0 GiB)" in llama
+    assert model_sizes.sources().count("\n") >= len(model_sizes.MODELS) - 1
+    assert max(map(len, model_sizes.sources().splitlines())) <= plots.LINE
+
+
+def test_shared_heads_are_means_in_every_layer():
+    model = example.trained_model()
+    shared = gqa.share_heads(model, 2)
+    ids, mask = example.encode([example.SENTENCE.split()])
+    for block, other in zip(model.blocks, shared.blocks, strict=True):
+        assert isinstance(other.attention, GroupedQueryAttention)
+        heads = block.attention.k_proj.weight.unflatten(0, (4, 12))
+        assert torch.allclose(other.attention.k_proj.weight[:12], (heads[0] + heads[1]) / 2)
+    assert not torch.allclose(shared(ids, mask), model(ids, mask), atol=0.1)
+    assert torch.allclose(gqa.share_heads(model, 4)(ids, mask), model(ids, mask), atol=1e-4)
+    assert isinstance(model.blocks[0].attention, MultiHeadAttention)  # the original is left as it was
+
+
+def test_uptraining_trains_a_copy_for_its_share_of_the_steps():
+    shared = gqa.share_heads(example.trained_model(), 2)
+    before = {name: tensor.clone() for name, tensor in shared.state_dict().items()}
+    trained = gqa.uptrain(shared, 2 / gqa.TRAINED)
+    assert all(torch.equal(shared.state_dict()[name], tensor) for name, tensor in before.items())
+    assert not torch.equal(
+        trained.blocks[0].attention.k_proj.weight, before["encoder.layers.0.attention.k_proj.weight"]
+    )
+    assert not trained.training
+    assert not any(parameter.requires_grad for parameter in trained.parameters())
+
+
+def test_moved_is_the_share_of_attention_that_went_elsewhere():
+    same = torch.tensor([[[[0.5, 0.5], [0.2, 0.8]]] * 2])[0][None]
+    other = same.clone()
+    other[0, 1] = torch.tensor([[1.0, 0.0], [1.0, 0.0]])
+    assert torch.allclose(gqa.moved(same, other), torch.tensor([0.0, (0.5 + 0.8) / 2]))
+
+
+def test_one_step_draws_all_keys_and_one_query():
+    weights = torch.tensor([0.1, 0.2, 0.3, 0.1, 0.3])
+    figure = plots.decoding_step(torch.randn(6), torch.randn(5, 6), torch.randn(5, 6), weights, NAMES)
+    query, keys, bars, values, context = (ax for ax in figure.axes)
+    for ax, rows in ((query, 1), (keys, 5), (values, 5), (context, 1)):
+        shown = ax.images[0].get_array()
+        assert (~shown.mask).any(1).sum() == rows if shown.mask.any() else shown.shape[0] == rows
+    assert [bar.get_width() for bar in bars.patches] == pytest.approx(weights.tolist())
+    with pytest.raises(ShapeError, match="decoding_step"):
+        plots.decoding_step(torch.randn(1, 2, 6), torch.randn(5, 6), torch.randn(5, 6), weights, NAMES)
+
+
+@pytest.mark.parametrize("groups", [1, 2, 3, 6])
+def test_sharing_draws_neighbours_together(groups):
+    (ax,) = plots.kv_sharing(6, (groups,)).axes
+    ends = [tuple(line.get_xdata()) for line in ax.lines]
+    assert [start for start, _ in ends] == list(range(6))
+    below = [below for _, below in ends]
+    assert below == sorted(below)
+    assert len(set(below)) == groups
+    assert [below.count(place) for place in set(below)] == [6 // groups] * groups
+
+
+def test_sharing_refuses_groups_that_do_not_divide():
+    with pytest.raises(ShapeError, match="must divide"):
+        plots.kv_sharing(6, (4,))
+
+
+def test_against_weights_marks_each_size_and_hollows_what_is_too_long():
+    ax = plots.cache_sizes(model_sizes.MODELS[:2], (1, 131072))
+    places = [tuple(dots.get_offsets()[0]) for dots in ax.collections]
+    first = model_sizes.MODELS[0]
+    assert places[0] == (first.cache_bytes(1), 0)
+    assert places[1] == (first.cache_bytes(131072), 0)
+    assert places[2][0] == first.weight_bytes
+    faces = [tuple(dots.get_facecolor()[0][:3]) for dots in ax.collections]
+    assert faces[1] == (1, 1, 1) != faces[0]
+
+
+def test_head_rows_draws_each_head_of_each_row_on_one_scale():
+    figure = plots.head_rows({"a": torch.rand(3, 5, 5), "b": torch.rand(3, 5, 5)}, NAMES)
+    images = [ax.images[0] for ax in figure.axes if ax.images]
+    assert len(images) == 6
+    assert {image.get_clim() for image in images} == {(0, 1)}

@@ -1,0 +1,224 @@
+"""What lesson 13 shows: stacks measured at depth, a model watched while it learns, and pictures of a block."""
+
+import io
+import itertools
+
+import matplotlib.image as mpimg
+import numpy as np
+import pytest
+import torch
+from matplotlib import colors
+from matplotlib.patches import FancyBboxPatch
+from rewriting import one_thread  # noqa: F401
+from torch.nn import functional as F
+
+from mha_course import example, models, plots
+from mha_course.datasets import grammar
+from mha_course.errors import ShapeError
+from mha_course.experiments import depth, head_analysis, training_snapshots
+
+
+def pre_norm(block, x):
+    return block(x)
+
+
+# Depth
+
+
+def test_gradients_at_depth_are_those_of_finite_differences():
+    """Rebuild the draw, push the words along a direction, and see how the loss answers."""
+    with torch.random.fork_rng():
+        torch.manual_seed(0)
+        stack = depth.blocks(2)
+        to_words = torch.nn.Linear(depth.WIDTH, depth.WORDS, dtype=torch.float64)
+        torch.nn.init.xavier_uniform_(to_words.weight)
+        x = torch.randn(depth.SENTENCES, depth.TOKENS, depth.WIDTH, dtype=torch.float64)
+        targets = torch.randint(depth.WORDS, (depth.SENTENCES * depth.TOKENS,))
+
+    def loss(start, matrix):
+        with torch.no_grad():
+            stack[1].feed_forward[3].weight.copy_(matrix)
+            out = stack[1](stack[0](start))
+            return float(F.cross_entropy(to_words(F.layer_norm(out, (depth.WIDTH,))).flatten(0, 1), targets))
+
+    matrix = stack[1].feed_forward[3].weight.detach().clone()
+    measured = depth.measure(pre_norm, 2, last_norm=True, draws=1)
+    for start, move, length in (
+        (x, lambda step, d: loss(x + step * d, matrix), measured.at_x[0]),
+        (matrix, lambda step, d: loss(x, matrix + step * d), measured.at_weights[1]),
+    ):
+        directions = torch.randn(60, *start.shape, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
+        slopes = torch.tensor([(move(1e-5, d) - move(-1e-5, d)) / 2e-5 for d in directions])
+        # A direction of unit-normal numbers meets a gradient of length g with the spread g.
+        assert abs(slopes.square().mean().sqrt() / length - 1) < 0.3
+
+
+def test_depth_has_a_number_for_each_place():
+    measured = depth.measure(pre_norm, 3, draws=2)
+    assert [len(column) for column in (measured.alike, measured.size, measured.at_x, measured.at_weights)] == [
+        4,
+        4,
+        4,
+        3,
+    ]
+    assert measured == depth.measure(pre_norm, 3, draws=2)
+    assert abs(measured.size[0] - 1) < 0.02
+    first = depth.measure(pre_norm, 3, draws=1)
+    assert measured.alike != first.alike  # a mean over draws
+
+
+def test_what_is_passed_by_gets_no_gradient():
+    measured = depth.measure(lambda block, x: x, 2, draws=1)
+    assert measured.at_weights == [0.0, 0.0]
+    assert measured.at_x[0] == measured.at_x[2] > 0
+    doubled = depth.measure(lambda block, x: 2 * x, 2, draws=1)
+    assert doubled.size[2] == pytest.approx(4 * doubled.size[0])
+    assert doubled.alike[2] == pytest.approx(measured.alike[0])
+    assert doubled.at_x[0] == pytest.approx(4 * doubled.at_x[2])
+
+
+def test_measuring_leaves_the_random_state_alone():
+    before = torch.get_rng_state()
+    depth.measure(pre_norm, 1, draws=1)
+    assert torch.equal(before, torch.get_rng_state())
+
+
+def test_likeness_is_the_mean_cosine_of_pairs(draw):
+    x = draw(2, 5, 24) + 0.5
+    pairs = [
+        F.cosine_similarity(x[b, s], x[b, t], dim=0) for b in range(2) for s, t in itertools.combinations(range(5), 2)
+    ]
+    assert depth.likeness(x) == pytest.approx(float(torch.stack(pairs).mean()))
+    assert depth.likeness(x[:, :1].expand(2, 5, 24)) == pytest.approx(1)
+
+
+def test_blocks_are_drawn_as_said():
+    (block,) = depth.blocks(1)
+    for weight in (block.attention.q_proj.weight, block.feed_forward[0].weight, block.feed_forward[3].weight):
+        assert weight.dtype == torch.float64
+        bound = (6 / sum(weight.shape)) ** 0.5  # Glorot and Bengio 2010, equation 16
+        assert 0.95 * bound < weight.abs().max() <= bound
+    assert not any(p.any() for name, p in block.named_parameters() if name.endswith("bias"))
+
+
+@pytest.mark.parametrize(("layers", "draws"), [(0, 1), (1, 0)])
+def test_depth_refuses_nothing_to_measure(layers, draws):
+    with pytest.raises(ShapeError, match=f"expected 1 or more, got num_layers={layers}, draws={draws}"):
+        depth.measure(pre_norm, layers, draws=draws)
+
+
+# Watching
+
+
+@pytest.mark.train
+def test_watching_changes_nothing_and_looks_when_asked():
+    plain, losses = example.train_model(5, steps=6, progress=False)
+    watched, seen = example.new_model(5), []
+    batches = training_snapshots.watched(watched, example.training_batches(5), (0, 4), seen)
+    again = models.train(watched, batches, models.masked_word_loss, steps=6, lr=3e-3, progress=False)
+    assert again == losses
+    for mine, theirs in zip(watched.parameters(), plain.parameters(), strict=True):
+        assert torch.equal(mine, theirs)
+    assert [snapshot.step for snapshot in seen] == [0, 4]
+    start = example.new_model(5).state_dict()
+    kept = seen[0].model.state_dict()
+    assert all(torch.equal(start[name], kept[name]) for name in start)  # a copy, which training leaves alone
+    assert not torch.equal(seen[1].model.to_words.weight, seen[0].model.to_words.weight)
+    assert all(parameter.requires_grad for parameter in watched.parameters())
+
+
+def test_a_snapshot_holds_what_the_measures_say():
+    model, texts = example.trained_model(), grammar.sentences(300, "test", seed=2)
+    snapshot = training_snapshots.look(model, 3000)
+    want = head_analysis.relation_weights(head_analysis.all_weights(model, texts), texts, "pronoun")
+    assert torch.equal(snapshot.pronoun, want)
+    assert want[snapshot.best] == want.max()
+    assert snapshot.accuracy == head_analysis.accuracy(model, texts, "pronoun")
+    loaded = example.load()
+    assert torch.allclose(snapshot.weights()[1], loaded.mha(loaded.x)[1][0], atol=1e-6)
+    assert snapshot.weights("the cat was hungry").shape == (2, 4, 4, 4)
+
+
+# Pictures
+
+
+def test_both_wirings_have_the_parts_and_only_one_has_norms_on_the_stream():
+    figure = plots.block_wirings()
+    stream = 1.0
+    for ax, on_stream in zip(figure.axes, ([], ["norm1", "norm2"]), strict=True):
+        texts = {text.get_text(): text.get_position()[1] for text in ax.texts if text.get_text()}
+        assert {"x", "out", "attention", "feed-forward", "norm1", "norm2"} <= set(texts)
+        assert sum(text.get_text() == "+" for text in ax.texts) == 2
+        names = [name for name in ("attention", "feed-forward", "norm1", "norm2") if texts[name] == stream]
+        assert names == on_stream
+        boxes = [patch for patch in ax.patches if isinstance(patch, FancyBboxPatch)]
+        edges = sorted((box.get_x(), box.get_x() + box.get_width()) for box in boxes)
+        assert len(edges) == 4
+        assert all(left[1] < right[0] for left, right in itertools.pairwise(edges))
+    plots.png(figure)
+
+
+@pytest.mark.parametrize(("dims", "title"), [((-1,), "C"), ((1,), "S"), ((0,), "B"), ((1, 2), "S, C")])
+def test_lit_are_the_numbers_that_feel_the_same_mean(dims, title):
+    """Autograd is the authority: the mean that one number is measured by depends on these."""
+    x = torch.ones(2, 5, 6, requires_grad=True)
+    (gradient,) = torch.autograd.grad(x.mean(dims, keepdim=True).expand_as(x)[0, 1, 2], x)
+    figure = plots.norm_groups({"way": dims}, (2, 5, 6))
+    (ax,) = figure.axes
+    lit = torch.tensor([colors.to_hex(patch.get_facecolor()) != plots.QUIET for patch in ax.patches]).view(2, 5, 6)
+    assert torch.equal(lit, gradient > 0)
+    assert ax.get_title("left") == f"way\nover {title}"
+    assert colors.to_hex(ax.patches[8].get_facecolor()) == plots.INK  # (0, 1, 2)
+    assert [text.get_text() for text in ax.texts] == ["sentence 0", "words", "sentence 1", "words", "channels"]
+    plots.png(figure)
+
+
+def test_an_axis_that_is_not_there_is_refused():
+    with pytest.raises(ShapeError, match=r"x has three axes.*expected -3 to 2, got \(3,\)"):
+        plots.norm_groups({"way": (3,)}, (2, 5, 6))
+
+
+def test_lines_keep_their_colour_from_panel_to_panel():
+    one = plots.Lines("left", "layer", [1, 2, 4], {"a": [1.0, 2.0, 3.0], "b": [3.0, 2.0, 1.0]})
+    other = plots.Lines("right", "depth", [1, 2, 4], {"b": torch.tensor([1.0, 10.0, 100.0])}, log_x=True, log_y=True)
+    figure = plots.line_panels(one, other)
+    left, right = figure.axes
+    assert left.lines[1].get_color() == right.lines[0].get_color() != left.lines[0].get_color()
+    assert left.lines[1].get_marker() == right.lines[0].get_marker()
+    assert (left.get_yscale(), right.get_xscale(), right.get_yscale()) == ("linear", "log", "log")
+    assert [text.get_text() for text in figure.legends[0].get_texts()] == ["a", "b"]
+    assert [text.get_text() for text in right.get_xticklabels()] == ["1", "2", "4"]
+    assert list(right.lines[0].get_ydata()) == [1, 10, 100]
+    plots.png(figure)
+
+
+def test_a_line_under_another_is_seen():
+    """The numbers of both are the same; still the picture has the colours of both."""
+    figure = plots.line_panels(plots.Lines("left", "layer", [1, 2, 4], {"a": [1.0, 2.0, 3.0], "b": [1.0, 2.0, 3.0]}))
+    (ax,) = figure.axes
+    (legend,) = figure.legends
+    legend.remove()
+    for line in ax.lines:
+        line.set(alpha=1, antialiased=False)
+    pixels = mpimg.imread(io.BytesIO(plots.png(figure)))[..., :3]
+    for line in ax.lines:
+        near = np.abs(pixels - np.array(colors.to_rgb(line.get_color()))).max(-1) < 0.02
+        assert near.sum() > 150
+
+
+def test_a_line_that_is_too_short_is_refused():
+    with pytest.raises(ShapeError, match="expected 3, got 2 numbers of “a”"):
+        plots.line_panels(plots.Lines("left", "layer", [1, 2, 3], {"a": [1.0, 2.0]}))
+
+
+def test_learning_draws_every_step_and_the_mean_of_the_last():
+    losses = [float(10 - n) for n in range(8)]
+    ax = plots.learning_curves({"mean of 4": losses}, marks={3: "here"}, window=4, every_step=True)
+    steps, means, mark = ax.lines
+    assert list(steps.get_ydata()) == losses
+    assert list(means.get_xdata()) == [4, 5, 6, 7, 8]
+    assert list(means.get_ydata()) == [sum(losses[n - 3 : n + 1]) / 4 for n in range(3, 8)]
+    assert list(mark.get_xdata()) == [3, 3]
+    assert [text.get_text() for text in ax.get_legend().get_texts()] == ["each step", "mean of 4"]
+    assert ax.get_ylabel() == "nats a word"
+    plots.png(ax)

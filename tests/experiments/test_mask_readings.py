@@ -1,0 +1,235 @@
+"""What lesson 8 shows: who reads a mask how, which output feels which token, and pictures of masks."""
+
+import matplotlib.pyplot as plt
+import pytest
+import torch
+from matplotlib.colors import to_hex
+from torch import nn
+from torch.nn import functional as F
+
+from mha_course import attention, masks, plots
+from mha_course.errors import ShapeError
+from mha_course.experiments import leakage, mask_conventions
+
+B, T, S, C, H = 2, 5, 7, 24, 4
+
+
+def tokens(batch=B, length=S, seed=0):
+    return torch.randn(batch, length, C, generator=torch.Generator().manual_seed(seed))
+
+
+@pytest.fixture
+def mha():
+    torch.manual_seed(0)
+    return attention.MultiHeadAttention(C, H)
+
+
+# Which output feels which token
+
+
+@pytest.mark.parametrize("mask", [masks.causal_mask(S), ~masks.causal_mask(S).T | torch.eye(S).bool(), None])
+def test_reach_is_the_mask_of_one_layer(mha, mask):
+    want = torch.ones(S, S, dtype=torch.bool) if mask is None else mask
+    assert torch.equal(leakage.reach(lambda x: mha(x, mask=mask), tokens()), want)
+
+
+def test_reach_agrees_with_gradients():
+    """Autograd is the authority: an output that feels a token has a gradient there."""
+    torch.manual_seed(1)
+    layer = nn.TransformerEncoderLayer(C, H, 32, batch_first=True, dropout=0.0)
+    window = masks.causal_mask(S).triu(-2)
+    hidden = ~window  # True = ignore, as this module means it
+
+    def fn(x):
+        return layer(layer(x, src_mask=hidden), src_mask=hidden)
+
+    gradients = torch.autograd.functional.jacobian(lambda x: fn(x)[0, :, 0], tokens(1))[:, 0]  # (S, S, C)
+    found = leakage.reach(fn, tokens(1))
+    assert torch.equal(found, gradients.abs().sum(-1) > 0)
+    assert torch.equal(found, masks.causal_mask(S).triu(-4))  # two windows reach twice as far
+
+
+def test_reach_sees_the_leak_of_one_sentence(mha):
+    """Sentence 1 alone sees ahead, and it is seen."""
+    mask = torch.stack((masks.causal_mask(S), torch.ones(S, S, dtype=torch.bool)))[:, None]
+    assert leakage.reach(lambda x: mha(x, mask=mask), tokens()).all()
+
+
+def test_reach_is_not_square_where_queries_are_others():
+    memory, query = tokens(1), tokens(1, T, seed=1)
+    mask = masks.causal_mask_for_cache(T, S)
+    found = leakage.reach(lambda x: F.scaled_dot_product_attention(query, x, x, mask), memory)
+    assert torch.equal(found, mask)
+
+
+def test_reach_sees_what_the_weights_hide(mha):
+    def late(x):
+        steps = mha.steps(x)
+        return attention.merge_heads(steps.weights.tril() @ steps.v)
+
+    assert leakage.reach(late, tokens()).all()
+
+
+def test_reach_leaves_its_input_and_the_random_state_alone(mha):
+    x, before = tokens(), torch.get_rng_state()
+    leakage.reach(mha, x)
+    assert torch.equal(x, tokens())
+    assert torch.equal(before, torch.get_rng_state())
+
+
+@pytest.mark.parametrize(
+    ("fn", "message"),
+    [
+        (
+            lambda x: F.dropout(x, 0.5),
+            "reach: fn must give the same twice. expected no randomness, got two outputs that differ, "
+            "fix: fn.eval(), if it is a module with dropout",
+        ),
+        (
+            lambda x: x / 0,
+            "reach: the output of fn must be finite. expected finite numbers, got NaN or infinity in 336 places",
+        ),
+        (lambda x: x[0], "reach: the output of fn must have 3 axes. expected (B, T, C), got (7, 24), "
+         "fix: the output of fn.unsqueeze(0), a batch of one"),
+    ],
+)  # fmt: skip
+def test_reach_says_what_it_cannot_use(fn, message):
+    with pytest.raises(ShapeError) as caught:
+        leakage.reach(fn, tokens())
+    assert str(caught.value) == message
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.float64])
+def test_reach_takes_any_float_on_any_device(device, dtype):
+    found = leakage.reach(lambda x: x.cumsum(1), tokens().to(device, dtype))
+    assert torch.equal(found, masks.causal_mask(S))
+
+
+# Who reads a mask how
+
+REAL = torch.tensor([True, False, True, True, False, False, True])
+NAMES = [f"word {n}" for n in range(S)]
+
+
+def readings(mask=REAL):
+    return {reading.reader: reading for reading in mask_conventions.polarities(mask, NAMES).readings}
+
+
+def test_the_readers_are_the_ones_that_pytorch_and_seaborn_document():
+    seen, other, every = tuple(REAL.tolist()), tuple((~REAL).tolist()), (True,) * S
+    assert {name: reading.given for name, reading in readings().items()} == {
+        "attention(q, k, v, mask)": seen,
+        "scaled_dot_product_attention": seen,
+        "nn.MultiheadAttention, attn_mask": other,
+        "nn.MultiheadAttention, key_padding_mask": other,
+        "seaborn.heatmap, mask": other,
+        "added to the scores": every,
+    }
+    assert {reading.converted for reading in readings().values()} == {seen}
+    assert {reading.convention for reading in readings().values()} == set(masks.CONVENTIONS)
+
+
+def test_a_wrong_converter_would_show(monkeypatch):
+    monkeypatch.setattr(mask_conventions, "from_attend", lambda mask, convention: mask)
+    assert {reading.converted for reading in readings().values()} != {tuple(REAL.tolist())}
+
+
+def test_a_mask_is_read_without_touching_the_random_state():
+    before = torch.get_rng_state()
+    readings()
+    assert torch.equal(before, torch.get_rng_state())
+
+
+def test_the_table_says_the_same_as_text_and_as_html():
+    found = mask_conventions.polarities(torch.tensor([True, True, False]), ["the", "<b>", "<pad>"])
+    text, html = repr(found), found._repr_html_()
+    assert text.splitlines()[1].split("  ")[0] == "attention(q, k, v, mask)"
+    assert text.count("✔ the <b> ·") == 8
+    assert text.count("✘ · · <pad>") == 3
+    assert (html.count("✔"), html.count("✘")) == (text.count("✔"), text.count("✘")) == (8, 4)
+    assert "<b>" not in html
+    assert "<pad>" not in html
+    assert html.count("<tr>") == 7
+
+
+@pytest.mark.parametrize("mask", [torch.ones(3).bool(), torch.zeros(3).bool(), torch.tensor([1, 0, 1])])
+def test_a_mask_that_hides_all_or_nothing_tells_nothing(mask):
+    with pytest.raises(ShapeError, match="polarities: mask must hide some keys, not all"):
+        mask_conventions.polarities(mask, ["a", "b", "c"])
+
+
+# Pictures of masks
+
+
+def cells(ax):
+    """Return what a picture shows, row by row: the colours, and a dot for a hatched cell."""
+    found = {}
+    for patch in ax.patches:
+        s, t = patch.get_xy()
+        found[t, s] = "." if patch.get_hatch() else to_hex(patch.get_facecolor())
+    rows, columns = round(ax.get_ylim()[0]), round(ax.get_xlim()[1])
+    return [[found[t, s] for s in range(columns)] for t in range(rows)]
+
+
+def test_a_picture_shows_each_cell_once():
+    mask = masks.causal_mask_for_cache(3, 5)
+    figure = plots.mask_grids(plots.MaskGrid("new", mask, ["a", "b", "c"], list("vwxyz")))
+    (ax,) = figure.axes
+    assert [[color != "." for color in row] for row in cells(ax)] == mask.tolist()
+    assert [label.get_text() for label in ax.get_yticklabels()] == ["a", "b", "c"]
+    assert [label.get_text() for label in ax.get_xticklabels()] == list("vwxyz")
+    assert ax.get_title(loc="left") == "new"
+    plt.close(figure)
+
+
+def test_leaks_have_a_colour_and_a_sign():
+    figure = plots.mask_grids(plots.MaskGrid("one too far", torch.ones(4, 4).tril(1)), expected=masks.causal_mask(4))
+    (ax,) = figure.axes
+    assert sum(row.count(plots.ACCENT) for row in cells(ax)) == 3
+    assert [text.get_text() for text in ax.texts].count("!") == 3
+    plt.close(figure)
+
+
+def test_signs_stand_between_the_masks():
+    mask = masks.causal_mask(4)
+    padding = masks.padding_mask([2], 4)
+    names = ["the", "cat", "<pad>", "<pad>"]
+    grids = plots.MaskGrid("a", mask, names), plots.MaskGrid("b", padding), plots.MaskGrid("c", mask & padding, names)
+    figure = plots.mask_grids(*grids, signs=("and", "gives"))
+    assert [[text.get_text() for text in ax.texts] for ax in figure.axes] == [[], ["and"], ["gives"]]
+    figure.canvas.draw()
+    labels = [label.get_window_extent() for label in figure.axes[2].get_yticklabels()]
+    sign = figure.axes[2].texts[0].get_window_extent()
+    assert figure.axes[1].get_window_extent().x1 < sign.x0 < sign.x1 < min(box.x0 for box in labels)
+    plt.close(figure)
+
+
+@pytest.mark.parametrize(
+    ("grids", "options", "message"),
+    [
+        (
+            [plots.MaskGrid("m", torch.ones(2, 4, 4))],
+            {},
+            "mask_grids: the mask “m” must have 2 axes. expected (T, S), got (2, 4, 4)",
+        ),
+        (
+            [plots.MaskGrid("m", torch.ones(2, 4), ["a"])],
+            {},
+            "mask_grids: the mask “m” has the wrong T. expected (T=1, S), got (T=2, S=4)",
+        ),
+        (
+            [plots.MaskGrid("m", torch.ones(2, 4))],
+            {"expected": torch.ones(4, 4)},
+            "mask_grids: the mask “m” has the wrong T. expected (T=4, S=4), got (T=2, S=4)",
+        ),
+        (
+            [plots.MaskGrid("m", torch.ones(2, 4))] * 2,
+            {"signs": ("and", "or")},
+            "mask_grids: signs stand between the masks. expected 1 or none, got 2",
+        ),
+    ],
+)
+def test_what_does_not_fit_is_said(grids, options, message):
+    with pytest.raises(ShapeError) as caught:
+        plots.mask_grids(*grids, **options)
+    assert str(caught.value) == message

@@ -1,0 +1,184 @@
+"""What lesson 12 draws and counts: one row in blocks, tiles, operations, and the lab that steps through them."""
+
+import itertools
+import math
+
+import pytest
+import torch
+from torch.nn import functional as F
+
+from mha_course import flash, plots
+from mha_course.attention import attention
+from mha_course.errors import ShapeError
+from mha_course.experiments import counting, online_softmax
+from mha_course.widgets import BlocksLab
+
+TOKENS = ["the", "grey", "cat", "that", "chased", "the", "loud", "dogs", "was", "hungry"]
+SIZES = (4, 3, 5, 8)
+
+
+@pytest.fixture
+def scores(draw):
+    return 3 * draw(10, 10, seed=1)
+
+
+def words(ax):
+    return " ".join(text.get_text() for text in ax.texts)
+
+
+@pytest.mark.parametrize("block_size", [1, 3, 4, 10, 99])
+def test_running_numbers_are_those_of_the_row_so_far(scores, block_size):
+    for row in scores:
+        for step in online_softmax.running(row, block_size):
+            seen = row[: step.last + 1]
+            assert step.maximum == pytest.approx(seen.max().item())
+            assert step.maximum + math.log(step.total) == pytest.approx(seen.logsumexp(0).item())
+            assert 0 <= step.shrink <= 1
+        assert step.last == 9
+
+
+def test_hidden_scores_add_nothing():
+    row = torch.tensor([-torch.inf, -torch.inf, 0.5, -torch.inf, -torch.inf])
+    steps = online_softmax.running(row, 2)
+    assert [step.total for step in steps] == [0.0, 1.0, 1.0]
+    assert [step.shrink for step in steps] == [0.0, 0.0, 1.0]
+
+
+def test_one_row_is_drawn_with_the_numbers_of_each_block(scores):
+    figure = plots.online_softmax(scores[0], 4)
+    top, bottom = figure.axes
+    steps = online_softmax.running(scores[0], 4)
+    for before, step in itertools.pairwise(steps):
+        assert f"max {step.maximum:.1f}" in words(top)
+        line = f"{before.total:.2f} × {step.shrink:.2f} + {step.added:.2f} = {step.total:.2f}"
+        assert line in words(bottom)
+    heights = [bar.get_height() for bar in top.patches]
+    assert heights == pytest.approx(scores[0].tolist())
+    plots.png(figure)
+
+
+@pytest.mark.parametrize("causal", [False, True])
+def test_tiles_cover_what_may_be_seen(causal):
+    ax = plots.tiles(9, 13, 4, causal=causal)
+    paper, *drawn = ax.patches
+    assert paper.get_hatch()
+    covered = torch.zeros(9, 13, dtype=torch.int64)
+    for tile in drawn:
+        x, y, width, height = (round(n) for n in (*tile.get_xy(), tile.get_width(), tile.get_height()))
+        covered[y : y + height, x : x + width] += 1
+    seen = torch.ones(9, 13).tril(4).bool() if causal else torch.ones(9, 13).bool()
+    assert (covered[seen] == 1).all()
+    assert len(drawn) == (9 if causal else 12)
+    assert words(ax) == " ".join(str(n + 1) for n in range(len(drawn)))
+    plots.png(ax)
+
+
+def test_the_held_tile_is_lit():
+    _, *drawn = plots.tiles(8, 8, 4, now=2).patches
+    colors = [tile.get_facecolor() for tile in drawn]
+    assert colors[0] == colors[1]
+    assert len(set(colors)) == 3
+
+
+@pytest.mark.parametrize("make", [plots.recomputation, plots.memory_traffic])
+def test_no_words_of_a_drawing_overlap(make):
+    picture = make()
+    figure = getattr(picture, "figure", None) or picture
+    figure.canvas.draw()
+    for ax in figure.axes:
+        boxes = [text.get_window_extent() for text in ax.texts if text.get_text()]
+        assert len(boxes) >= 5
+        for n, box in enumerate(boxes):
+            assert not any(box.overlaps(other) for other in boxes[n + 1 :])
+    plots.png(picture)
+
+
+def test_operations_are_those_of_the_products(draw):
+    q, k, v = draw(2, 4, 5, 6), draw(2, 4, 7, 6, seed=1), draw(2, 4, 7, 6, seed=2)
+    one = 2 * 2 * 4 * 5 * 7 * 6
+    ways = [attention, F.scaled_dot_product_attention, lambda *given: flash.tiled_attention(*given, 3)]
+    assert [counting.flops(way, q, k, v) for way in ways] == [2 * one] * 3
+    inputs = [x.requires_grad_() for x in (q, k, v)]
+    assert [counting.flops(lambda way=way: both(way, inputs)) for way in ways] == [6 * one, 7 * one, 7 * one]
+
+
+def both(way, inputs):
+    """Go forward and backward."""
+    result = way(*inputs)
+    (result[0] if isinstance(result, tuple) else result).sum().backward()
+
+
+def test_skipped_blocks_are_not_counted(draw):
+    x = draw(2, 4, 12, 6)
+    causal = counting.flops(flash.tiled_attention, x, x, x, 3, causal=True)
+    assert causal / counting.flops(flash.tiled_attention, x, x, x, 3) == 10 / 16
+
+
+def panels(lab):
+    """Return the matrix of scores, the sums, the table, and the map."""
+    assert lab.view["trouble"] == ""
+    return lab.view["panels"]
+
+
+@pytest.mark.parametrize("causal", [False, True])
+@pytest.mark.parametrize("size", SIZES)
+def test_the_lab_walks_through_all_tiles(scores, size, causal):
+    lab = BlocksLab(scores, TOKENS)
+    lab.set(size=size, causal=causal)
+    visited = flash.blocks(10, 10, size, causal=causal)
+    visible = scores.masked_fill(torch.ones(10, 10).triu(1).bool() & causal, -torch.inf)
+    for number, (rows, columns) in enumerate(visited, start=1):
+        lab.set(tile=number)
+        held, sums, table, order = panels(lab)
+        want = torch.zeros(10, 10, dtype=torch.float64)
+        want[rows, columns] = visible[rows, columns].masked_fill(visible[rows, columns].isneginf(), 0.0)
+        assert torch.allclose(torch.tensor(held["values"], dtype=torch.float64), want, rtol=1e-3)
+        so_far = visible[rows, : columns.stop]
+        total = (so_far - so_far.amax(1, keepdim=True)).exp().sum(1)
+        assert sums["values"][rows] == pytest.approx(total.tolist(), rel=1e-3)
+        assert [line[1] for line in table["rows"]] == [f"{m:.1f}" for m in so_far.amax(1).tolist()]
+        assert f"Tile {number} of {len(visited)}: " in lab.text
+        assert sum(value > 0 for line in order["values"] for value in line) == want[rows, columns].numel()
+    final = (visible - visible.amax(1, keepdim=True)).exp().sum(1)
+    assert sums["values"] == pytest.approx(final.tolist(), rel=1e-3)
+
+
+def test_the_lab_says_which_row_shrinks_most():
+    rising = torch.tensor([0.0, 0.0, 2.0, 3.0]).repeat(4, 1)
+    rising[1, 3] = 5.0
+    lab = BlocksLab(rising, ["a", "b", "c", "d"], sizes=(2,))
+    assert "each begins with the maximum that it finds" in lab.text
+    lab.set(tile=2)
+    assert "“b” meets a larger score, 5.0: its sum shrinks by the factor 0.007: 2.00 × 0.007 + 1.05 = 1.06." in lab.text
+    lab = BlocksLab(-rising, ["a", "b", "c", "d"], sizes=(2,))
+    lab.set(tile=2)
+    assert "nothing shrinks" in lab.text
+
+
+def test_the_lab_stays_at_the_last_tile_and_begins_again(scores):
+    lab = BlocksLab(scores, TOKENS)
+    lab.set(size=5)
+    lab.set(tile=9)
+    assert lab.values["tile"] == 4
+    lab.set(causal=True)
+    assert lab.values["tile"] == 1
+
+
+def test_what_the_lab_shows_without_a_browser(scores):
+    lab = BlocksLab(scores[None, None].half(), TOKENS)
+    data, metadata = lab._repr_mimebundle_()
+    assert metadata["image/png"]["alt"] == lab.text
+    assert data["text/plain"] == f"BlocksLab: {lab.text}"
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        (lambda s: (s[:, :9], TOKENS), "BlocksLab: scores"),
+        (lambda s: (s, TOKENS[:9]), "BlocksLab: scores"),
+        (lambda s: (s, []), "BlocksLab: tokens must be a list of words"),
+    ],
+)
+def test_bad_input_gets_one_clear_message(scores, given, message):
+    with pytest.raises(ShapeError, match=message):
+        BlocksLab(*given(scores))

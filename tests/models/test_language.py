@@ -1,0 +1,285 @@
+"""The language model of lesson 15, the grammar's own probabilities, and what the lab writes."""
+
+import itertools
+import math
+
+import pytest
+import torch
+from torch.nn import functional as F
+
+from mha_course import masks, models, plots
+from mha_course.datasets import grammar
+from mha_course.errors import ShapeError
+from mha_course.exercises import QUESTIONS
+from mha_course.exercises import questions_language as questions
+from mha_course.experiments import head_analysis, leakage
+from mha_course.models import language
+from mha_course.widgets import SamplingLab
+
+DRAWN = grammar.sentences(300, "train", seed=5)
+UNSEEN = grammar.sentences(300, "test", seed=6)
+CAT = "the grey cat that chased the loud dogs was hungry , so it ate greedily"
+
+
+@pytest.fixture(scope="module")
+def trained():
+    return language.train_language_model(1, steps=350, progress=False)
+
+
+@pytest.fixture(scope="module")
+def cheat():
+    return language.train_language_model(1, steps=200, see_ahead=True, progress=False)
+
+
+@pytest.fixture
+def model():
+    return language.new_language_model(0).eval().requires_grad_(False)
+
+
+def every_sentence(kind, subject, other):
+    """Fill a template in every way, without the grammar's own code."""
+    forms = {noun: form for form, nouns in grammar.NOUNS.items() for noun in nouns}
+    about = other if kind == "because_object" else subject
+    adjectives = {noun: words.split() for nouns in grammar.NOUNS.values() for noun, words in nouns.items()}
+    links = [*grammar.PREPOSITIONS, *(f"that {verb}" for verb in grammar.RELATIVE_VERBS)]
+    ways = itertools.product(
+        adjectives[subject], adjectives[other], links, grammar.CONSEQUENCES.items(), grammar.FOLLOW_UPS.items(),
+        grammar.SUBJECT_VERBS, grammar.OBJECT_VERBS,
+    )  # fmt: skip
+    made = set()
+    for one, two, link, (state, result), (first, then), subject_verb, object_verb in ways:
+        verb, adverb = result.split()
+        made.add(
+            grammar.TEMPLATES[kind].format(
+                adjective=one,
+                noun=subject,
+                adjective2=two,
+                noun2=other,
+                link=link,
+                state=state,
+                verb=verb,
+                adverb=adverb,
+                be="were" if forms[about] == "they" else "was",
+                it=forms[about],
+                first=first,
+                then=then,
+                them=grammar.OBJECT_FORMS[forms[other]],
+                subject_verb=subject_verb,
+                object_verb=object_verb,
+            )
+        )
+    return [text.split() for text in made]
+
+
+@pytest.mark.parametrize("kind", grammar.TEMPLATES)
+def test_the_sentences_of_a_kind_share_out_a_fifth(kind):
+    pairs = grammar.noun_pairs("validation")
+    subject, other = pairs[0]
+    every = every_sentence(kind, subject, other)
+    total = sum(math.exp(-grammar.nats(words, "validation")) for words in every)
+    assert total * len(pairs) == pytest.approx(1 / 5)
+    assert {grammar.recognise(words).kind for words in every} == {kind}
+
+
+def test_nats_are_the_mean_log_share_of_what_is_drawn():
+    drawn = [text.words for text in grammar.sentences(60_000, "validation", seed=1) if text.kind == "and"]
+    likeliest = max(set(drawn), key=drawn.count)
+    share = drawn.count(likeliest) / 60_000
+    assert math.exp(-grammar.nats(likeliest, "validation")) == pytest.approx(share, rel=0.35)  # 1 in 1,900
+
+
+def test_what_is_drawn_is_recognised_and_what_is_spoilt_is_not():
+    for text in (*DRAWN, *UNSEEN):
+        assert grammar.recognise(text.words) == text
+        swapped = [*text.words[:-2], text.words[-1], text.words[-2]]
+        for wrong in (swapped, text.words[:-1], (*text.words, "the"), text.words[1:]):
+            assert grammar.recognise(wrong) is None
+            assert grammar.nats(wrong, "any") == math.inf
+    assert grammar.recognise(CAT.replace("it", "they").split()) is None
+    same_pronoun = "the grey cat behind the shiny robot was cold and shivered violently"
+    assert grammar.recognise(tuple(same_pronoun.split())) is None
+    assert grammar.recognise([]) is None
+
+
+def test_only_the_pairs_of_a_split_can_be_drawn():
+    for text in UNSEEN:
+        assert grammar.nats(text.words, "train") == math.inf
+        more = math.log(192 / len(grammar.noun_pairs("test")))
+        assert grammar.nats(text.words, "any") - grammar.nats(text.words, "test") == pytest.approx(more)
+
+
+def test_ids_go_there_and_back():
+    ids = language.encode([text.words for text in DRAWN])
+    assert ids.shape == (300, language.LONGEST)
+    assert [language.decode(row) for row in ids] == [text.words for text in DRAWN]
+    assert (ids[:, 0] == language.START).all()
+    assert ((ids == language.END).sum(1) == 1).all()
+    assert len(set(language.WORDS)) == len(language.WORDS) == 128
+    bare = language.prompt(CAT)
+    assert torch.equal(bare, language.prompt(f"<start> {CAT}"))
+    assert torch.equal(bare, language.encode([CAT.split()])[:, :-1])
+    assert language.prompt("").tolist() == [[language.START]]
+
+
+def test_surprise_is_cross_entropy_and_the_loss_its_mean(model):
+    ids = language.encode([text.words for text in DRAWN])
+    logits, targets = model(ids[:, :-1]), ids[:, 1:]
+    want = F.cross_entropy(logits.flatten(0, 1), targets.flatten(), reduction="none").view_as(targets)
+    found = language.surprisal(model, ids)
+    real = targets != language.PAD
+    torch.testing.assert_close(found[real], want[real])
+    assert not found[~real].any()
+    torch.testing.assert_close(language.language_loss(model, ids), want[real].mean())
+    assert language.perplexity(model, DRAWN) == pytest.approx(want[real].mean().exp().item(), rel=1e-5)
+    assert language.perplexity(language.uniform, DRAWN) == pytest.approx(126)
+
+
+def test_a_bigram_counts():
+    texts = [grammar.Sentence(tuple(words.split()), "so", {}) for words in ("the cat", "the cat", "the king")]
+    table = language.bigram(texts, add=0.5)(torch.arange(128)[None])[0].exp()  # (V, V)
+    the, cat, king = (language.WORDS.index(word) for word in ("the", "cat", "king"))
+    torch.testing.assert_close(table.sum(-1), torch.ones(128, dtype=torch.float64))
+    assert table[the, cat].item() == pytest.approx((2 + 0.5) / (3 + 126 * 0.5))
+    assert table[king, language.END].item() == pytest.approx((1 + 0.5) / (1 + 126 * 0.5))
+    assert table[:, [language.PAD, language.START]].max() == 0
+
+
+@pytest.mark.train
+def test_it_learns_up_to_the_limit_and_no_further(trained):
+    model, losses = trained
+    bigram, limit = language.bigram(language.training_texts(1)), language.limit(DRAWN, "train")
+    assert losses[0] > 4.5
+    assert limit < language.perplexity(model, DRAWN) < 1.15 * limit
+    assert limit < 0.6 * language.perplexity(bigram, DRAWN)
+    assert language.perplexity(model, UNSEEN) > 1.03 * language.limit(UNSEEN, "any")
+    texts = [text for text in UNSEEN if "pronoun" in text.pairs]
+    weights = language.weights(model, texts)
+    assert head_analysis.relation_weights(weights, texts, "pronoun").max() > 0.35
+    assert not weights.triu(1).any()
+
+
+@pytest.mark.train
+def test_no_model_beats_the_limit_but_one_that_sees_ahead(cheat, trained):
+    model, losses = cheat
+    assert sum(losses[-20:]) / 20 < 0.4 * math.log(language.limit(DRAWN, "train"))
+    x = model.embed(language.prompt(CAT))
+    assert leakage.reach(model.encoder, x).all()
+    ids = language.prompt(CAT)
+    later = ids.clone()
+    later[0, 9] += 1
+    for one, moved in ((model, True), (trained[0], False)):
+        assert torch.equal(one(ids)[:, :9], one(later)[:, :9]) is not moved
+
+
+@pytest.mark.train
+def test_it_writes_sentences(trained, cheat):
+    written = language.write(trained[0], 100, temperature=0.5, seed=2)
+    assert sum(grammar.recognise(words) is not None for words in written) > 75
+    assert len(set(written)) > 50
+    assert written == language.write(trained[0], 100, temperature=0.5, seed=2, cached=False)
+    assert len(set(language.write(trained[0], 5, temperature=0))) == 1
+    nonsense = language.write(cheat[0], 100, temperature=0.5, seed=2, cached=False)
+    assert sum(grammar.recognise(words) is not None for words in nonsense) < 20
+
+
+@pytest.mark.train
+def test_training_is_bit_equal():
+    (one, losses), (two, again) = (language.train_language_model(3, steps=4, progress=False) for _ in range(2))
+    assert losses == again
+    assert all(map(torch.equal, one.parameters(), two.parameters()))
+
+
+def test_rows_of_weights_are_the_places_that_guess(model):
+    ids = language.encode([text.words for text in DRAWN])[:, :-1]
+    whole = model.attention_weights(ids)
+    found = language.weights(model, DRAWN)
+    torch.testing.assert_close(found[..., 4, 2], whole[..., 4, 3])  # word 4 is guessed at place 4; word 2 stands at 3
+    weights, tokens = language.sentence_weights(model, CAT)
+    assert tokens == ["<start>", *CAT.split()]
+    torch.testing.assert_close(weights, model.attention_weights(language.prompt(CAT)))
+    open_weights, _ = language.sentence_weights(model, CAT, torch.ones(16, 16, dtype=torch.bool))
+    assert (open_weights > 0).all()
+    assert torch.equal(weights > 0, masks.causal_mask(16).expand_as(weights))
+
+
+def test_generated_in_chunks_as_in_one_go(model):
+    ids = language.prompt(CAT)
+    caches = model.new_caches()
+    parts = [model(chunk, caches) for chunk in ids.split([5, 1, 10], dim=1)]
+    torch.testing.assert_close(torch.cat(parts, 1), model(ids), rtol=0, atol=1e-5)
+    torch.testing.assert_close(
+        models.generate(model, ids[:, :3], 7), models.generate(model, ids[:, :3], 7, cached=False)
+    )
+
+
+@pytest.mark.train
+def test_the_lab_says_what_the_model_says(trained):
+    model, _ = trained
+    lab = SamplingLab(model)
+    for temperature, start, seed in ((1.0, "", 0), (0.5, "the grey cat", 3), (0.0, "the", 1), (3.0, "the", 7)):
+        lab.set(temperature=temperature, start=start, seed=seed)
+        bars, table = lab.view["panels"]
+        logits = model(language.prompt(start))[0, -1]
+        chances = F.one_hot(logits.argmax(), 128) if temperature == 0 else (logits / temperature).softmax(-1)
+        assert bars["note"] == "probability"
+        assert bars["values"][0] == pytest.approx(chances.max().item(), abs=1e-3)
+        assert bars["names"][0] == language.WORDS[int(logits.argmax())]
+        written = language.write(model, 6, temperature=temperature, seed=seed, start=start)
+        assert [row[0] for row in table["rows"]] == [" ".join(words) for words in written]
+        marks = ["✓" if grammar.recognise(words) else "✗" for words in written]
+        assert [row[1] for row in table["rows"]] == marks
+        assert f"{marks.count('✓')} of 6 sentences" in lab.text
+        assert lab.view["trouble"] == ""
+    assert plots.png(lab.picture())
+    assert repr(lab).startswith("SamplingLab: Temperature 3.")
+
+
+def test_the_curve_shows_runs_and_lines():
+    losses = [5.0 - 0.1 * step for step in range(30)]
+    ax = plots.learning_curves({"one": losses, "other": losses[:25]}, levels={"limit": 1.5}, window=10)
+    run, other, line = ax.lines
+    assert run.get_ydata()[0] == pytest.approx(sum(losses[:10]) / 10)
+    assert (run.get_xdata()[0], run.get_xdata()[-1], other.get_xdata()[-1]) == (10, 30, 25)
+    assert set(line.get_ydata()) == {1.5}
+    assert [text.get_text().strip() for text in ax.texts] == ["limit 1.50"]
+    plots.png(ax)
+
+
+@pytest.mark.parametrize(("shared", "scales"), [(True, 1), (False, 2)])
+def test_bars_may_share_a_scale_with_a_unit(shared, scales):
+    rows = {"before": [5.0, 4.0], "after": [0.1, 2.0]}
+    figure = plots.token_bars(rows, ["the", "cat"], unit="nats", shared=shared)
+    assert len({ax.get_xlim() for ax in figure.axes}) == scales
+    assert [ax.get_xlabel() for ax in figure.axes] == ["nats", "nats"]
+    assert [ax.get_xlabel() for ax in plots.token_bars(rows, ["the", "cat"]).axes] == ["", ""]
+
+
+@pytest.mark.parametrize("name", questions.QUESTIONS)
+def test_one_choice_is_right_and_every_other_has_its_reason(name):
+    question = QUESTIONS[name]
+    answer = question.answer()
+    if question.choices:
+        assert [choice for choice, reason in question.choices.items() if not reason] == [answer]
+    else:
+        assert answer not in question.wrong
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda: language.encode([]), "encode: there must be a sentence. expected one or more, got none"),
+        (lambda: language.encode([["the", "whale", "<pad>"]]), "words of language.WORDS, got 'whale', '<pad>'"),
+        (lambda: language.encode([[]]), "a sentence is made of words. expected words of language.WORDS, got an empty"),
+        (lambda: language.prompt("the <end>"), "got '<end>'"),
+        (lambda: grammar.nats(["the"], "half"), "nats: no split has this name. expected train, validation, test, any"),
+        (lambda: plots.learning_curves({"one": [1.0]}), "a run must be as long as the window"),
+        (
+            lambda: language.sentence_weights(language.new_language_model(0), "the " * 17),
+            "CausalLanguageModel: the sentence is too long. expected S <= 17, got S=18",
+        ),
+    ],
+)
+def test_messages(call, message):
+    with pytest.raises(ShapeError) as error:
+        call()
+    assert message in str(error.value)

@@ -1,0 +1,156 @@
+"""English and Endish, the model that learns to translate, and where it looks: on pairs of nouns held out."""
+
+import itertools
+
+import pytest
+import torch
+from torch.nn import functional as F
+
+from mha_course.datasets import toy_language
+from mha_course.errors import ShapeError
+from mha_course.exercises.beyond import cross_attention
+from mha_course.models import translation
+
+DRAWN = toy_language.pairs(400, "test", seed=7)
+WORDS = toy_language.NOUNS | toy_language.ADJECTIVES | toy_language.VERBS | toy_language.TIMES
+SENTENCE = "the red fox chased the cat today"
+
+
+@pytest.fixture(scope="module")
+def trained():
+    return translation.train_translator(seed=11, progress=False)
+
+
+@pytest.fixture
+def model():
+    return translation.new_translator(0).eval().requires_grad_(False)
+
+
+def test_each_word_stands_for_the_one_it_is_aligned_with():
+    for pair in DRAWN:
+        assert [WORDS[pair.source[place]] for place in pair.alignment] == list(pair.target)
+        assert len(set(pair.alignment)) == len(pair.target) == len(pair.source) - 2
+        assert pair.target[-1] in toy_language.VERBS.values()
+        assert pair.source.count("the") == 2
+        assert all(word not in pair.target for word in ("the", "<start>"))
+        assert not set(pair.target[1:]) & set(toy_language.TIMES.values())
+        for one, two in itertools.pairwise(pair.target):
+            assert two not in toy_language.ADJECTIVES.values() or one in toy_language.NOUNS.values()
+    assert max(len(pair.source) for pair in DRAWN) == toy_language.MAX_SOURCE
+    assert max(len(pair.target) for pair in DRAWN) + 1 == toy_language.MAX_TARGET
+    assert len(set(toy_language.SOURCE)) == len(toy_language.SOURCE)
+    assert len(set(toy_language.TARGET)) == len(toy_language.TARGET)
+
+
+def test_splits_share_no_pair_of_nouns():
+    test, train = (set(toy_language.noun_pairs(split)) for split in ("test", "train"))
+    assert not test & train
+    assert len(test) + len(train) == 12 * 11
+    with pytest.raises(KeyError):
+        toy_language.noun_pairs("validation")
+
+
+def test_encoding_shifts_and_pads():
+    batch = translation.encode(DRAWN)
+    length = torch.tensor([len(pair.target) for pair in DRAWN])
+    assert ((batch.target != -100).sum(1) == length + 1).all()
+    assert ((batch.alignment >= 0).sum(1) == length).all()
+    assert (batch.written[:, 0] == translation.START).all()
+    real = batch.target[:, :-1].where(batch.target[:, :-1] != -100, torch.tensor(translation.PAD))
+    for row, n in enumerate(length):
+        assert torch.equal(batch.written[row, 1 : n + 1], real[row, :n])
+        assert batch.target[row, n] == translation.END
+    assert ((batch.source == translation.PAD).sum(1) == torch.tensor([8 - len(p.source) for p in DRAWN])).all()
+
+
+def test_it_is_the_exercise_around_the_memory(model):
+    x, memory = torch.randn(2, 5, 48), torch.randn(2, 7, 48)
+    mask = torch.tensor([[True] * 7, [True] * 4 + [False] * 3])[:, None, None]
+    attention = model.cross_attention
+    weights = [linear.weight for linear in (attention.q_proj, attention.k_proj, attention.v_proj, attention.out_proj)]
+    for linear in (attention.q_proj, attention.k_proj, attention.v_proj, attention.out_proj):
+        linear.bias.zero_()
+    torch.testing.assert_close(cross_attention(x, memory, *weights, 2, mask), attention(x, memory, mask=mask))
+
+
+def test_padding_and_later_words_change_nothing(model):
+    batch = translation.encode(DRAWN[:20])
+    logits, weights = model(batch.source, batch.written)
+    for row in range(20):
+        alone = translation.encode([DRAWN[row]])
+        T, S = alone.written.size(1), alone.source.size(1)
+        one, look = model(alone.source, alone.written)
+        torch.testing.assert_close(one[0], logits[row, :T], atol=1e-5, rtol=1e-5)
+        torch.testing.assert_close(look[0], weights[row, :, :T, :S], atol=1e-5, rtol=1e-5)
+    assert (weights[(batch.source == translation.PAD)[:, None, None].expand_as(weights)] == 0).all()
+    changed = batch.written.clone()
+    changed[:, -1] = translation.END
+    torch.testing.assert_close(model(batch.source, changed)[0][:, :-1], logits[:, :-1])
+
+
+def test_translating_reads_the_source_once(model, monkeypatch):
+    reads = []
+    whole = translation.Translator.encode
+    monkeypatch.setattr(translation.Translator, "encode", lambda self, ids: reads.append(ids) or whole(self, ids))
+    weights, said, english = translation.translate(model, SENTENCE)
+    assert len(reads) == 1
+    assert " ".join(english) == SENTENCE
+    assert weights.shape == (2, len(said), 7)
+    torch.testing.assert_close(weights.sum(-1), torch.ones(2, len(said)))
+
+
+@pytest.mark.train
+def test_it_learns_and_looks_at_the_right_words(trained):
+    model, losses = trained
+    batch = translation.encode(DRAWN)
+    _, weights = model(batch.source, batch.written)
+    _, before = translation.new_translator(11)(batch.source, batch.written)
+    assert losses[0] > 3
+    assert losses[-1] < 0.1
+    assert translation.word_accuracy(model, DRAWN) > 0.95
+    assert translation.word_accuracy(translation.new_translator(11), DRAWN) < 0.15
+    assert translation.alignment_accuracy(weights.mean(1, keepdim=True), DRAWN).item() > 0.85
+    assert translation.alignment_accuracy(before.mean(1, keepdim=True), DRAWN).item() < 0.4
+    assert translation.alignment_accuracy(translation.diagonal(DRAWN), DRAWN).item() < 0.1
+    _, said, _ = translation.translate(model, SENTENCE)
+    assert said == ["todri", "foxu", "redem", "kato", "chesak"]
+
+
+def test_a_perfect_map_scores_one_and_the_mean_loss_is_that_of_the_words(model):
+    batch = translation.encode(DRAWN)
+    perfect = F.one_hot(batch.alignment.clamp(min=0), batch.source.size(1))[:, None]
+    assert translation.alignment_accuracy(perfect, DRAWN).tolist() == [1.0]
+    logits, _ = model(batch.source, batch.written)
+    chosen = batch.target != -100
+    mean = -logits.log_softmax(-1)[chosen].gather(1, batch.target[chosen][:, None]).mean()
+    torch.testing.assert_close(translation.translation_loss(model, *batch[:3]), mean)
+
+
+def test_training_is_bit_equal():
+    (one, losses), (two, again) = (translation.train_translator(3, steps=5, progress=False) for _ in range(2))
+    assert losses == again
+    assert all(map(torch.equal, one.parameters(), two.parameters()))
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda m: translation.encode([]), "encode: there must be a sentence. expected one or more, got none"),
+        (
+            lambda m: translation.translate(m, "the whale saw the <pad>"),
+            "encode: each word of the source must be known. expected words of toy_language.SOURCE, got 'whale', '<pad>'",
+        ),
+        (
+            lambda m: translation.translate(m, " "),
+            "encode: each word of the source must be known. expected words of toy_language.SOURCE, got an empty sentence",
+        ),
+        (
+            lambda m: translation.translate(m, "the cat " * 5),
+            "translate: the sentence is too long. expected S <= 8, got 10 words",
+        ),
+    ],
+)
+def test_messages(model, call, message):
+    with pytest.raises(ShapeError) as error:
+        call(model)
+    assert str(error.value) == message

@@ -1,0 +1,237 @@
+"""Lesson 14: its pictures, patches against PyTorch's convolution, the model, what is measured, the overlays."""
+
+import itertools
+
+import pytest
+import torch
+from rewriting import one_thread  # noqa: F401
+from torch import nn
+from torch.nn import functional as F
+
+from mha_course import models, plots
+from mha_course.datasets import shapes
+from mha_course.errors import ShapeError
+from mha_course.models import vision
+from mha_course.plots import images
+
+
+def drawn(count=400, seed=3):
+    return shapes.draw(count, torch.Generator().manual_seed(seed))
+
+
+# Pictures
+
+
+def test_the_same_generator_draws_the_same_pictures():
+    for one, again, other in zip(drawn(), drawn(), drawn(seed=4), strict=True):
+        assert torch.equal(one, again)
+        assert not torch.equal(one, other)
+
+
+def test_answers_are_true_and_pixels_have_the_colours():
+    pictures = drawn()
+    assert torch.equal(pictures.same == 1, pictures.colours[:, 0] == pictures.colours[:, 1])
+    assert 0.4 < pictures.same.float().mean() < 0.6
+    assert pictures.images.min() >= 0
+    assert pictures.images.max() <= 1
+    palette = torch.tensor(list(shapes.COLOURS.values()))
+    parts = {0: slice(0, shapes.PART), 1: slice(shapes.WIDTH - shapes.PART, None)}
+    for (side, part), number in itertools.product(parts.items(), range(20)):
+        inside = pictures.shapes[number, :, part]
+        assert inside.sum() > 25
+        mean = pictures.images[number, :, :, part][:, inside].mean(-1)
+        assert (palette - mean).abs().sum(-1).argmin() == pictures.colours[number, side]
+        words = pictures.describe(number).split(" and ")[side].split()
+        assert words[1:] == [
+            list(shapes.COLOURS)[pictures.colours[number, side]],
+            shapes.KINDS[pictures.kinds[number, side]],
+        ]
+
+
+def test_no_patch_holds_both_shapes():
+    both = vision.shape_patches(drawn()).unflatten(1, vision.GRID)
+    assert not both[:, :, 3].any()
+    assert both[:, :, :3].flatten(1).any(1).all()
+    assert both[:, :, 4:].flatten(1).any(1).all()
+
+
+def test_shape_patches_are_those_that_a_pooled_mask_says():
+    pictures = drawn()
+    want = F.max_pool2d(pictures.shapes[:, None].float(), vision.PATCH).flatten(1) > 0
+    assert torch.equal(vision.shape_patches(pictures), want)
+    share = F.avg_pool2d(pictures.shapes[:, None].float(), vision.PATCH).flatten(1)
+    assert torch.allclose(vision.coverage(pictures), share)
+
+
+def test_the_highest_are_those_that_sorting_says():
+    scores = torch.rand(6, 35, generator=torch.Generator().manual_seed(0))
+    found = vision.top_patches(scores, 3)
+    assert found.sum(-1).tolist() == [3] * 6
+    for row, chosen in zip(scores, found, strict=True):
+        assert row[chosen].min() > row[~chosen].max()
+
+
+# Patches and the model
+
+
+def test_patches_are_put_together_again():
+    images = torch.randn(2, 3, 8, 20, dtype=torch.float64)
+    for patch_size in (1, 2, 4):
+        patches = vision.patchify(images, patch_size)
+        assert torch.equal(vision.unpatchify(patches, patch_size, 20 // patch_size), images)
+
+
+def test_the_model_is_a_convolution_a_token_and_an_encoder():
+    model = vision.VisionTransformer((8, 12), 4, d_model=24, num_heads=3, d_ff=40, answers=5).double()
+    images = torch.rand(2, 3, 8, 12, dtype=torch.float64)
+    kernel = model.patch_embedding.weight.unflatten(1, (3, 4, 4))
+    patches = F.conv2d(images - 0.5, kernel, model.patch_embedding.bias, stride=4).flatten(2).transpose(1, 2)
+    first = model.class_token.expand(2, 1, 24)
+    x = torch.cat((first, patches), 1) + model.position_embedding
+    want = model.head(model.encoder(x)[:, 0])
+    assert want.shape == (2, 5)
+    assert torch.allclose(model(images), want, rtol=0, atol=1e-12)
+    weights = model.attention_weights(images)
+    assert weights.shape == (2, 2, 3, 7, 7)
+    assert torch.allclose(weights.sum(-1), torch.ones(2, 2, 3, 7, dtype=torch.float64))
+
+
+@pytest.mark.parametrize("shape", [(2, 3, 20, 24), (3, 20, 28), (2, 1, 20, 28)])
+def test_other_images_are_refused(shape):
+    with pytest.raises(ShapeError, match="images of one size"):
+        vision.VisionTransformer()(torch.zeros(shape))
+
+
+def test_a_hidden_patch_is_not_felt():
+    model, images = vision.new_model(0), drawn(2).images
+    changed = images.clone()
+    changed[:, :, 8:12, 8:12] = 0  # patch 16
+    seen = torch.ones(1, 1, 1, 36, dtype=torch.bool)
+    assert not torch.allclose(model(images), model(changed))
+    seen[..., 17] = False
+    assert torch.allclose(model(images, seen), model(changed, seen), atol=1e-6)
+
+
+class Told(nn.Module):
+    """Answer 1 where the mask says what it should."""
+
+    def __init__(self, seen):
+        super().__init__()
+        self.seen = seen  # (B, S)
+
+    def forward(self, images, mask):
+        assert mask.shape == (len(images), 1, 1, 36)
+        return F.one_hot((mask[:, 0, 0] == self.seen).all(-1).long(), 2)
+
+
+def test_hidden_patches_are_hidden_behind_a_class_token_that_stays():
+    pictures = drawn(40)
+    hidden = vision.top_patches(torch.rand(40, 35, generator=torch.Generator().manual_seed(0)), 12)
+    seen = torch.cat((torch.ones(40, 1, dtype=torch.bool), ~hidden), dim=1)
+    right = pictures._replace(same=torch.ones(40, dtype=torch.long))
+    assert vision.accuracy_without(Told(seen), right, hidden) == 1
+    assert vision.accuracy_without(Told(seen), right, hidden.flip(1)) == 0
+    model = vision.new_model(0)
+    told = model(pictures.images).argmax(-1)
+    assert vision.accuracy_without(model, pictures._replace(same=told), hidden & False) == 1
+
+
+def test_votes_are_a_mean_of_single_patches():
+    model, images = vision.new_model(0, vision.PatchVotes), drawn(2).images
+    patches = vision.patchify(images - 0.5, 4)
+    alone = [model.vote(model.patch_embedding(patches[:, n]) + model.position_embedding[n]) for n in range(35)]
+    assert torch.allclose(model(images), torch.stack(alone).mean(0), atol=1e-6)
+
+
+# What is learned and measured
+
+
+@pytest.mark.train
+def test_a_short_training_learns_and_repeats_itself():
+    pictures = drawn(500)
+    runs = [vision.new_model(0) for _ in range(2)]
+    losses = [
+        models.train(model, vision.training_batches(1), vision.answer_loss, steps=steps, lr=3e-3, progress=False)
+        for model, steps in zip(runs, (160, 5), strict=True)
+    ]
+    again = models.train(
+        vision.new_model(0), vision.training_batches(1), vision.answer_loss, steps=5, lr=3e-3, progress=False
+    )
+    assert losses[1] == again
+    assert vision.accuracy(runs[0], pictures) > 0.8
+    assert vision.accuracy(vision.new_model(0), pictures) < 0.65
+
+
+class Looking(nn.Module):
+    """Give the class token these weights on patches, in two layers of three heads."""
+
+    def __init__(self, looks):
+        super().__init__()
+        self.looks = looks  # (B, N)
+
+    def attention_weights(self, images):
+        rows = F.pad(0.8 * self.looks, (1, 0), value=0.2)[:, None]  # (B, 1, S)
+        return rows.expand(len(images), 36, 36)[None, :, None].expand(2, -1, 3, -1, -1)
+
+
+def test_shares_are_those_of_known_weights():
+    pictures = drawn()
+    on = vision.shape_patches(pictures).float()
+    evenly = torch.full_like(on, 1 / 35)
+    assert torch.allclose(vision.share_on_shapes(Looking(evenly), pictures), on.mean().expand(2, 3), atol=1e-5)
+    only = on / on.sum(-1, keepdim=True)
+    assert torch.allclose(vision.share_on_shapes(Looking(only), pictures), torch.ones(2, 3), atol=1e-5)
+
+
+def test_looks_by_colour_find_the_colour_that_is_looked_at():
+    pictures = drawn()
+    on = vision.shape_patches(pictures).unflatten(1, vision.GRID).float()
+    green = (pictures.colours == 2).float()
+    on[:, :, :3] *= green[:, 0, None, None]
+    on[:, :, 4:] *= green[:, 1, None, None]
+    looks = on.flatten(1) / on.flatten(1).sum(-1, keepdim=True).clamp(min=1)
+    found = vision.weights_by_colour(Looking(looks), pictures)
+    assert found.shape == (2, 3, 6)
+    assert (found[..., 2] > 0.3).all()
+    assert not found[..., [0, 1, 3, 4, 5]].any()
+
+
+# Overlays
+
+
+def test_a_spotlight_dims_by_the_weights():
+    image = torch.rand(3, 20, 28)
+    weights = torch.zeros(35)
+    weights[[9, 16]] = torch.tensor([0.6, 0.3])
+    first, lit, *_ = plots.attention_overlay(image, {"head 0": weights}, (5, 7), query=9).axes
+    shown, pixels = (ax.images[0].get_array().data for ax in (lit, first))
+    assert shown[4:8, 8:12] == pytest.approx(pixels[4:8, 8:12])
+    dim = images.DARK + (1 - images.DARK) / 2
+    assert shown[8:12, 8:12] == pytest.approx(dim * pixels[8:12, 8:12])
+    assert shown[0, 0] == pytest.approx(images.DARK * pixels[0, 0])
+    assert (lit.patches[0].get_x(), lit.patches[0].get_y()) == (7.5, 3.5)
+
+
+def test_pieces_are_drawn_in_order():
+    image = torch.rand(3, 8, 12)
+    grid, line = plots.patches(image, 4).axes
+    patches = vision.patchify(image[None], 4)[0].unflatten(1, (3, 4, 4))
+    for ax in (grid, line):
+        for piece, want in zip(ax.images, patches, strict=True):
+            assert piece.get_array().data == pytest.approx(want.permute(1, 2, 0).numpy())
+    assert [text.get_text() for text in grid.texts] == list("012345")
+
+
+def test_pictures_refuse_what_does_not_fit():
+    with pytest.raises(ShapeError, match="three channels"):
+        plots.image_grid({"grey": torch.rand(1, 8, 12, 1)[0].expand(8, 12, 2)})
+    with pytest.raises(ShapeError, match="must fill the image"):
+        plots.patches(torch.rand(3, 8, 10), 4)
+    with pytest.raises(ShapeError, match="a weight for each patch"):
+        plots.attention_overlay(torch.rand(3, 8, 12), {"head 0": torch.ones(5)}, (2, 3))
+
+
+def test_pictures_can_be_shown():
+    image = torch.rand(3, 8, 12)
+    for picture in (plots.image_grid([("one", image), ("one", image)]), plots.patches(image, 4)):
+        assert plots.png(picture).startswith(b"\x89PNG")

@@ -1,0 +1,228 @@
+"""Lessons for those who do not see pictures, or do not want motion: what can be told from the files, and motion itself.
+
+What needs a browser (keys, names, marks of the focus) is in test_pages.py.
+"""
+
+import re
+from html.parser import HTMLParser
+from pathlib import Path
+
+import nbformat
+import pytest
+import walking
+
+from mha_course import widgets
+from mha_course.cli import authoring
+from mha_course.tracing import trace
+from mha_course.variants import FusedQKV
+from mha_course.widgets import HeadExplorer, LayoutPlayer, ShapeTracer
+
+LESSONS = sorted(authoring.LESSONS.glob("*.ipynb"))
+HERE = Path(widgets.__file__).parent
+EMPTY_WORDS = {"here", "this", "link", "click here", "more", "this page", "read more", "see here"}
+MOVES = re.compile(r"\.animate\(|setInterval\(|\b(?:animation|transition)\s*:|@keyframes|behavior:\s*.smooth")
+
+
+def headings(notebook):
+    """Return the level and the words of each heading, in order, but not what is code."""
+    found = []
+    for cell in notebook.cells:
+        if cell.cell_type == "markdown":
+            prose = re.sub(r"(?ms)^(```|~~~).*?^\1", "", cell.source)
+            found += [(len(marks), words.strip()) for marks, words in re.findall(r"(?m)^(#{1,6})\s+(.*)$", prose)]
+    return found
+
+
+def heading_problems(notebook):
+    """Say which headings are out of order: one of the first level, at the top, and none left out on the way down."""
+    levels = [level for level, _ in headings(notebook)]
+    if levels.count(1) != 1 or levels[0] != 1:
+        yield f"headings of the first level: {levels.count(1)}"
+    for before, (after, words) in zip(levels, headings(notebook)[1:], strict=False):
+        if after > before + 1:
+            yield f"“{words}” jumps from level {before} to {after}"
+    yield from (f"an empty heading of level {level}" for level, words in headings(notebook) if not words)
+
+
+class Pictures(HTMLParser):
+    """Collects what is wrong with pictures and tables in HTML."""
+
+    def __init__(self, text):
+        super().__init__()
+        self.found, self.headed = [], True
+        self.feed(text)
+        if not self.headed:
+            self.found.append("a table without a caption and without a heading of a row or column")
+
+    def handle_starttag(self, tag, attributes):
+        given = dict(attributes)
+        if tag == "img" and not (given.get("alt") or "").strip():
+            self.found.append("a picture without alt text")
+        if tag == "svg" and not (given.get("aria-label") or given.get("aria-hidden")):
+            self.found.append("a drawing without a name")
+        if tag == "table":
+            self.headed = False
+        if tag in ("th", "caption"):
+            self.headed = True
+
+
+def picture_problems(notebook):
+    """Say which pictures have no words: an alt text, and a text that says the same to whoever reads no alt text."""
+    for cell in notebook.cells:
+        if cell.cell_type == "markdown":
+            yield from (f"{cell.id}: {problem}" for problem in Pictures(cell.source).found)
+            yield from (
+                f"{cell.id}: {place} without alt text" for place in re.findall(r"!\[\s*\]\(([^)]*)\)", cell.source)
+            )
+        outputs = cell.get("outputs", [])
+        for number, output in enumerate(outputs):
+            data = output.get("data", {})
+            yield from (f"{cell.id}: {problem}" for problem in Pictures("".join(data.get("text/html", ""))).found)
+            for kind in (kind for kind in data if kind.startswith("image/")):
+                if len(output.metadata.get(kind, {}).get("alt", "").split()) < 3:
+                    yield f"{cell.id}: {kind} without alt text"
+                if not any(after.output_type == "stream" and after.text.strip() for after in outputs[number + 1 :]):
+                    yield f"{cell.id}: {kind} without a sentence under it"
+
+
+def link_problems(text):
+    """Say which links have words that tell nothing."""
+    prose = re.sub(r"(?s)```.*?```|`[^`]*`", "code", text)
+    for words, target in re.findall(r"(?<!!)\[((?:!\[[^\]]*\]\([^)]*\)|[^\[\]])*)\]\(([^)\s]+)\)", prose):
+        told = re.sub(r"!\[([^\]]*)\]\([^)]*\)", r"\1", words).strip(" *_.")
+        if not re.search(r"\w", told) or told.lower() in EMPTY_WORDS:
+            yield f"the link to {target} says “{told}”"
+        if re.match(r"https?://", told):
+            yield f"the link to {target} is an address, not words"
+
+
+@pytest.mark.parametrize("path", LESSONS, ids=lambda path: path.stem)
+def test_a_lesson_can_be_read_without_seeing_it(path):
+    notebook = nbformat.read(path, as_version=4)
+    prose = "\n\n".join(cell.source for cell in notebook.cells if cell.cell_type == "markdown")
+    assert list(heading_problems(notebook)) == []
+    assert list(picture_problems(notebook)) == []
+    assert list(link_problems(prose)) == []
+
+
+@pytest.mark.parametrize("name", ["README.md", "CONTRIBUTING.md", "CHANGES.md", "TEACHING.md"])
+def test_a_page_beside_the_lessons_can_be_read_without_seeing_it(name):
+    path = authoring.ROOT / name
+    if not path.exists():
+        pytest.skip(f"no {name}")
+    page = nbformat.v4.new_notebook(cells=[nbformat.v4.new_markdown_cell(path.read_text(encoding="utf-8"))])
+    problems = [*heading_problems(page), *picture_problems(page), *link_problems(page.cells[0].source)]
+    assert problems == []
+
+
+def output(kind, **metadata):
+    return nbformat.v4.new_output("display_data", {kind: "", "text/plain": "x"}, metadata={kind: metadata})
+
+
+WRONG = {
+    "two titles": ("# a\n\n# b", None),
+    "no title": ("## a", None),
+    "a level left out": ("# a\n\n### b", None),
+    "no alt in markdown": ("# a\n\n![](x.png)", None),
+    "no alt in HTML": ("# a\n\n<img src='x.png'>", None),
+    "here": ("# a\n\nSee [here](x.html).", None),
+    "an address": ("# a\n\n[https://example.org](https://example.org)", None),
+    "a badge without words": ("# a\n\n[![](x.svg)](y.html)", None),
+    "no alt text": ("# a", [output("image/png"), nbformat.v4.new_output("stream", text="A line.")]),
+    "no sentence": ("# a", [output("image/png", alt="A line that rises.")]),
+    "a bare table": (
+        "# a",
+        [nbformat.v4.new_output("display_data", {"text/html": "<table><tr><td>1</td></tr></table>"})],
+    ),
+}
+
+
+@pytest.mark.parametrize("how", WRONG)
+def test_what_cannot_be_read_is_noticed(how):
+    text, outputs = WRONG[how]
+    cells = [nbformat.v4.new_markdown_cell(text), nbformat.v4.new_code_cell("", outputs=outputs or [])]
+    notebook = nbformat.v4.new_notebook(cells=cells)
+    assert [*heading_problems(notebook), *picture_problems(notebook), *link_problems(text)]
+
+
+def test_code_is_no_heading_and_no_link():
+    text = "# a\n\n```python\n### not a heading\n```\n\n`[here](x)` and ![A line](x.png) and [lesson 3](03.ipynb)"
+    notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_markdown_cell(text)])
+    assert [*heading_problems(notebook), *picture_problems(notebook), *link_problems(text)] == []
+
+
+@pytest.mark.parametrize("path", sorted([*HERE.rglob("*.js"), *HERE.rglob("*.css")]), ids=lambda path: path.name)
+def test_what_moves_by_itself_asks_whether_it_may(path):
+    text = path.read_text(encoding="utf-8")
+    assert not MOVES.search(text) or "prefers-reduced-motion" in text
+
+
+# What moves on the page while something plays: how many animations ran, and how often the picture changed.
+WATCH = """() => {
+  const animate = Element.prototype.animate;
+  window.flights = 0;
+  Element.prototype.animate = function (...given) { flights += 1; return animate.apply(this, given); };
+}"""
+
+
+@pytest.mark.parametrize("kind", [LayoutPlayer, ShapeTracer])
+@pytest.mark.parametrize(("motion", "moves"), [("reduce", False), ("no-preference", True)])
+def test_players_step_without_motion(widget_page, draw, kind, motion, moves):
+    followed = trace(FusedQKV(8, 2).double(), draw(1, 3, 8), axes="B S C", sizes={"H": 2})
+    page = widget_page(kind(followed), reduced_motion=motion)
+    page.evaluate(WATCH)
+    page.get_by_role("button", name="Play").click()
+    page.wait_for_timeout(4500)
+    assert page.evaluate("model.get('position')") > 0
+    assert bool(page.evaluate("flights")) == moves
+
+
+@pytest.mark.parametrize(("motion", "least", "most"), [("reduce", 1, 3), ("no-preference", 5, 40)])
+def test_arrows_turn_step_by_step_for_those_who_want_less_motion(lab_page, motion, least, most):
+    page = lab_page(["from mha_course.widgets import RotaryLab", "RotaryLab().show()"], reduced_motion=motion)
+    page.wait_for_selector(".mha-lab[data-serial]")
+    place = page.locator("[data-control=position]")
+    before = int(place.input_value())
+    page.get_by_role("button", name="Move both on").click()
+    page.wait_for_timeout(3500)
+    page.get_by_role("button", name="Stop").click()
+    assert least <= int(place.input_value()) - before <= most
+
+
+def test_arrow_keys_pass_over_the_head_that_is_shown_already(new_page, draw, tmp_path):
+    file = tmp_path / "heads.html"
+    file.write_text(HeadExplorer(draw(3, 4, 4).softmax(-1)).to_html(), encoding="utf-8")
+    page = new_page()
+    page.goto(file.as_uri())
+    page.wait_for_selector("[data-drawn]")
+    menu = page.get_by_label("compare with")
+    menu.focus()
+    for wanted in ("1", "2", "3"):  # head 0 is shown: to compare it with itself says nothing
+        page.keyboard.press("ArrowDown")
+        page.wait_for_timeout(60)
+        assert menu.input_value() == wanted
+
+
+PANEL = """
+import ipywidgets as W, numpy as np
+from mha_course import plots
+from mha_course.widgets import Panel
+def draw(size, palette, much): return plots.heatmap(np.eye(size) * much), f"An identity of {size}."
+Panel(draw, size=W.IntSlider(3, 2, 5, description="size"), much=W.BoundedIntText(1, 0, 1, description="much"),
+      palette=W.ToggleButtons(options=["a", "b"], description="palette")).show()
+"""
+
+
+def test_controls_of_a_panel_have_names_and_a_mark_of_the_focus(lab_page):
+    page = lab_page([PANEL])
+    page.wait_for_selector(".mha-panel [aria-pressed]")
+    panel = page.query_selector(".mha-panel")
+    assert walking.tab_through(page, panel) == []
+    assert walking.unreached(panel) == []
+    assert sorted(walking.names(page, panel).values()) == ["a", "b", "much", "size"]
+    group = page.get_by_role("group", name="palette")
+    assert group.get_by_role("button", pressed=True).inner_text() == "a"
+    group.get_by_role("button", name="b").press("Enter")
+    page.wait_for_function("document.querySelectorAll('.mha-panel [aria-pressed=true]')[0]?.textContent === 'b'")
+    walking.settle(page)
+    assert walking.troubles(page) == []

@@ -1,0 +1,238 @@
+"""The notebooks as they are kept: executed in order, rounded, with alt text, and the same when rendered again."""
+
+import copy
+import itertools
+import re
+
+import nbformat
+import pytest
+
+from mha_course import exercises
+from mha_course.cli import authoring, slides
+from mha_course.cli.jupyter_hooks import WIDGET_VIEW
+from mha_course.exercises.lessons import LESSONS as LESSON_LIST
+
+LESSONS = sorted(authoring.LESSONS.glob("*.ipynb"))
+NAMES = [
+    *("00_start_here", "01_projection", "02_head_splitting", "03_scaling", "04_softmax", "05_weighted_sum"),
+    *("06_concatenation", "07_multi_head_attention", "08_masks", "09_cross_attention", "10_positions", "11_kv_cache"),
+    *("12_flash_attention", "13_encoder_block", "14_vision", "15_language_model", "16_why_many_heads"),
+]
+FREE = {"nbval-ignore-output"}
+
+
+def read(path):
+    return nbformat.read(path, as_version=4)
+
+
+def code_cells(notebook):
+    return [cell for cell in notebook.cells if cell.cell_type == "code"]
+
+
+def texts(output):
+    """Return all that an output says in words."""
+    data = output.get("data", {})
+    return [output.get("text", ""), data.get("text/plain", ""), data.get("text/html", "")]
+
+
+def problems(notebook):
+    """Say what is wrong with a notebook as it is kept; an empty list when nothing is."""
+    found = []
+    cells = code_cells(notebook)
+    if [cell.execution_count for cell in cells] != list(range(1, len(cells) + 1)):
+        found.append("not executed once from top to bottom")
+    if notebook.metadata.get("kernelspec") != authoring.KERNEL:
+        found.append("foreign kernel")
+    if len({cell.id for cell in notebook.cells}) != len(notebook.cells):
+        found.append("ids are not unique")
+    found += [f"{cell.id}: {problem}" for cell in notebook.cells for problem in lecture_problems(cell)]
+    for cell in cells:
+        free = FREE & set(cell.metadata.get("tags", ()))
+        if "execution" in cell.metadata:
+            found.append(f"{cell.id}: volatile metadata")
+        for output in cell.outputs:
+            found += [f"{cell.id}: {problem}" for problem in output_problems(output, free)]
+    return found
+
+
+def lecture_problems(cell):
+    """Say what a lecturer would miss in a cell."""
+    if cell.metadata.get("slideshow", {}).get("slide_type") not in slides.TYPES:
+        yield "no slide type"
+    lecture = cell.metadata.get("lecture", {})
+    if cell.cell_type == "markdown" and re.match(r"##? ", cell.source):
+        if not lecture.get("minutes", 0) > 0:
+            yield "a section without minutes"
+        if len(lecture.get("notes", "")) < 60:
+            yield "a section without notes"
+    elif {"minutes", "notes"} & set(lecture):
+        yield "minutes or notes outside the first cell of a section"
+
+
+def output_problems(output, free):
+    """Say what is wrong with one output."""
+    if output.output_type == "error":
+        yield "error"
+    if output.get("name") == "stderr":
+        yield "writes to stderr"
+    if WIDGET_VIEW in output.get("data", {}):
+        yield "widget view, which is an error box without a kernel"
+    if "image/png" in output.get("data", {}) and not output.metadata.get("image/png", {}).get("alt"):
+        yield "picture without alt text"
+    for text in texts(output):
+        if not free and re.search(r"\d\.\d{4}", text):
+            yield "more than three decimals"
+        if not free and re.search(r"cuda|device=", text):
+            yield "a device"
+        if re.search(r"/(home|root|Users|work|tmp)/|0x[0-9a-f]{6}", text):
+            yield "a path or an address in memory"
+
+
+def test_names_are_those_of_the_course():
+    assert [path.stem for path in LESSONS] == NAMES[: len(LESSONS)]
+    assert {path.suffix for path in authoring.LESSONS.glob("[!.]*") if path.is_file()} == {".ipynb"}
+
+
+@pytest.mark.parametrize("path", LESSONS, ids=lambda path: path.stem)
+def test_a_lesson_is_kept_as_it_should_be(path):
+    notebook = read(path)
+    assert problems(notebook) == []
+    pictures = [cell for cell in code_cells(notebook) if any("image/png" in o.get("data", {}) for o in cell.outputs)]
+    assert pictures
+    for cell in pictures:
+        assert cell.outputs[-1].output_type == "stream", f"{cell.id}: a picture without its sentence"
+
+
+@pytest.mark.parametrize("path", LESSONS, ids=lambda path: path.stem)
+def test_a_lesson_has_all_its_parts(path):
+    notebook = read(path)
+    prose = [cell.source for cell in notebook.cells if cell.cell_type == "markdown"]
+    heads = [line for text in prose for line in text.splitlines() if re.match(r"#+ ", line)]
+    assert heads[0].startswith(f"# {int(path.stem[:2])} · ")
+    assert sum(line.startswith("# ") for line in heads) == 1
+    for part in ("See it", "Do it", "Break it", "Where it lives", "Recap"):
+        assert any(line.startswith(f"## {part}") for line in heads), part
+    for needed in ("**You need**", "**After this lesson you can**", "minutes."):
+        assert needed in prose[0], needed
+    source = "\n".join(cell.source for cell in code_cells(notebook))
+    assert source.count("predict(") >= 2
+    assert source.count("check(") >= 1
+
+
+def test_every_lesson_starts_in_the_same_way():
+    assert len({code_cells(read(path))[0].source for path in LESSONS}) == 1
+
+
+@pytest.mark.parametrize("path", LESSONS, ids=lambda path: path.stem)
+def test_links_between_lessons_lead_somewhere(path):
+    prose = "\n".join(cell.source for cell in read(path).cells if cell.cell_type == "markdown")
+    for target in re.findall(r"\]\((\w+\.ipynb)\)", prose):
+        assert (path.parent / target).exists() or target == f"{NAMES[len(LESSONS)]}.ipynb"
+
+
+TAMPERED = {
+    "no slide type": lambda n: n.cells[3].metadata.pop("slideshow"),
+    "a foreign slide type": lambda n: n.cells[3].metadata.slideshow.update(slide_type="page"),
+    "no minutes": lambda n: n.cells[0].metadata.lecture.pop("minutes"),
+    "no notes": lambda n: n.cells[4].metadata.lecture.update(notes=""),
+    "stripped": lambda n: [cell.update(outputs=[], execution_count=None) for cell in code_cells(n)],
+    "out of order": lambda n: code_cells(n)[3].update(execution_count=9),
+    "foreign kernel": lambda n: n.metadata.kernelspec.update(name="conda-env-py"),
+    "an error": lambda n: code_cells(n)[3].outputs.append(
+        nbformat.v4.new_output("error", ename="ValueError", evalue="no", traceback=[])
+    ),
+    "unrounded": lambda n: code_cells(n)[3].outputs.append(nbformat.v4.new_output("stream", text="0.12345")),
+    "a device": lambda n: code_cells(n)[3].outputs.append(
+        nbformat.v4.new_output("stream", text="tensor([1.], device='cuda:0')")
+    ),
+    "a widget": lambda n: code_cells(n)[3].outputs.append(
+        nbformat.v4.new_output("display_data", {WIDGET_VIEW: {}, "text/plain": "x"})
+    ),
+    "no alt text": lambda n: code_cells(n)[3].outputs.append(
+        nbformat.v4.new_output("display_data", {"image/png": "", "text/plain": "x"})
+    ),
+}
+
+
+@pytest.mark.parametrize("how", TAMPERED)
+def test_a_tampered_lesson_is_noticed(how):
+    notebook = read(LESSONS[0])
+    assert problems(notebook) == []
+    TAMPERED[how](notebook)
+    assert problems(notebook)
+
+
+def test_normalising_drops_what_changes_and_what_needs_a_kernel():
+    notebook = read(LESSONS[0])
+    before = copy.deepcopy(notebook)
+    cell = next(cell for cell in code_cells(notebook) if cell.outputs and cell.outputs[0].output_type == "stream")
+    first, rest = cell.outputs[0].text[:5], cell.outputs[0].text[5:]
+    cell.outputs[0].text = first
+    cell.outputs.insert(1, nbformat.v4.new_output("stream", text=rest))
+    cell.outputs.append(
+        nbformat.v4.new_output("display_data", {"text/plain": "  0%|          | 0/600", WIDGET_VIEW: {}})
+    )
+    cell.metadata["execution"] = {"iopub.execute_input": "now"}
+    notebook.metadata["widgets"] = {"state": {}}
+    notebook.metadata.language_info["version"] = "3.11.7"
+    authoring.normalise(notebook)
+    assert notebook == before
+
+
+@pytest.mark.notebook
+@pytest.mark.parametrize("path", LESSONS[::5], ids=lambda path: path.stem)  # nbval compares the others' outputs
+def test_rendering_again_changes_no_byte(path):
+    kept = path.read_text(encoding="utf-8")
+    assert lasting(authoring.render(kept)) == lasting(kept)
+
+
+def lasting(text):
+    """Return a notebook without pixels, which depend on the processor, and without what is measured in time."""
+    notebook = nbformat.reads(re.sub(r'"image/png": "[^"]*"', '"image/png": ""', text), as_version=4)
+    for cell in notebook.cells:
+        if "nbval-ignore-output" in cell.metadata.get("tags", []):
+            cell.outputs = []
+    return nbformat.writes(notebook)
+
+
+def test_the_readme_lists_every_lesson_with_its_minutes():
+    rows = [
+        line for line in (authoring.LESSONS.parent / "README.md").read_text().splitlines() if re.match(r"\| \d", line)
+    ]
+    assert len(rows) == len(LESSONS)
+    for row, path in zip(rows, LESSONS, strict=True):
+        opening = read(path).cells[0].source
+        title, minutes = re.search(r"# \d+ · (.+)", opening)[1], re.search(r"About (\d+) minutes", opening)[1]
+        assert row.startswith(f"| {int(path.stem[:2])} | [{title}](notebooks/{path.name}) |")
+        assert row.endswith(f"| {minutes} |")
+
+
+def test_every_exercise_stands_in_one_lesson_right_above_its_check():
+    found = []
+    for path in LESSONS:
+        cells = code_cells(read(path))
+        for stub, cell in itertools.pairwise(cells):
+            match = re.fullmatch(r'check\("(\w+)", (\w+)\)', cell.source)
+            if match:
+                name, answer = match.groups()
+                assert name == answer
+                assert re.match(rf"(def|class) {name}\b", stub.source), f"{path.stem}: {name} does not follow its stub"
+                assert stub.source.rstrip().endswith("...")
+                assert "○ Not attempted" in texts(cell.outputs[0])[2], f"{path.stem}: {name}"
+                found.append(name)
+    there = [name for number, (_, names) in LESSON_LIST.items() if number < len(LESSONS) for name in names]
+    assert sorted(found) == sorted(there)
+
+
+def test_every_question_is_asked_once():
+    asked = re.findall(r'predict\("([\w-]+)"\)', "\n".join(c.source for p in LESSONS for c in code_cells(read(p))))
+    assert sorted(asked) == sorted(exercises.QUESTIONS)
+
+
+def test_the_readme_counts_right():
+    text = (authoring.LESSONS.parent / "README.md").read_text(encoding="utf-8")
+    exercises_there = sum(len(names) for _, names in LESSON_LIST.values())
+    assert f"all {exercises_there} are checked" in text
+    assert f"every code cell of {len(LESSONS)} notebooks" in text
+    for name in re.findall(r"\]\((?!https:)([^)#]+)\)", text):
+        assert (authoring.LESSONS.parent / name).exists(), name

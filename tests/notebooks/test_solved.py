@@ -1,0 +1,62 @@
+"""Lessons run with every stub replaced by its reference, and with each of its mistakes."""
+
+import re
+from pathlib import Path
+
+import nbclient
+import nbformat
+import pytest
+
+from mha_course.exercises.lessons import LESSONS as LESSON_LIST
+
+pytestmark = pytest.mark.notebook
+ROOT = Path(__file__).resolve().parents[2]
+PATHS = sorted((ROOT / "notebooks").glob("*.ipynb"))
+CHECK = re.compile(r'check\("(\w+)", (\w+)\)')
+SOLVED = "from mha_course.exercises.catalogue import EXERCISES\n{name} = EXERCISES['{name}'][0].reference"
+MISTAKEN = """
+from mha_course.exercises.mistakes import MISTAKES
+from mha_course.exercises.noting import implementation
+from mha_course.exercises.recognising import ways
+from mha_course.exercises.steps import COMPOSED
+for number, way in ways("{name}") if "{name}" in COMPOSED else ():
+    wrong = MISTAKES[number]
+    report = check("{name}", implementation("{name}", wrong.applies("{name}")[way]))
+    assert report.mistake in (wrong.name, *wrong.same_as), (report, wrong.name, way)
+"""
+
+
+def answered(path, mistakes=False):
+    """Return a lesson whose stubs are answered, cell by cell."""
+    notebook = nbformat.read(path, 4)
+    for stub, cell in zip(notebook.cells, notebook.cells[1:], strict=False):
+        found = CHECK.fullmatch(cell.source)
+        if found:
+            stub.source = SOLVED.format(name=found[1])
+            if mistakes:
+                cell.source += MISTAKEN.format(name=found[1])
+    return notebook
+
+
+def run(notebook, monkeypatch):
+    monkeypatch.setenv("MHA_COURSE_PROGRESS", "off")
+    options = {"timeout": 240, "kernel_name": "python3", "resources": {"metadata": {"path": str(ROOT / "notebooks")}}}
+    nbclient.NotebookClient(notebook, **options).execute()
+    return notebook
+
+
+@pytest.mark.parametrize("path", PATHS, ids=lambda path: path.stem)
+def test_solved_it_says_correct_everywhere(path, monkeypatch):
+    notebook = run(answered(path), monkeypatch)
+    names = []
+    for cell in notebook.cells:
+        found = CHECK.fullmatch(cell.source) if cell.cell_type == "code" else None
+        if found and found[1] == found[2]:
+            assert cell.outputs[0]["data"]["text/plain"].startswith(f"{found[1]}: Correct."), found[1]
+            names.append(found[1])
+    assert tuple(names) == LESSON_LIST[int(path.stem[:2])][1]
+
+
+@pytest.mark.parametrize("path", PATHS, ids=lambda path: path.stem)
+def test_each_mistake_is_named_in_its_lesson(path, monkeypatch):
+    run(answered(path, mistakes=True), monkeypatch)

@@ -1,0 +1,299 @@
+"""Pictures say what they were given, escape nothing wrongly, and refuse what does not fit."""
+
+import base64
+import io
+import time
+
+import matplotlib.pyplot as plt
+import numpy as np
+import pytest
+import torch
+from matplotlib.axes import Axes
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.text import Text
+from PIL import Image
+
+from mha_course import plots
+from mha_course.errors import ShapeError
+from mha_course.masks import causal_mask
+from mha_course.plots import figures, heatmaps
+
+WORDS = ["the", "grey", "cat", "it", "<b>ate</b>"]
+
+
+def cells(ax):
+    return ax.collections[0].get_array()
+
+
+@pytest.mark.parametrize(
+    "make",
+    [lambda t: t, lambda t: t[None, None], lambda t: t.half(), lambda t: t.bfloat16(), lambda t: t.numpy(),
+     lambda t: t.tolist(), lambda t: t.requires_grad_()],
+)  # fmt: skip
+def test_heatmap_takes_numbers_in_any_form(make):
+    weights = torch.rand(5, 7, generator=torch.Generator().manual_seed(0)).softmax(-1)
+    ax = plots.heatmap(make(weights.clone()), title="one head")
+    assert isinstance(ax, Axes)
+    assert np.allclose(cells(ax).reshape(5, 7), weights, atol=2e-3)
+    assert ax.get_title(loc="left") == "one head"
+
+
+def test_names_stand_where_they_belong(device):
+    weights = torch.rand(5, 5).to(device)
+    ax = plots.heatmap(weights, queries=WORDS)
+    assert [label.get_text() for label in ax.get_yticklabels()] == WORDS
+    assert [label.get_text() for label in ax.get_xticklabels()] == WORDS
+    ax = plots.heatmap(weights[:2], queries=WORDS[:2], keys=WORDS)
+    assert [label.get_text() for label in ax.get_yticklabels()] == WORDS[:2]
+    assert [label.get_text() for label in plots.heatmap(weights[:2]).get_xticklabels()] == list("01234")
+
+
+def test_a_dollar_in_a_word_is_a_dollar():
+    words = ["$x^$", "$5", "a_$b$"]
+    ax = plots.heatmap(np.eye(3), queries=words)
+    bars = plots.token_bars({"each": [1, 2, 3]}, words).axes[0]
+    for axes in (ax, bars):
+        assert [label.get_text() for label in axes.get_yticklabels()] == words
+        assert plots.png(axes)  # drawing it is where mathtext would raise
+    assert plots.strongest(np.eye(3), words) == "$x^$ → $x^$ 1.00, $5 → $5 1.00, a_$b$ → a_$b$ 1.00"
+
+
+def test_hidden_cells_are_hatched_and_zero_is_not():
+    weights = torch.zeros(5, 5)
+    ax = plots.heatmap(weights, mask=causal_mask(5))
+    hidden = np.ma.getmaskarray(cells(ax)).reshape(5, 5)
+    assert np.array_equal(hidden, ~causal_mask(5).numpy())
+    assert ax.patch.get_hatch()
+    assert len(ax.texts) == 15  # numbers in the cells that are seen
+
+
+def test_colours_have_a_sign_only_where_numbers_do():
+    assert plots.heatmap([[0.1, 0.4]]).collections[0].get_clim() == (0, 0.4)
+    assert plots.heatmap([[-0.1, 0.4]]).collections[0].get_clim() == (-0.4, 0.4)
+    assert plots.heatmap([[0.0, 0.0]]).collections[0].get_clim() == (0, 1)
+
+
+def test_numbers_are_written_up_to_eight_columns_or_when_wanted():
+    assert len(plots.heatmap(np.ones((2, 8))).texts) == 16
+    assert not plots.heatmap(np.ones((2, 9))).texts
+    assert len(plots.heatmap(np.ones((2, 9)), annotate=True).texts) == 18
+
+
+def test_it_draws_where_it_is_told():
+    ax = plt.subplots()[1]
+    assert plots.heatmap(np.ones((2, 2)), ax=ax) is ax
+
+
+@pytest.mark.parametrize("heads", [1, 2, 4, 6, 12])
+def test_head_grid_shows_every_head_on_one_scale(heads):
+    weights = torch.rand(heads, 5, 7).softmax(-1)
+    figure = plots.head_grid(weights[None], mask=torch.ones(5, 7, dtype=torch.bool))
+    *panels, bar = figure.axes
+    assert [ax.get_title(loc="left") for ax in panels] == [f"head {h}" for h in range(heads)]
+    for ax, head in zip(panels, weights, strict=True):
+        assert np.allclose(cells(ax).reshape(5, 7), head)
+        assert ax.collections[0].get_clim() == (0, 1)
+    assert bar.get_ylabel() == "weight"
+
+
+@pytest.mark.parametrize(
+    ("numbers", "limits", "label"),
+    [
+        ([0.0, 0.25, 1.004], (0, 1), "weight"),  # weights in half precision
+        ([0.0, 0.5, 3.0], (0, 3), "value"),
+        ([-0.5, 0.25, 0.1], (-0.5, 0.5), "value"),
+        ([float("-inf"), 0.25, 0.1], (0, 1), "weight"),
+        ([float("nan"), -0.5, 0.1], (-0.5, 0.5), "value (× is no finite number)"),
+    ],
+)
+def test_the_scale_of_a_grid_holds_all_numbers(numbers, limits, label):
+    *panels, bar = plots.head_grid([[[0.0] * 3], [numbers]]).axes
+    assert {ax.collections[0].get_clim() for ax in panels} == {limits}
+    assert {ax.collections[0].get_cmap().name for ax in panels} == {"cividis" if limits[0] == 0 else "vlag"}
+    assert bar.get_ylabel() == label
+
+
+def test_what_a_mask_hides_has_no_say_in_the_scale():
+    weights, mask = [[[0.5, -9.0]]], [[True, False]]
+    assert plots.head_grid(weights, mask=np.array(mask)).axes[0].collections[0].get_clim() == (0, 1)
+
+
+def texts(figure):
+    """Return each visible text of a figure that was laid out, with where it stands."""
+    FigureCanvasAgg(figure).draw()
+    found = [text for text in figure.findobj(Text) if text.get_text() and text.get_visible()]
+    axes = [axis for ax in figure.axes for axis in (ax.xaxis, ax.yaxis) if not axis.get_visible()]
+    gone = {text for axis in axes for text in axis.findobj(Text)}
+    return [(text, text.get_window_extent()) for text in found if text not in gone]
+
+
+def long_names(number):
+    return [("it", "antidisestablishmentarianism", "MMMMMMMMMMMM", "grey")[i % 4] for i in range(number)]
+
+
+PICTURES = {
+    "heatmap": lambda number: plots.heatmap(np.eye(number), queries=long_names(number)).figure,
+    "one head": lambda number: plots.head_grid(np.eye(number)[None], queries=long_names(number)),
+    "twelve heads": lambda number: plots.head_grid(np.stack([np.eye(number)] * 12), queries=long_names(number)),
+    "a row": lambda number: plots.head_grid(np.ones((3, 1, number)), queries=["it"], keys=long_names(number)),
+    "a column": lambda number: plots.head_grid(np.ones((3, number, 1)), queries=long_names(number), keys=["it"]),
+}
+
+
+def lines_apart(ax, axis):
+    """Return how far the names along an axis are from each other, in heights of their letters, from line to line."""
+    places = [(place, 0) if axis is ax.xaxis else (0, place) for place in axis.get_ticklocs()]
+    across = 0 if axis is ax.xaxis else 1
+    turned = np.sin(np.radians(heatmaps.SLANT)) if axis is ax.xaxis else 1
+    steps = np.abs(np.diff(ax.transData.transform(places)[:, across])) * turned
+    return steps / ax.figure.dpi * 72 / axis.get_ticklabels()[0].get_size()
+
+
+@pytest.mark.parametrize("number", [1, 5, 15, 64, 256])
+@pytest.mark.parametrize("picture", PICTURES)
+def test_names_are_legible_at_any_length(picture, number):
+    figure = PICTURES[picture](number)
+    found = texts(figure)
+    named = [(ax, axis) for ax in figure.axes[:-1] for axis in (ax.xaxis, ax.yaxis) if axis.get_visible()]
+    for ax, axis in named:
+        assert all(7.5 <= name.get_size() <= 9 and len(name.get_text()) <= 14 for name in axis.get_ticklabels())
+        assert min(lines_apart(ax, axis), default=2) >= 1.15
+    most = max(len(axis.get_ticklabels()) for _, axis in named)
+    assert most == number if number <= 5 else most > 5
+    for _, box in found:
+        assert figure.bbox.x0 <= box.x0 <= box.x1 <= figure.bbox.x1
+        assert figure.bbox.y0 <= box.y0 <= box.y1 <= figure.bbox.y1
+    titles = [box for text, box in found if text.get_text().startswith("head ")]
+    names = [box for text, box in found if text.get_text() in {"it", "grey"}]
+    assert not any(title.overlaps(name) for title in titles for name in names)
+
+
+def test_long_and_odd_names_are_shortened_and_shown_as_they_are():
+    names = ["<script>", "antidisestablishmentarianism", "a\nb", "😀", "漢字", "\x07", "", "ok"]
+    ax = plots.heatmap(np.eye(8), queries=names)
+    shown = [label.get_text() for label in ax.get_yticklabels()]
+    assert shown == ["<script>", "antidisestabl…", "a↵b", "😀", "漢字", "\x07", "ok"]
+    assert plots.png(ax)  # letters that the font lacks are no warning
+    assert plots.png(plots.head_grid(np.eye(8)[None], queries=names))
+
+
+def pixels(picture):
+    return np.asarray(Image.open(io.BytesIO(plots.png(picture))).convert("RGB")).astype(int)
+
+
+def shades(image, row, column, number):
+    """Return the colours within one cell of a picture without names, away from its edge."""
+    height, width = (size / number for size in image.shape[:2])
+    part = image[int((row + 0.2) * height) : int((row + 0.8) * height), int((column + 0.2) * width) :]
+    return {tuple(color) for color in part[:, : int(0.6 * width)].reshape(-1, 3)}
+
+
+def test_hidden_zero_and_no_number_look_different():
+    weights = np.array([[0.0, 0.0, np.nan], [1.0, -np.inf, np.inf], [0.5, 0.5, 0.5]])
+    mask = np.array([[True, False, True]] + [[True] * 3] * 2)
+    ax = plt.figure(figsize=(3, 3)).add_axes((0, 0, 1, 1))
+    plots.heatmap(weights, mask=mask, ax=ax, annotate=False)
+    ax.figure.axes[1].remove()
+    ax.set_axis_on()
+    ax.set(xlabel="", ylabel="", xticks=[], yticks=[], position=(0, 0, 1, 1))
+    ax.set_anchor("C")
+    image = pixels(ax)
+    zero, hidden, nan, one, low, high, *_ = (shades(image, *divmod(cell, 3), 3) for cell in range(9))
+    dark, hatch = (0, 34, 78), tuple(bytes.fromhex(plots.HATCH["edgecolor"][1:]))
+    assert zero == {dark}
+    assert hatch in hidden
+    assert hatch in low
+    assert (31, 36, 48) in nan
+    assert (31, 36, 48) in high
+    assert hatch not in nan | high | zero | one
+    assert (255, 255, 255) in nan
+
+
+@pytest.mark.parametrize(("heads", "tokens", "seconds"), [(12, 64, 0.5), (8, 256, 2.0)])
+def test_a_grid_is_quick(heads, tokens, seconds):
+    """Four times what it takes on a quiet machine are allowed; seaborn left to itself takes ten times as long."""
+    weights = torch.rand(heads, tokens, tokens, generator=torch.Generator().manual_seed(0)).softmax(-1)
+    names = ["word"] * tokens
+    plots.png(plots.head_grid(weights[:1, :5, :5]))  # fonts are read once
+    best = seconds * 9
+    for _ in range(3):
+        start = time.thread_time()
+        plots.png(plots.head_grid(weights, queries=names, mask=causal_mask(tokens)))
+        best = min(best, time.thread_time() - start)
+    assert best < 4 * seconds
+
+
+@pytest.mark.parametrize(
+    ("draw_it", "message"),
+    [
+        (lambda: plots.heatmap(np.ones((5, 5)), queries=WORDS[:4]),
+         "heatmap: queries must name every row. expected 5 names, got 4 names"),
+        (lambda: plots.heatmap(np.ones((5, 7)), keys=WORDS),
+         "heatmap: keys must name every column. expected 7 names, got 5 names"),
+        (lambda: plots.heatmap(np.ones((2, 4, 5, 5))),
+         "heatmap: weights must have 2 axes. expected (T, S), none of them 0, got (2, 4, 5, 5)"),
+        (lambda: plots.heatmap(np.ones((4, 5, 5))),
+         "heatmap: weights must have 2 axes. expected (T, S), none of them 0, got (4, 5, 5), "
+         "fix: weights[0], one sentence"),
+        (lambda: plots.heatmap(np.ones((0, 0))),
+         "heatmap: weights must have 2 axes. expected (T, S), none of them 0, got (0, 0)"),
+        (lambda: plots.head_grid(np.ones((2, 4, 5, 5))),
+         "head_grid: weights must have 3 axes. expected (H, T, S), none of them 0, got (2, 4, 5, 5), "
+         "fix: weights[0], one sentence"),
+        (lambda: plots.heatmap(np.ones((5, 5)), mask=np.ones((4, 4), dtype=bool)),
+         "heatmap: mask must be bool, True = may attend. expected bool, broadcastable to (5, 5), got bool (4, 4)"),
+        (lambda: plots.heatmap(np.ones((5, 5)), mask=torch.ones(5, 5)),
+         "heatmap: mask must be bool, True = may attend. expected bool, broadcastable to (5, 5), got float32 (5, 5)"),
+        (lambda: plots.pipeline("hope"),
+         "pipeline: lit must name steps. expected projection, head splitting, scaling, softmax, weighted sum, "
+         "concatenation, got hope"),
+        (lambda: plots.product(*(plots.Matrix("x", 2, 3, ("S", "C")),) * 3),
+         "product: the sizes must fit. expected (2, n) · (n, 3) = (2, 3), got (2, 3) (2, 3) (2, 3)"),
+        (lambda: plots.token_bars({"one": [1, 2]}, WORDS),
+         "token_bars: queries must name every row. expected 2 names, got 5 names"),
+    ],
+)  # fmt: skip
+def test_what_does_not_fit_gets_one_message(draw_it, message):
+    with pytest.raises(ShapeError) as caught:
+        draw_it()
+    assert str(caught.value) == message
+
+
+def test_words_for_a_heatmap():
+    assert plots.strongest([[0.9, 0.1], [0.3, 0.7]], ["it", "sat"]) == "it → it 0.90, sat → sat 0.70"
+    assert plots.strongest([[0.2, 0.5, 0.3]], ["it"], ["a", "b", "c"]) == "it → b 0.50"
+
+
+def test_bars_show_each_panel_and_light_the_chosen():
+    figure = plots.token_bars({"before": torch.tensor([1.0, -2.0]), "after": [0, 3]}, ["it", "cat"], highlight=["cat"])
+    widths = [[bar.get_width() for bar in ax.patches] for ax in figure.axes]
+    assert widths == [[1, -2], [0, 3]]
+    colours = {bar.get_facecolor() for bar in figure.axes[0].patches}
+    assert len(colours) == 2
+
+
+def test_steps_are_lit_by_name():
+    colours = [patch.get_facecolor() for patch in plots.pipeline("scaling").patches]
+    assert [colour == colours[2] for colour in colours] == [False, False, True, False, False, False]
+    assert [patch.get_facecolor() for patch in plots.pipeline().patches] == [colours[2]] * 6
+
+
+def test_showing_gives_alt_text_and_prints_it(monkeypatch, capsys):
+    shown = []
+    monkeypatch.setattr(figures, "display", lambda bundle, metadata, raw: shown.append((bundle, metadata)))
+    text = "One sentence that says what the picture shows, long enough that it has to be broken into two lines."
+    plots.show(plots.heatmap(np.ones((2, 2))), text)
+    ((bundle, metadata),) = shown
+    assert base64.b64decode(bundle["image/png"])[1:4] == b"PNG"
+    assert bundle["text/plain"] == f"Picture: {text}"
+    assert metadata["image/png"]["alt"] == text
+    printed = capsys.readouterr().out
+    assert " ".join(printed.split()) == text
+    assert max(map(len, printed.splitlines())) <= plots.LINE
+    assert not plt.get_fignums()
+
+
+def test_a_mixture_is_drawn_among_its_points():
+    points = torch.tensor([[1.0, 0.0], [2.0, 1.0], [0.0, 2.0]])
+    ax = plots.plane(points, points.flip(0), "abc")
+    assert {text.get_text() for text in ax.texts} >= {"a", "b", "c", "context of a"}

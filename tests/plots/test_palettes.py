@@ -1,0 +1,164 @@
+"""Colours can be read and told apart: contrast as WCAG 2.2 counts it, three kinds of colour blindness simulated."""
+
+import itertools
+import re
+
+import matplotlib as mpl
+import numpy as np
+import pytest
+import seaborn  # noqa: F401  (registers vlag)
+from contrast import MARK, TEXT, XYZ, contrast, linear
+from widget_cases import CASES, START
+
+from mha_course import plots
+from mha_course.cli.authoring import ROOT
+from mha_course.tracing.records import COLORS, OTHER
+from mha_course.widgets.labs.panels import HEADS
+from mha_course.widgets.layout_player.cells import HUES, PLAIN
+
+# Machado, Oliveira, Fernandes, "A Physiologically-based Model for Simulation of Color Vision Deficiency" (2009),
+# table of severity 1.0, for linear RGB.
+SIGHT = {
+    "normal": np.eye(3),
+    "protanopia": [[0.152286, 1.052583, -0.204868], [0.114503, 0.786281, 0.099216], [-0.003882, -0.048116, 1.051998]],
+    "deuteranopia": [[0.367322, 0.860646, -0.227968], [0.280085, 0.672501, 0.047413], [-0.011820, 0.042940, 0.968881]],
+    "tritanopia": [[1.255528, -0.076749, -0.178779], [-0.078411, 0.930809, 0.147602], [0.004733, 0.691367, 0.303900]],
+}
+WHITE, DARK = "#ffffff", "#111111"  # JupyterLab's paper in its two themes
+APART = 8.0  # CIE76; 2.3 is what can just be noticed
+PAIRED = {"#fff", "#000", "#1f2430"}  # text on colours of ours, tested as pairs
+
+
+def seen(color, sight):
+    """Return a colour in CIELAB as it is seen."""
+    xyz = XYZ @ np.clip(np.array(SIGHT[sight]) @ linear(color), 0, 1) / (0.95047, 1, 1.08883)
+    x, y, z = np.where(xyz > 216 / 24389, np.cbrt(xyz), (24389 / 27 * xyz + 16) / 116)
+    return np.array([116 * y - 16, 500 * (x - y), 200 * (y - z)])
+
+
+def apart(one, other, sight):
+    return float(np.linalg.norm(seen(one, sight) - seen(other, sight)))
+
+
+def test_the_measures_are_those_that_are_published():
+    assert contrast("#000", "#fff") == pytest.approx(21, abs=1e-3)
+    assert contrast("#777", "#fff") == pytest.approx(4.48, abs=0.01)  # as WCAG's examples have it
+    assert seen("#ff0000", "normal") == pytest.approx([53.24, 80.09, 67.20], abs=0.05)
+    assert all(np.array(matrix).sum(axis=1) == pytest.approx(1, abs=1e-5) for matrix in SIGHT.values())  # grey stays
+
+
+@pytest.mark.parametrize("fill", [plots.ACCENT, plots.QUIET, PLAIN, OTHER, WHITE, *COLORS.values(), *HUES])
+def test_ink_can_be_read_on_every_fill(fill):
+    assert contrast(plots.INK, fill) >= TEXT
+
+
+@pytest.mark.parametrize("mark", [plots.ACCENT, plots.BAR, plots.INK, plots.HATCH["edgecolor"]])
+def test_marks_of_pictures_stand_out_from_white(mark):
+    assert contrast(mark, WHITE) >= MARK
+
+
+@pytest.mark.parametrize("path", sorted((ROOT / "mha_course/widgets").rglob("*.css")), ids=lambda path: path.name)
+def test_marks_of_widgets_stand_out_in_both_themes(path):
+    for color in set(re.findall(r"#[0-9a-f]{6}\b|#[0-9a-f]{3}\b", path.read_text(encoding="utf-8"))) - PAIRED:
+        assert min(contrast(color, WHITE), contrast(color, DARK)) >= MARK, color
+
+
+@pytest.mark.parametrize("sight", SIGHT)
+@pytest.mark.parametrize(
+    ("colors", "least"),
+    [
+        ([*COLORS.values()], APART),
+        (HUES, APART),
+        (HEADS, APART),
+        ([plots.ACCENT, plots.BAR, plots.QUIET, plots.INK], 40),
+    ],
+    ids=["axes", "cells", "heads", "pictures"],
+)
+def test_colours_with_a_meaning_stay_apart(colors, least, sight):
+    for one, other in itertools.combinations(colors, 2):
+        assert apart(one, other, sight) >= least, (one, other)
+
+
+@pytest.mark.parametrize("sight", SIGHT)
+def test_palettes_of_numbers_keep_their_order(sight):
+    places = np.linspace(0, 1, 65)
+    light = [seen(color[:3], sight)[0] for color in mpl.colormaps["cividis"](places)]
+    assert (np.diff(light) > 0).all()
+    assert light[-1] - light[0] > 70
+    vlag = mpl.colormaps["vlag"](places)
+    light = np.array([seen(color[:3], sight)[0] for color in vlag])
+    assert (np.diff(light[:33]) > -0.1).all()
+    assert (np.diff(light[32:]) < 0.1).all()
+    assert light[32] - max(light[0], light[-1]) > 35
+    assert apart(vlag[0][:3], vlag[-1][:3], sight) > 25  # the two ends are not one
+
+
+# How the words of a page stand out from what lies beneath them, opacity of all that they stand in included.
+READ = """() => {
+  const canvas = document.createElement("canvas").getContext("2d", { willReadFrequently: true });
+  const rgba = (color) => {
+    canvas.clearRect(0, 0, 1, 1); canvas.fillStyle = color; canvas.fillRect(0, 0, 1, 1);
+    const [r, g, b, a] = canvas.getImageData(0, 0, 1, 1).data;
+    return [r, g, b, a / 255];
+  };
+  const faded = (node, until) => {
+    let all = 1;
+    for (; node && node !== until; node = node.parentElement) all *= +getComputedStyle(node).opacity;
+    return all;
+  };
+  const over = (top, share, below) => below.map((value, i) => top[i] * share + value * (1 - share));
+  const bright = (color) => {
+    const even = (value) => value <= 0.04045 ? value / 12.92 : ((value + 0.055) / 1.055) ** 2.4;
+    const [r, g, b] = color.map((value) => even(value / 255));
+    return 0.2126 * r + 0.7152 * g + 0.0722 * b;
+  };
+  const found = [];
+  const texts = [...document.querySelectorAll("[class^=mha-] *")].filter((node) =>
+    !["STYLE", "SCRIPT", "OPTION"].includes(node.tagName) && !node.closest("[aria-disabled=true], :disabled") &&
+    [...node.childNodes].some((child) => child.nodeType === 3 && child.data.trim()));
+  for (const node of texts) {
+    if (!node.checkVisibility({ opacityProperty: true, visibilityProperty: true })) continue;
+    const range = document.createRange();
+    range.selectNodeContents(node);
+    let box = range.getBoundingClientRect();
+    if (box.top < 200 || box.bottom > innerHeight - 200) {
+      node.scrollIntoView({ block: "center", inline: "nearest" });
+      box = range.getBoundingClientRect();
+    }
+    if (box.width < 2 || box.height < 2) continue;
+    const under = document.elementsFromPoint(box.left + box.width / 2, box.top + box.height / 2);
+    const style = getComputedStyle(node);
+    const drawn = node.namespaceURI.endsWith("svg");
+    let paper = [255, 255, 255];
+    for (const one of under.reverse()) {
+      if (one.tagName === "CANVAS") { paper = null; break; }
+      const look = getComputedStyle(one);
+      const shape = one.namespaceURI.endsWith("svg") && !["svg", "text", "tspan", "g"].includes(one.tagName);
+      const image = look.backgroundImage.match(/rgba?\\([^)]*\\)/)?.[0]; // the first colour of a gradient
+      const fill = shape ? (look.fill === "none" ? "#0000" : look.fill) : image ?? look.backgroundColor;
+      const [r, g, b, a] = rgba(fill.startsWith("url") ? "#0000" : fill);
+      paper = over([r, g, b], a * (shape ? +look.fillOpacity : 1) * faded(one), paper);
+    }
+    if (!paper) continue;
+    const [r, g, b, a] = rgba(drawn ? style.fill : style.color);
+    const ink = over([r, g, b], a * faded(node), paper);
+    const [low, high] = [bright(ink), bright(paper)].sort((one, other) => one - other);
+    found.push([(high + 0.05) / (low + 0.05), node.closest("[class^=mha-]").className, node.className.baseVal ??
+      node.className, node.textContent.trim().slice(0, 30), ink.map(Math.round).join(), paper.map(Math.round).join()]);
+  }
+  return found;
+}"""
+BY_JUPYTER = {"Panel"}  # drawn by ipywidgets and matplotlib
+
+
+@pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
+def test_words_of_widgets_can_be_read(lab_page, dark):
+    calls = [call for name, (call, *_) in CASES.items() if name not in BY_JUPYTER]
+    page = lab_page([f"import torch, numpy as np{START}", *calls], dark=dark, height=1000)
+    page.wait_for_function(f"document.querySelectorAll('.jp-OutputArea [class^=mha-]').length >= {len(calls)}")
+    page.wait_for_timeout(1500)  # until all are drawn
+    found = page.evaluate(READ)
+    assert {row[1].split()[0] for row in found} >= {"mha-tracer", "mha-layout", "mha-heads", "mha-lab"}
+    assert len(found) > 200
+    poor = {tuple(row) for row in found if row[0] < TEXT}
+    assert not poor, "\n".join(map(str, sorted(poor)))

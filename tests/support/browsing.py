@@ -1,0 +1,135 @@
+"""How tests and benchmarks reach a browser: a page for one widget, and JupyterLab with notebooks in it."""
+
+import json
+import os
+import shutil
+import socket
+import subprocess
+import sys
+import time
+import urllib.error
+import urllib.request
+import uuid
+from pathlib import Path
+
+import nbformat
+
+ROOT = Path(__file__).resolve().parents[2]
+CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
+ARGUMENTS = ("--no-sandbox", "--disable-dev-shm-usage")
+PAGE = """<!doctype html><meta charset="utf-8"><style>body { margin: 8px; font-family: sans-serif } %(css)s</style>
+<div id="one"></div><div id="two"></div>
+<script type="module">
+class Model {
+  constructor(state) { this.state = state; this.calls = []; this.saved = 0; }
+  get(key) { return this.state[key]; }
+  set(key, value) {
+    this.state[key] = value;
+    this.calls.filter(([event]) => event === `change:${key}`).forEach(([, call]) => call());
+  }
+  save_changes() { this.saved += 1; }
+  on(event, call) { this.calls.push([event, call]); }
+  off(event, call) { this.calls = this.calls.filter((pair) => pair[0] !== event || pair[1] !== call); }
+}
+window.leaked = [];
+document.addEventListener("keydown", (event) => leaked.push(event.key), %(capture)s);
+window.model = new Model(%(state)s);
+const module = await import(URL.createObjectURL(new Blob([%(esm)s], { type: "text/javascript" })));
+window.draw = (id) => module.default.render({ model, el: document.getElementById(id) });
+window.tidy = await draw("one");
+document.body.dataset.ready = "yes";
+</script>"""
+SETTINGS = {
+    "apputils-extension/notification": {"fetchNews": "false", "checkForUpdates": False},
+    "notebook-extension/tracker": {"windowingMode": "none"},  # every cell is in the page, whether in sight or not
+}
+IDLE = "#jp-main-statusbar >> text=/Python 3.*Idle/"  # the indicator in the toolbar fires before there is a kernel
+
+
+def page_of(widget, state, capture):
+    """Return HTML in which a widget that needs no kernel is drawn."""
+    words = {"state": {"data": widget.data, "position": 0, **state}, "esm": str(widget._esm), "capture": capture}
+    safe = {key: json.dumps(value).replace("<", "\\u003c") for key, value in words.items()}
+    return PAGE % {"css": str(widget._css), **safe}
+
+
+class Lab:
+    """A JupyterLab server on a free port, with the course on its path, in a folder of its own."""
+
+    def __init__(self, folder):
+        self.folder, self.settings = folder / "notebooks", folder / "settings"
+        self.folder.mkdir()
+        for name, values in SETTINGS.items():
+            self._set(name, values)
+        with socket.socket() as free:
+            free.bind(("127.0.0.1", 0))
+            self.address = f"http://127.0.0.1:{free.getsockname()[1]}"
+        own = {"SETTINGS": self.settings, "WORKSPACES": folder / "workspaces"}
+        environment = os.environ | {f"JUPYTERLAB_{name}_DIR": str(path) for name, path in own.items()}
+        environment |= {"PYTHONPATH": str(ROOT), "JUPYTER_PREFER_ENV_PATH": "1", "JUPYTER_RUNTIME_DIR": str(folder)}
+        environment |= {"JUPYTER_CONFIG_DIR": str(folder), "MHA_COURSE_PROGRESS": "off"}
+        options = ["--no-browser", "--allow-root", f"--port={self.address.rpartition(':')[2]}", "--ip=127.0.0.1"]
+        options += ["--IdentityProvider.token=", f"--ServerApp.root_dir={self.folder}"]
+        options += ["--ServerApp.disable_check_xsrf=True", "--LabApp.expose_app_in_browser=True"]
+        options += ["--ServerApp.kernel_websocket_connection_class=mha_course.cli.jupyter_hooks.PromptConnection"]
+        options += ["--ContentsManager.pre_save_hook=mha_course.cli.jupyter_hooks.drop_widget_views"]
+        self.log = (folder / "server.log").open("wb")
+        command = [sys.executable, "-m", "jupyterlab", *options]
+        self.process = subprocess.Popen(command, env=environment, stdout=self.log, stderr=subprocess.STDOUT)
+        self._await()
+
+    def _set(self, name, values):
+        """Set what a plugin of JupyterLab's lets people set."""
+        path = self.settings / "@jupyterlab" / f"{name}.jupyterlab-settings"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(json.dumps(values))
+
+    def _await(self, seconds=60):
+        """Wait until it answers."""
+        for _ in range(seconds * 5):
+            try:
+                if self.process.poll() is not None:
+                    break
+                with urllib.request.urlopen(f"{self.address}/api", timeout=5):
+                    return
+            except urllib.error.URLError:
+                time.sleep(0.2)
+        raise TimeoutError(f"JupyterLab does not answer: {Path(self.log.name).read_text()[-2000:]}")
+
+    def stop(self):
+        """End the server, and its kernels with it."""
+        self.process.terminate()
+        self.process.wait(20)
+        self.log.close()
+
+    def notebook(self, cells):
+        """Put a notebook into the folder, made of sources or copied from a path, and return its name."""
+        name = f"{uuid.uuid4().hex[:8]}.ipynb"
+        if isinstance(cells, Path):
+            shutil.copyfile(cells, self.folder / name)
+        else:
+            made = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(cell) for cell in cells])
+            made.metadata.kernelspec = {"name": "python3", "display_name": "Python 3", "language": "python"}
+            nbformat.write(made, self.folder / name)
+        return name
+
+    def open(self, page, cells, *, dark=False, run=True):
+        """Open a notebook of these cells in a page, and run all of it."""
+        name = self.notebook(cells)
+        self._set("apputils-extension/themes", {"theme": f"JupyterLab {'Dark' if dark else 'Light'}"})
+        page.goto(f"{self.address}/lab/workspaces/{name[:8]}/tree/{name}")
+        page.locator(IDLE).wait_for(timeout=90_000)
+        if run:
+            page.evaluate("jupyterapp.commands.execute('notebook:run-all-cells')")
+            page.locator(IDLE).wait_for(timeout=90_000)
+
+    def end_kernels(self):
+        """End what runs, without a page that looks on."""
+        with urllib.request.urlopen(f"{self.address}/api/sessions", timeout=20) as answer:
+            for session in json.load(answer):
+                gone = urllib.request.Request(f"{self.address}/api/sessions/{session['id']}", method="DELETE")
+                urllib.request.urlopen(gone, timeout=20).close()
+
+    def leave(self, page):
+        """End the kernels."""
+        page.evaluate("jupyterapp.serviceManager.sessions.shutdownAll()")

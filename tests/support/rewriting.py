@@ -1,0 +1,61 @@
+"""Numbers, comparisons, and wrong parts put in the place of right ones, for tests of the references."""
+
+from unittest import mock
+
+import pytest
+import torch
+from torch.utils._python_dispatch import TorchDispatchMode
+
+TOLERANCE = {torch.float64: 1e-12, torch.float32: 5e-6}
+
+
+@pytest.fixture(autouse=True)
+def one_thread():
+    """Work on one thread where this is imported: on a busy machine small tensors wait long for a second one."""
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(threads)
+
+
+def numbers(*shape, seed=0, dtype=torch.float64):
+    """Draw normal numbers, the same in every run."""
+    return torch.randn(*shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64).to(dtype)
+
+
+def same(got, want, dtype=torch.float64):
+    """Demand the dtype, the shape and the values."""
+    assert got.dtype == dtype
+    assert got.shape == want.shape
+    assert torch.allclose(got, want.to(dtype), rtol=TOLERANCE[dtype], atol=TOLERANCE[dtype])
+
+
+class Largest(TorchDispatchMode):
+    """Keep the largest number of values that any operation returns, and count the operations."""
+
+    def __init__(self):
+        super().__init__()
+        self.values, self.calls = 0, {}
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        result = func(*args, **(kwargs or {}))
+        self.calls[func.overloadpacket] = self.calls.get(func.overloadpacket, 0) + 1
+        for tensor in result if isinstance(result, tuple | list) else [result]:
+            if isinstance(tensor, torch.Tensor) and not func.is_view:
+                self.values = max(self.values, tensor.numel())
+        return result
+
+
+def fails(check, *arguments):
+    """Return whether a check fails, or an operation in it does; a slip of the wrong version's own is raised."""
+    try:
+        check(*arguments)
+    except (AssertionError, RuntimeError, ValueError, IndexError, pytest.fail.Exception):
+        return True
+    return False
+
+
+def fails_with(check, target, parts, *arguments):
+    """Return whether a check fails while a module or class has other parts, which are given by name."""
+    with mock.patch.multiple(target, **parts):
+        return fails(check, *arguments)

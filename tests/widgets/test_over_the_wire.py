@@ -1,0 +1,115 @@
+"""Every widget is made, displayed and moved over the wire, with the versions installed here and with Colab's."""
+
+import os
+import time
+
+import pytest
+from elsewhere import COLAB, STUB
+from jupyter_client import KernelManager
+from widget_cases import CASES, MOVED, START
+
+from mha_course import widgets
+from mha_course.cli.authoring import ROOT
+from mha_course.cli.jupyter_hooks import WIDGET_VIEW
+
+
+def test_every_widget_has_a_case():
+    assert sorted(CASES) == sorted(widgets.__all__)
+
+
+@pytest.fixture(scope="module", params=["here", pytest.param("Colab", marks=pytest.mark.elsewhere)])
+def folder(request):
+    """What comes before the installed packages: nothing, or those of Colab's versions."""
+    return None if request.param == "here" else request.getfixturevalue("colab_versions")
+
+
+class Kernel:
+    """A kernel, and what a front end says to it."""
+
+    def __init__(self, folder):
+        path = os.pathsep.join(map(str, [*([folder] if folder else []), ROOT]))
+        environment = {**os.environ, "PYTHONPATH": path, "MHA_COURSE_PROGRESS": "off", "MPLBACKEND": "agg"}
+        self.manager = KernelManager(kernel_name="python3")
+        self.manager.start_kernel(env=environment, cwd=ROOT)
+        self.client = self.manager.client()
+        self.client.start_channels()
+        self.client.wait_for_ready(timeout=60)
+
+    def run(self, code):
+        """Run code, and return the messages that it sent; what it raises fails the test."""
+        sent = self._until_idle(self.client.execute(code))
+        errors = [message["content"] for message in sent if message["msg_type"] == "error"]
+        assert not errors, "\n".join(errors[0]["traceback"])
+        return sent
+
+    def value(self, expression):
+        """Return the repr of an expression."""
+        sent = self.run(f"print(repr({expression}))")
+        return "".join(one["content"]["text"] for one in sent if one["msg_type"] == "stream").strip()
+
+    def move(self, model, state):
+        """Set traits of a model as a browser does, and return the traits that came back."""
+        content = {"comm_id": model, "data": {"method": "update", "state": state, "buffer_paths": []}}
+        message = self.client.session.msg("comm_msg", content)
+        self.client.shell_channel.send(message)
+        sent = self._until_idle(message["header"]["msg_id"])
+        assert not [one["content"] for one in sent if one["msg_type"] in ("error", "stream")]
+        data = [one["content"]["data"] for one in sent if one["msg_type"] == "comm_msg"]
+        return {
+            name
+            for one in data
+            if one.get("method") == "update"
+            for name in [*one["state"], *(path[0] for path in one["buffer_paths"])]
+        }
+
+    def _until_idle(self, parent, seconds=60):
+        """Return what is sent on behalf of a message."""
+        sent, end = [], time.monotonic() + seconds
+        while time.monotonic() < end:
+            message = self.client.get_iopub_msg(timeout=seconds)
+            if message["parent_header"].get("msg_id") == parent:
+                sent.append(message)
+                if message["msg_type"] == "status" and message["content"]["execution_state"] == "idle":
+                    return sent
+        raise TimeoutError(f"not idle after {seconds} s")
+
+    def stop(self):
+        self.client.stop_channels()
+        self.manager.shutdown_kernel(now=True)
+
+
+@pytest.fixture(scope="module")
+def kernel(folder):
+    started = Kernel(folder)
+    started.run((STUB if folder else "") + "import ipywidgets as W, anywidget, IPython, warnings" + START)
+    yield started
+    started.stop()
+
+
+def test_the_kernel_has_the_versions_that_are_meant(kernel, folder):
+    have = kernel.value("(W.__version__, IPython.__version__, anywidget.__version__, np.__version__)")
+    if folder is None:
+        assert "7.7.1" not in have
+    else:
+        assert have == str(tuple(COLAB[name] for name in ("ipywidgets", "ipython", "anywidget", "numpy")))
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_it_is_made_displayed_and_answers(name, kernel, folder):
+    call, state, holds, answer = CASES[name]
+    sent = kernel.run(f"made = {call}\nmade")
+    models = [one["content"] for one in sent if one["msg_type"] == "comm_open"]
+    (shown,) = [one["content"]["data"] for one in sent if one["msg_type"] == "execute_result"]
+    assert shown[WIDGET_VIEW]["model_id"] in {model["comm_id"] for model in models}
+    assert {"image/png", "text/html"} & set(shown)
+    assert shown["text/plain"].startswith(f"{name}: ")
+    assert not [one["content"]["text"] for one in sent if one["msg_type"] == "stream"]
+    if folder and name != "Panel":
+        assert kernel.value("bool(managers)") == "True"  # Colab draws no other widgets than its own unless asked
+    before = kernel.value("repr(made)")
+    came = kernel.move(kernel.value(f"{MOVED.get(name, 'made')}.model_id").strip("'"), state)
+    assert kernel.value(f"bool({holds})") == "True"
+    assert answer is None or answer in came
+    if answer:
+        assert kernel.value("repr(made)") != before
+    kernel.run("made.close() if hasattr(made, 'close') else None")

@@ -1,0 +1,147 @@
+"""The rotary lab tells the truth, and turns in the browser; drawings of lessons 9 and 10 show what they say."""
+
+import math
+
+import pytest
+import torch
+from torch.testing import assert_close
+
+from mha_course import plots, positions
+from mha_course.cli.jupyter_hooks import WIDGET_VIEW
+from mha_course.errors import ShapeError
+from mha_course.widgets import RotaryLab
+from mha_course.widgets.labs.rotary import BASES, FURTHEST, PLACES
+
+
+def panels(lab):
+    return lab.view["panels"]
+
+
+def complex_turn(pair, angle):
+    """Turn (a, b) by multiplying a + ib with e to the i angle."""
+    turned = complex(*pair) * complex(math.cos(angle), math.sin(angle))
+    return [turned.real, turned.imag]
+
+
+@pytest.mark.parametrize("base", BASES)
+def test_arrows_are_turned_as_complex_numbers_are(base):
+    lab = RotaryLab()
+    lab.set(position=17, distance=9, base=base)
+    dials = panels(lab)[0]
+    assert len(dials["pairs"]) == 6
+    for i, pair in enumerate(dials["pairs"]):
+        rate = base ** (-i / 6)
+        assert float(pair["turn"]) == pytest.approx(rate, rel=0.1)
+        for name, place, start in (("q", 26, pair["start"][0]), ("k", 17, pair["start"][1])):
+            assert pair[name] == pytest.approx(complex_turn(start, place * rate), abs=2e-3)
+        assert math.hypot(*pair["q"]) <= dials["reach"] + 1e-9
+
+
+def test_the_dot_product_depends_on_the_distance_alone():
+    lab, generator = RotaryLab(), torch.Generator().manual_seed(0)
+    for distance in (0, 3, FURTHEST):
+        sums = set()
+        for position in torch.randint(PLACES, (8,), generator=generator).tolist():
+            lab.set(position=position, distance=distance)
+            assert ", the same as at places 0 and" in lab.text
+            sums.add(lab.text.partition("q · k = ")[2].partition(",")[0])
+            dials, added, wave = panels(lab)
+            total = sum(added["values"])
+            assert total == pytest.approx(wave["values"][distance], abs=5e-3)
+            assert_close(
+                total,
+                sum(a * c for p in dials["pairs"] for a, c in zip(p["q"], p["k"], strict=True)),
+                atol=9e-3,
+                rtol=0,
+            )
+            assert all(added["low"] <= value <= added["high"] for value in added["values"])
+        assert len(sums) == 1
+
+
+def test_a_wrong_or_unfinished_function_shows_itself():
+    own = RotaryLab(rope=lambda x, at, base=1e4: positions.rope(x, at, base))
+    assert own.text.endswith("Computed by your rope.")
+    assert own.text.startswith(RotaryLab().text)
+    unfinished = RotaryLab(rope=lambda x, at, base=1e4: None)
+    assert unfinished.text.endswith("Your rope returns nothing yet: computed by the course's.")
+    added = RotaryLab(rope=lambda x, at, base=1e4: x + at[:, None])
+    added.set(position=5)
+    assert ", not the same as at places 0 and 3" in added.text
+    broken = RotaryLab(rope=lambda x, at, base=1e4: 1 / 0)
+    assert broken.view["trouble"] == "⚠ your rope: ZeroDivisionError: division by zero"
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"q": torch.ones(5), "k": torch.ones(5)}, "channels go in pairs. expected D even, from 2 to 24, got D=5"),
+        ({"q": torch.ones(26), "k": torch.ones(26)}, "channels go in pairs. expected D even, from 2 to 24, got D=26"),
+        ({"k": torch.ones(6)}, "k has the wrong D. expected (D=12), got (D=6)"),
+        ({"rope": 3}, "rope must be a function. expected a callable, got int"),
+    ],
+)
+def test_messages(given, message):
+    with pytest.raises(ShapeError) as error:
+        RotaryLab(**given)
+    assert str(error.value) == f"RotaryLab: {message}"
+
+
+@pytest.mark.parametrize("width", [2, 12, 24])
+def test_the_twin_is_a_picture_with_its_sentence(width, draw):
+    lab = RotaryLab(draw(width), draw(width, seed=1))
+    data, metadata = lab._repr_mimebundle_()
+    assert set(data) == {"text/plain", "image/png", WIDGET_VIEW}
+    assert metadata["image/png"]["alt"] == lab.text
+    assert len(lab.picture().axes) == width // 2 + 2
+
+
+def test_drawings_hold_every_cell():
+    drawn = plots.cross_attention(5, 7)
+    assert len(drawn.patches) == 4 * (5 + 7 + 5 + 7 + 7 + 5) + 5 * 7
+    encoding = positions.sinusoidal_encoding(30, 8)
+    figure = plots.encoding_waves(encoding, channels=(0, 5))
+    image, lines = figure.axes[0].images[0], figure.axes[1].lines
+    assert_close(torch.tensor(image.get_array()), encoding.T)
+    for line, channel in zip(lines, (0, 5), strict=True):
+        assert_close(torch.tensor(line.get_ydata()), encoding[:, channel])
+    cells = plots.rope_pairs(8).patches
+    colors = [patch.get_facecolor() for patch in cells]
+    for first, other in ((0, 4), (3, 7), (8, 9), (14, 15)):
+        assert colors[first] == colors[other]
+    assert len(set(colors[:8])) == len(set(colors[8:])) == 4
+    for picture in (drawn, figure):
+        assert plots.png(picture).startswith(b"\x89PNG")
+
+
+def test_it_turns_in_jupyterlab(lab_page):
+    page = lab_page(["from mha_course.widgets import RotaryLab\nlab = RotaryLab(); lab.show()"])
+    errors = []
+    page.on("console", lambda message: errors.append(message.text) if message.type == "error" else None)
+    root = page.locator(".mha-lab")
+    page.wait_for_selector(".mha-lab[data-serial]")
+    tip = root.locator(".dial").first.locator(".arrow.q .tip")
+    assert root.locator(".dial").count() == 6
+    before = tip.get_attribute("d")
+    slider = root.locator("input[type=range]").first
+    slider.focus()
+    page.keyboard.press("ArrowRight")
+    page.wait_for_function("document.querySelector('.mha-lab .sentence').textContent.includes('Key at place 1,')")
+    assert tip.get_attribute("d") != before
+    play = root.get_by_role("button", name="Move both on")
+    play.focus()
+    page.keyboard.press("Enter")
+    page.wait_for_function(
+        "/Key at place ([5-9]|\\d\\d),/.test(document.querySelector('.mha-lab .sentence').textContent)"
+    )
+    root.get_by_role("button", name="Stop").click()
+    page.wait_for_timeout(400)
+    stopped = root.locator(".sentence").inner_text()
+    page.wait_for_timeout(400)
+    assert root.locator(".sentence").inner_text() == stopped
+    assert "the same as at places 0 and 3" in stopped
+    root.locator("input[data-control=base]").nth(2).check(force=True)
+    page.wait_for_function("document.querySelectorAll('.mha-lab .dial .tick')[5].textContent.startsWith('1.8e-05')")
+    root.get_by_role("button", name="Start again").click()
+    page.wait_for_function("document.querySelector('.mha-lab .sentence').textContent.includes('Key at place 0,')")
+    assert root.locator(".trouble").is_hidden()
+    assert not errors
