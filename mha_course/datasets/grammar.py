@@ -162,8 +162,9 @@ def recognise(words: Sequence[str]) -> Sentence | None:
     nouns = _nouns(words)
     if nouns not in _split_pairs("any"):
         return None
-    read = {name: _standing(options, words) for name, options in _slots(*nouns)}
-    made = (_fill(kind, *nouns, read) for kind in TEMPLATES)
+    subject, other = nouns
+    read = {name: _standing(options, words) for name, options in _slots(subject, other)}
+    made = (_fill(kind, subject, other, read) for kind in TEMPLATES)
     return next((found for found in made if found.words == tuple(words)), None)
 
 
@@ -178,7 +179,7 @@ def nats(words: Sequence[str], split: str) -> float:
     found, nouns = recognise(words), _nouns(words)
     if found is None or nouns not in _split_pairs(split):
         return math.inf
-    filled = [options for name, options in _slots(*nouns) if f"{{{name}}}" in TEMPLATES[found.kind]]
+    filled = [options for name, options in _slots(nouns[0], nouns[1]) if f"{{{name}}}" in TEMPLATES[found.kind]]
     return math.log(len(TEMPLATES)) + math.log(len(_split_pairs(split))) + sum(math.log(len(o)) for o in filled)
 
 

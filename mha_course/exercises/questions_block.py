@@ -7,7 +7,7 @@ from torch import nn
 from torch.nn import functional as F
 
 from mha_course.exercises.asking import Question
-from mha_course.experiments.leakage import reach
+from mha_course.experiments.leakage import token_dependence
 from mha_course.models import EncoderBlock
 
 
@@ -41,7 +41,7 @@ def _largest() -> str:
 
 def _who_changes() -> str:
     """Change one token, and look at all."""
-    found = reach(_block().feed_forward, _tokens())
+    found = token_dependence(_block().feed_forward, _tokens())
     ways = {5: "its own alone", 25: "those of all words", 15: "its own and all later ones"}
     return ways[int(found.sum())]
 

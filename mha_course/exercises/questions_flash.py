@@ -11,7 +11,7 @@ from torch import Tensor
 from mha_course import flash
 from mha_course.attention import attention
 from mha_course.exercises.asking import Question
-from mha_course.experiments import counting
+from mha_course.experiments import costs
 
 
 def _scores(tokens: int) -> int:
@@ -23,7 +23,7 @@ def _scores(tokens: int) -> int:
 def _work() -> str:
     """Count the operations of both ways."""
     q, k, v = torch.zeros(3, 2, 4, 32, 6)
-    whole, tiled = counting.flops(attention, q, k, v), counting.flops(flash.tiled_attention, q, k, v, 8)
+    whole, tiled = costs.flops(attention, q, k, v), costs.flops(flash.tiled_attention, q, k, v, 8)
     return "the same number" if tiled == whole else "half as many" if 2 * tiled == whole else "32 times fewer"
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 
 from mha_course.exercises.asking import Question
-from mha_course.experiments.head_tasks import TwoPlaces, learn
+from mha_course.experiments.head_tasks import TwoTokenSum, learn
 
 _SAME, _DIFFERENT, _ONE_DIES = (
     "bit for bit the same",
@@ -26,8 +26,8 @@ _NUMBER = {"about 0": 0.0, "about ½": 0.5, "about 1": 1.0}
 
 def _twins() -> str:
     """Train two heads that start alike for a few steps, and compare what they have become."""
-    readers = learn(TwoPlaces(), 2, runs=1, steps=5, count=8, twins=True).readers
-    heads = [weight.unbind(1) for weight in readers.parameters() if weight.dim() > 2]
+    attention = learn(TwoTokenSum(), 2, runs=1, steps=5, count=8, identical_heads=True).attention
+    heads = [weight.unbind(1) for weight in attention.parameters() if weight.dim() > 2]
     if all(torch.equal(one, two) for one, two in heads):
         return _SAME
     return _ONE_DIES if any(float(two.abs().max()) < 1e-3 for _, two in heads) else _DIFFERENT

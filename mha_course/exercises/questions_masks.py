@@ -7,7 +7,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from mha_course.exercises.asking import Question
-from mha_course.experiments.leakage import reach
+from mha_course.experiments.leakage import token_dependence
 from mha_course.masks import causal_mask, combine_masks, padding_mask
 
 _EVERYTHING, _REAL, _PADDING = "everything", "the three words", "the two paddings"
@@ -77,7 +77,7 @@ def _ignored() -> str:
 def _after_softmax() -> str:
     """Change later tokens and look at earlier outputs."""
     allowed = causal_mask(5)
-    found = reach(lambda x: (x @ x.mT).softmax(-1).masked_fill(~allowed, 0.0) @ x, torch.ones(1, 5, 6))
+    found = token_dependence(lambda x: (x @ x.mT).softmax(-1).masked_fill(~allowed, 0.0) @ x, torch.ones(1, 5, 6))
     ahead = (found & ~allowed).nonzero()
     if not len(ahead):
         return "no, its weight is 0"

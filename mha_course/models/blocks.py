@@ -180,7 +180,7 @@ class CausalLanguageModel(WordModel):
 
 
 class MaskedWordModel(WordModel):
-    """Guess words from the words around them, as BERT does, at a size that trains in about a minute.
+    """Guess words from the words around them, as BERT does, at a size that trains in one to two minutes.
 
     Reference: Devlin et al. 2019, BERT, section 3.1, task 1.
     """

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import os
 import sys
-from typing import Any, ClassVar
+from functools import cache
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -40,10 +41,17 @@ CPU_FLASH_BACKWARD = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu_
 MACHINERY = tuple(os.path.join(os.path.dirname(torch.__file__), name) for name in ("_compile.py", "_dynamo", "_ops.py"))
 
 
+_COMPOSITE = torch._C.DispatchKey.CompositeImplicitAutograd
+
+
+@cache  # asked for every operation that runs
+def _is_composite(func: OpOverload) -> bool:
+    """Return whether an operation is a function of others, without a kernel of its own."""
+    return bool(torch._C._dispatch_has_kernel_for_dispatch_key(func.name(), _COMPOSITE))
+
+
 class DispatchMode(TorchDispatchMode):
     """See every operation that runs on tensors, while the mode is entered: subclasses say what ``ran`` does."""
-
-    _whole: ClassVar[set[OpOverload]] = set()  # operations that are not made of others; asking torch each time is slow
 
     def __init__(self) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
@@ -57,13 +65,10 @@ class DispatchMode(TorchDispatchMode):
     ) -> Any:
         kwargs = kwargs or {}
         # In inference mode nothing takes linear, matmul or reshape apart before a mode sees them. Their parts are
-        # what is counted everywhere else, so they are taken apart here.
-        if isinstance(func, OpOverload) and func not in self._whole:
+        # what is noted everywhere else, so they are taken apart here. Not by func.decompose: its dropout copies.
+        if isinstance(func, OpOverload) and _is_composite(func):
             with self:
-                out = func.decompose(*args, **kwargs)
-            if out is not NotImplemented:
-                return out
-            self._whole.add(func)
+                return func._op_dk(_COMPOSITE, *args, **kwargs)
         out = func(*args, **kwargs)
         self.ran(func, args, kwargs, out)
         return out

@@ -138,11 +138,13 @@ def test_training_is_bit_equal():
         (lambda m: translation.encode([]), "encode: there must be a sentence. expected one or more, got none"),
         (
             lambda m: translation.translate(m, "the whale saw the <pad>"),
-            "encode: each word of the source must be known. expected words of toy_language.SOURCE, got 'whale', '<pad>'",
+            "encode: each word of the source must be known. expected words of toy_language.SOURCE, "
+            "got 'whale', '<pad>'",
         ),
         (
             lambda m: translation.translate(m, " "),
-            "encode: each word of the source must be known. expected words of toy_language.SOURCE, got an empty sentence",
+            "encode: each word of the source must be known. expected words of toy_language.SOURCE, "
+            "got an empty sentence",
         ),
         (
             lambda m: translation.translate(m, "the cat " * 5),
