@@ -72,7 +72,7 @@ def test_what_is_passed_by_gets_no_gradient():
     assert measured.at_weights == [0.0, 0.0]
     assert measured.at_x[0] == measured.at_x[2] > 0
     doubled = depth.measure(lambda block, x: 2 * x, 2, draws=1)
-    assert doubled.size[2] == pytest.approx(4 * doubled.size[0])
+    assert doubled.rms[2] == pytest.approx(4 * doubled.rms[0])
     assert doubled.cosine[2] == pytest.approx(measured.cosine[0])
     assert doubled.at_x[0] == pytest.approx(4 * doubled.at_x[2])
 
