@@ -93,8 +93,8 @@ def masked_softmax(scores: Tensor, mask: Tensor | None) -> Tensor:
         return torch.softmax(scores, dim=-1)
     errors.require_bool("masked_softmax", mask)
     masked_scores = scores.masked_fill(~mask, -math.inf)
-    # A row of -inf alone has no softmax: it is NaN, and would stay NaN in the gradients even if the weights were
-    # replaced afterwards. So such a row gets finite scores first, and loses its weights by the product with 0.
+    # A row of -inf alone has no softmax: it is NaN, and so is v.grad then, even where nobody reads the row, since
+    # 0 · NaN is NaN. Such a row gets finite scores first, and loses its weights afterwards; no NaN is ever made.
     sees = mask.any(-1, keepdim=True)
     weights = torch.softmax(masked_scores.masked_fill(~sees, 0.0), dim=-1)
     return weights * sees
@@ -112,12 +112,17 @@ def fused_attention(
     Shape:
         q (B, H, T, D)
         k, v (B, G, S, D), where G divides H: a head of k and v serves H / G heads of q
-    Returns: context (B, H, T, D).
+    Returns: context (B, H, T, D), the same as that of attention; the inputs are not checked.
+
+    >>> fused_attention(*(torch.ones(2, heads, 5, 6) for heads in (4, 2, 2)), is_causal=True).shape
+    torch.Size([2, 4, 5, 6])
+
+    Reference: Dao et al. 2022, FlashAttention; which kernel runs, PyTorch chooses by the device and the inputs.
     """
     grouped = k.size(1) != q.size(1)
     if mask is None:
         return F.scaled_dot_product_attention(q, k, v, dropout_p=dropout, is_causal=is_causal, enable_gqa=grouped)
-    # Kernels differ on a row without a key (NaN, 0, or the mean of the values): it is opened, then emptied.
+    # PyTorch promises nothing of a row without a key, and its kernels have given NaN and 0: it is opened, then emptied.
     sees = mask.any(-1, keepdim=True)
     opened = mask | ~sees
     context = F.scaled_dot_product_attention(q, k, v, opened, dropout, is_causal, enable_gqa=grouped)  # (B, H, T, D)
@@ -205,6 +210,7 @@ class MultiHeadAttention(nn.Module):
             mask = torch.ones(q.size(2), k.size(2), dtype=torch.bool, device=q.device).tril()  # (T, S)
         scores = q @ k.transpose(-2, -1)  # (B, H, T, S)
         scaled_scores = scores / math.sqrt(q.size(-1))  # (B, H, T, S)
+        # masked_softmax hides them again, which changes nothing: these are kept to be looked at.
         masked_scores = scaled_scores if mask is None else scaled_scores.masked_fill(~mask, -math.inf)  # (B, H, T, S)
         weights = masked_softmax(masked_scores, mask)  # (B, H, T, S)
         weights = F.dropout(weights, self.dropout, self.training)  # (B, H, T, S)

@@ -25,9 +25,17 @@ def decode_step(
 
     No mask is needed: nothing later is there yet. Without bias; the caches that come in are left as they are.
 
-    Args: x_t (B, 1, C), the new token; k_cache and v_cache (B, H, P, D), at first with P = 0;
-        w_q, w_k, w_v, w_o (C, C), stored as nn.Linear does; num_heads is H.
-    Returns: out (B, 1, C), k_cache and v_cache (B, H, S, D). Raises: ShapeError.
+    Args:
+        x_t: the new token.
+        k_cache, v_cache: of the past, at first with P = 0.
+        w_q, w_k, w_v, w_o: stored as nn.Linear does.
+        num_heads: H.
+    Shape:
+        x_t (B, 1, C)
+        k_cache, v_cache (B, H, P, D)
+        w_q, w_k, w_v, w_o (C, C)
+    Returns: out (B, 1, C), k_cache and v_cache (B, H, S, D).
+    Raises: ShapeError.
 
     >>> empty = torch.zeros(2, 4, 0, 6)
     >>> out, k_cache, _ = decode_step(torch.zeros(2, 1, 24), empty, empty, *torch.zeros(4, 24, 24), num_heads=4)
@@ -49,8 +57,9 @@ def decode_step(
 def repeat_kv(k: Tensor, num_heads: int) -> Tensor:
     """Let each key-value head serve H / G consecutive query heads: head h reads h // (H / G).
 
-    Args: k is the keys or the values, (B, G, S, D); num_heads is H, a multiple of G.
-    Returns: (B, H, S, D). Raises: ShapeError.
+    Args: k is the keys or the values; num_heads is H, a multiple of G.
+    Shape: k (B, G, S, D) -> (B, H, S, D).
+    Raises: ShapeError.
 
     >>> repeat_kv(torch.arange(2.0).view(1, 2, 1, 1), num_heads=6).flatten().tolist()
     [0.0, 0.0, 0.0, 1.0, 1.0, 1.0]
@@ -73,7 +82,8 @@ def kv_cache_bytes(
     """Count the bytes of a full cache: 2 (keys and values) times the product of all the sizes.
 
     Args: whole numbers, none negative; bytes_per_value is 2 for float16, 4 for float32.
-    Returns: bytes. Raises: ShapeError.
+    Returns: bytes.
+    Raises: ShapeError.
 
     >>> kv_cache_bytes(layers=32, batch=1, seq_len=4096, num_kv_heads=32, head_dim=128, bytes_per_value=2) / 2**30
     2.0
@@ -132,12 +142,18 @@ class GroupedQueryAttention(nn.Module):
 
     With G = H it is MultiHeadAttention, with G = 1 multi-query attention.
 
-    Args: d_model is C; num_heads is H and divides it; num_kv_heads is G and divides H; bias is for all Linears.
-    Raises: ShapeError. Reference: Ainslie et al. 2023, GQA, section 2.2.
+    Args:
+        d_model: the width C.
+        num_heads: H, which divides C.
+        num_kv_heads: G, which divides H.
+        bias: whether the four Linears have one.
+    Raises: ShapeError.
 
     >>> out, weights = GroupedQueryAttention(24, num_heads=4, num_kv_heads=2)(torch.zeros(2, 5, 24))
     >>> out.shape, weights.shape
     (torch.Size([2, 5, 24]), torch.Size([2, 4, 5, 5]))
+
+    Reference: Ainslie et al. 2023, GQA, section 2.2.
     """
 
     def __init__(self, d_model: int, num_heads: int, num_kv_heads: int, *, bias: bool = True) -> None:
@@ -155,7 +171,10 @@ class GroupedQueryAttention(nn.Module):
     def from_multi_head(cls, mha: MultiHeadAttention, num_kv_heads: int) -> Self:
         """Return a module whose key-value heads are means over each group's heads: where uptraining starts.
 
-        Dropout has no counterpart. Raises: ShapeError. Reference: Ainslie et al. 2023, GQA, section 2.1.
+        Dropout has no counterpart.
+
+        Raises: ShapeError.
+        Reference: Ainslie et al. 2023, GQA, section 2.1.
         """
         module = cls(mha.d_model, mha.num_heads, num_kv_heads, bias=mha.q_proj.bias is not None)
         state = mha.state_dict()
@@ -191,8 +210,9 @@ def decode_chunk(module: MultiHeadAttention | GroupedQueryAttention, x: Tensor, 
 
     However a sequence is cut into chunks, they give what the whole gives with a causal mask.
 
-    Args: x (B, T, C), the new tokens; the cache, one for each layer, takes up their keys and values.
-    Returns: out (B, T, C). Raises: ShapeError.
+    Args: x is the new tokens; the cache, one for each layer, takes up their keys and values.
+    Shape: x (B, T, C) -> out (B, T, C).
+    Raises: ShapeError.
 
     >>> cache = KVCache()
     >>> decode_chunk(MultiHeadAttention(24, 4), torch.zeros(2, 3, 24), cache).shape, cache.length

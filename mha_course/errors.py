@@ -40,8 +40,8 @@ def _rebuild(place: str, rule: str, expected: str, got: str, fix: str | None) ->
 def require(condition: bool, place: str, rule: str, *, expected: str, got: str, fix: str | None = None) -> None:
     """Raise ShapeError unless the condition holds.
 
-    The texts are made whether they are needed or not. Where that costs something, or writes a size down while
-    torch.compile follows the code, ``if …: raise ShapeError(…)`` is better.
+    The texts are made whether they are needed or not. Where they name sizes of tensors, ``if …: raise ShapeError(…)``
+    is better: torch.compile takes a size that is written down for a constant, and compiles again for the next one.
 
     >>> require(3 % 2 == 1, "here", "n must be odd", expected="n % 2 == 1", got="n=3")
     """
@@ -155,6 +155,7 @@ def require_mask(place: str, mask: Tensor, sizes: Mapping[str, int], device: obj
         fix = f"mask.to({str(device)!r})"
         rule = "mask must be on the device of the tokens"
         raise ShapeError(place, rule, expected=str(device), got=str(mask.device), fix=fix)
+    # A mask (B, T, S) is refused: broadcasting would read it as (H, T, S), and where B = H nobody would notice.
     shape, full = tuple(mask.shape), tuple(sizes.values())
     if shape == full[2:] or (len(shape) == 4 and _broadcasts(shape, full)):
         return

@@ -24,8 +24,10 @@ def online_softmax(scores: Tensor, block_size: int) -> tuple[Tensor, Tensor]:
 
     When a block brings a larger maximum, the sum so far shrinks by exp(old maximum - new maximum).
 
-    Args: scores (..., S), S >= 1, -inf where hidden; block_size >= 1, the last block may be shorter.
-    Returns: two of shape (...); a row that is hidden throughout has maximum -inf and sum 0. Raises: ShapeError.
+    Args: scores, -inf where hidden; block_size >= 1, the last block may be shorter.
+    Shape: scores (..., S), S >= 1.
+    Returns: two of shape (...); a row that is hidden throughout has maximum -inf and sum 0.
+    Raises: ShapeError.
 
     >>> online_softmax(torch.zeros(2, 7), block_size=3)
     (tensor([0., 0.]), tensor([7., 7.]))
@@ -49,8 +51,10 @@ def tiled_attention(
 ) -> Tensor:  # fmt: skip
     """Attend block by block: softmax(q kᵀ / sqrt(D)) v, with the scores of one block of queries and keys at a time.
 
-    Args: as for attention; block_size is one for both, or (queries, keys), the last blocks may be shorter;
-        causal hides what comes later and skips its blocks: the T queries are the last of the S tokens.
+    Args:
+        q, k, v, mask: as for attention.
+        block_size: one for both, or (queries, keys); the last blocks may be shorter.
+        causal: hide what comes later, and skip its blocks: the T queries are the last of the S tokens.
     Returns: context (B, H, T, D), as attention gives it, to rounding; backward recomputes the blocks.
     Raises: ShapeError.
 
@@ -81,7 +85,8 @@ def blocks(
 ) -> list[tuple[slice, slice]]:
     """List the blocks that tiled_attention visits, as slices of the queries and of the keys.
 
-    Args: queries is T, keys is S >= 1; the others as for tiled_attention. Raises: ShapeError.
+    Args: queries is T, keys is S >= 1; the others as for tiled_attention.
+    Raises: ShapeError.
 
     >>> [len(blocks(512, 512, 64, causal=causal)) for causal in (False, True)]
     [64, 36]
@@ -172,5 +177,6 @@ def _finite(highest: Tensor) -> Tensor:
 
 def _require_blocks(place: str, keys: int, block_size: int) -> None:
     """Raise unless there is a key, and block_size is a positive int."""
-    errors.require(keys >= 1, place, "there must be a key to attend to", expected="S >= 1", got=f"S={keys}")
+    if keys < 1:
+        raise errors.ShapeError(place, "there must be a key to attend to", expected="S >= 1", got=f"S={keys}")
     errors.require_int(place, "block_size", block_size)

@@ -20,15 +20,17 @@ INVERTED = ("multihead", "seaborn")  # True = hidden
 def causal_mask(seq_len: int, *, device: torch.device | str | None = None) -> Tensor:
     """Let each token see itself and what came before: mask[t, s] = (s <= t).
 
-    Args: seq_len is S >= 1. Returns: (S, S), bool. Raises: ShapeError.
+    Args: seq_len is S >= 1.
+    Returns: (S, S), bool.
+    Raises: ShapeError.
 
     >>> causal_mask(3).int().tolist()
     [[1, 0, 0], [1, 1, 0], [1, 1, 1]]
 
     Reference: Vaswani et al. 2017, section 3.2.3.
     """
-    positive = isinstance(seq_len, int) and seq_len >= 1
-    require(positive, "causal_mask", "seq_len must be a positive int", expected="seq_len >= 1", got=repr(seq_len))
+    if not isinstance(seq_len, int) or seq_len < 1:
+        raise ShapeError("causal_mask", "seq_len must be a positive int", expected="seq_len >= 1", got=repr(seq_len))
     return torch.ones(seq_len, seq_len, dtype=torch.bool, device=device).tril()  # (S, S)
 
 
@@ -37,23 +39,28 @@ def top_left_causal_mask(queries: int, keys: int, *, device: torch.device | str 
 
     This is what is_causal=True means to scaled_dot_product_attention. Where the queries are the last of the
     tokens, it hides too much: see causal_mask_for_cache.
-    Args: queries is T >= 1, keys is S >= 1. Returns: (T, S), bool. Raises: ShapeError.
+
+    Args: queries is T >= 1, keys is S >= 1.
+    Returns: (T, S), bool.
+    Raises: ShapeError.
 
     >>> top_left_causal_mask(2, keys=5).int().tolist()
     [[1, 0, 0, 0, 0], [1, 1, 0, 0, 0]]
     """
-    positive = all(isinstance(size, int) and size >= 1 for size in (queries, keys))
-    rule, got = "queries and keys must be positive ints", f"queries={queries!r}, keys={keys!r}"
-    require(positive, "top_left_causal_mask", rule, expected="queries >= 1, keys >= 1", got=got)
+    if not all(isinstance(size, int) and size >= 1 for size in (queries, keys)):
+        rule, got = "queries and keys must be positive ints", f"queries={queries!r}, keys={keys!r}"
+        raise ShapeError("top_left_causal_mask", rule, expected="queries >= 1, keys >= 1", got=got)
     return torch.ones(queries, keys, dtype=torch.bool, device=device).tril()  # (T, S)
 
 
 def padding_mask(lengths: Tensor | Sequence[int], max_len: int, *, side: str = "right") -> Tensor:
     """Let every token see the real tokens of its sentence: mask[b, 0, 0, s] = (s < lengths[b]).
 
-    Args: lengths is (B,), whole numbers from 0 to max_len; side says where the padding stands, "right" or
-        "left", as in batches that are decoded, which must end alike.
-    Returns: (B, 1, 1, S), bool, on the device of lengths. Raises: ShapeError.
+    Args:
+        lengths: (B,), whole numbers from 0 to max_len.
+        side: where the padding stands, "right", or "left" as in batches that are decoded, which must end alike.
+    Returns: (B, 1, 1, S), bool, on the device of lengths.
+    Raises: ShapeError.
 
     >>> padding_mask([1, 3], max_len=3).squeeze().int().tolist()
     [[1, 0, 0], [1, 1, 1]]
@@ -78,8 +85,12 @@ def padding_mask(lengths: Tensor | Sequence[int], max_len: int, *, side: str = "
 def combine_masks(causal: Tensor, padding: Tensor) -> Tensor:
     """Let a token see only what both masks allow.
 
-    Args: causal is (S, S), padding (B, 1, 1, S), both bool.
-    Returns: (B, 1, S, S), bool. Raises: ShapeError.
+    Args: both are bool, True = may attend.
+    Shape:
+        causal (S, S)
+        padding (B, 1, 1, S)
+    Returns: (B, 1, S, S), bool.
+    Raises: ShapeError.
 
     >>> combine_masks(causal_mask(3), padding_mask([1, 3], 3)).int()[0, 0].tolist()
     [[1, 0, 0], [1, 0, 0], [1, 0, 0]]
@@ -96,26 +107,31 @@ def causal_mask_for_cache(new: int, total: int, *, device: torch.device | str | 
     """Let each of the last tokens see itself and what came before: mask[t, s] = (s <= t + total - new).
 
     These are the last rows of causal_mask(total): the bottom-right corner is aligned, not the top-left one.
+
     Args: new is T, how many tokens have just come; total is S, with those in the cache; 1 <= new <= total.
-    Returns: (T, S), bool. Raises: ShapeError.
+    Returns: (T, S), bool.
+    Raises: ShapeError.
 
     >>> causal_mask_for_cache(2, total=5).int().tolist()
     [[1, 1, 1, 1, 0], [1, 1, 1, 1, 1]]
     """
-    fits = isinstance(new, int) and isinstance(total, int) and 1 <= new <= total
-    rule, got = "the new tokens must be among all tokens", f"new={new!r}, total={total!r}"
-    require(fits, "causal_mask_for_cache", rule, expected="ints with 1 <= new <= total", got=got)
+    if not isinstance(new, int) or not isinstance(total, int) or not 1 <= new <= total:
+        rule, got = "the new tokens must be among all tokens", f"new={new!r}, total={total!r}"
+        raise ShapeError("causal_mask_for_cache", rule, expected="ints with 1 <= new <= total", got=got)
     return torch.ones(new, total, dtype=torch.bool, device=device).tril(total - new)  # (T, S)
 
 
 def to_attend(mask: Tensor, convention: str) -> Tensor:
     """Read a mask of any convention in the wild: the result is bool, True = may attend.
 
-    Args: mask of any shape. convention: "bool", the one of this course, and "sdpa", a bool mask of
-        scaled_dot_product_attention: True = may attend; "multihead", a bool mask of nn.MultiheadAttention
-        (attn_mask or key_padding_mask): True = ignore; "seaborn": True = leave the cell empty;
-        "additive": a float that is added to the scores, 0 = may attend, -inf = hidden.
-    Returns: bool, of the shape of mask. Raises: ShapeError.
+    Args:
+        mask: of any shape.
+        convention: "bool", the one of this course, and "sdpa", a bool mask of scaled_dot_product_attention:
+            True = may attend; "multihead", a bool mask of nn.MultiheadAttention (attn_mask or key_padding_mask):
+            True = ignore; "seaborn": True = leave the cell empty; "additive": a float that is added to the scores,
+            0 = may attend, -inf = hidden.
+    Returns: bool, of the shape of mask.
+    Raises: ShapeError.
 
     >>> to_attend(torch.tensor([False, True]), "multihead").tolist()
     [True, False]
@@ -134,8 +150,12 @@ def to_attend(mask: Tensor, convention: str) -> Tensor:
 def from_attend(mask: Tensor, convention: str, *, dtype: torch.dtype = torch.float32) -> Tensor:
     """Write a mask in any convention in the wild: to_attend undoes it.
 
-    Args: mask is bool, True = may attend, of any shape; convention as for to_attend; dtype is for "additive".
-    Returns: bool, or dtype for "additive", of the shape of mask. Raises: ShapeError.
+    Args:
+        mask: bool, True = may attend, of any shape.
+        convention: as for to_attend.
+        dtype: of an "additive" mask.
+    Returns: bool, or dtype for "additive", of the shape of mask.
+    Raises: ShapeError.
 
     >>> from_attend(torch.tensor([False, True]), "multihead").tolist()
     [True, False]
@@ -153,8 +173,12 @@ def multihead_arguments(mask: Tensor, batch: int, num_heads: int) -> dict[str, T
     A padding mask becomes key_padding_mask (B, S), any other attn_mask, (T, S) or (B*H, T, S), True = ignore.
     Mind that a row with every key hidden is NaN there.
 
-    Args: mask is bool, True = may attend, (T, S) or 4-D and broadcastable to (B, H, T, S); batch is B,
-        num_heads is H. Returns: {name: mask}. Raises: ShapeError.
+    Args:
+        mask: bool, True = may attend, (T, S) or 4-D and broadcastable to (B, H, T, S).
+        batch: B.
+        num_heads: H.
+    Returns: {name: mask}.
+    Raises: ShapeError.
 
     >>> {name: mask.tolist() for name, mask in multihead_arguments(padding_mask([1, 2], 2), 2, 4).items()}
     {'key_padding_mask': [[False, True], [False, False]]}
@@ -175,8 +199,11 @@ def multihead_arguments(mask: Tensor, batch: int, num_heads: int) -> dict[str, T
 def additive_mask(mask: Tensor, dtype: torch.dtype) -> Tensor:
     """Write a mask as a number to add to the scores: 0 = may attend, -inf = hidden.
 
-    Args: mask is bool, True = may attend, of any shape; dtype is a float dtype, that of the scores.
-    Returns: a tensor of that dtype and of the shape of mask. Raises: ShapeError.
+    Args:
+        mask: bool, True = may attend, of any shape.
+        dtype: a float dtype, that of the scores.
+    Returns: a tensor of that dtype and of the shape of mask.
+    Raises: ShapeError.
 
     >>> additive_mask(causal_mask(2), torch.float32).tolist()
     [[0.0, -inf], [0.0, 0.0]]

@@ -18,7 +18,8 @@ def sinusoidal_encoding(seq_len: int, d_model: int) -> Tensor:
     """Give each position waves from fast to slow: sin(s / 10000^(2i / C)) at channel 2i, cos at 2i + 1.
 
     Args: seq_len is S >= 1; d_model is C, even.
-    Returns: (S, C), of the default dtype. Raises: ShapeError.
+    Returns: (S, C), of the default dtype.
+    Raises: ShapeError.
 
     >>> sinusoidal_encoding(7, d_model=24)[0, :4].tolist()
     [0.0, 1.0, 0.0, 1.0]
@@ -41,8 +42,14 @@ def rope(x: Tensor, positions: Tensor | Sequence[int], base: float = 10000.0) ->
 
     A query turned by t and a key turned by s then have a dot product that depends on t - s alone.
 
-    Args: x is q or k after the split, (B, H, S, D), D even; positions is (S,); base > 0.
-    Returns: (B, H, S, D), of the dtype of x. Raises: ShapeError.
+    Args:
+        x: q or k after the split, D even.
+        positions: of the tokens, a tensor or a list.
+        base: > 0; the larger, the slower the slowest pair turns.
+    Shape:
+        x (B, H, S, D) -> (B, H, S, D), of the dtype of x
+        positions (S,)
+    Raises: ShapeError.
 
     >>> rope(torch.ones(2, 4, 7, 6), positions=torch.arange(7)).shape
     torch.Size([2, 4, 7, 6])
@@ -55,7 +62,7 @@ def rope(x: Tensor, positions: Tensor | Sequence[int], base: float = 10000.0) ->
     require_shape("rope", "positions", positions, {"S": x.size(2)})
     require(base > 0, "rope", "base must be positive", expected="base > 0", got=f"base={base!r}")
     half = x.size(3) // 2
-    # float32 angles would be wrong by 4e-3 radians at position 100,000: only the cosines come in the dtype of x.
+    # In float32 the angles of position 100,000 would be wrong by up to 7e-3 (D = 128): only cos and sin are rounded.
     frequencies = base ** (-torch.arange(half, dtype=torch.float64, device=x.device) / half)  # (D/2,)
     angles = positions[:, None] * frequencies  # (S, D/2)
     cos, sin = angles.cos().to(x.dtype), angles.sin().to(x.dtype)  # (S, D/2)
@@ -81,7 +88,8 @@ def rope_interleaved(x: Tensor, positions: Tensor | Sequence[int], base: float =
 def to_interleaved(x: Tensor) -> Tensor:
     """Bring the channels i and i + D/2 of each pair side by side: 0 1 2 3 4 5 becomes 0 3 1 4 2 5.
 
-    Args: x is (..., D), D even. Returns: of the same shape. Raises: ShapeError.
+    Shape: x (..., D), D even -> (..., D).
+    Raises: ShapeError.
 
     >>> to_interleaved(torch.arange(6.0)).int().tolist()
     [0, 3, 1, 4, 2, 5]
@@ -93,7 +101,8 @@ def to_interleaved(x: Tensor) -> Tensor:
 def to_half_split(x: Tensor) -> Tensor:
     """Bring the channels 2i of all pairs before the channels 2i + 1: this undoes to_interleaved.
 
-    Args: x is (..., D), D even. Returns: of the same shape. Raises: ShapeError.
+    Shape: x (..., D), D even -> (..., D).
+    Raises: ShapeError.
 
     >>> to_half_split(torch.arange(6.0)).int().tolist()
     [0, 2, 4, 1, 3, 5]
@@ -107,8 +116,9 @@ def projection_to_half_split(weight: Tensor, num_heads: int) -> Tensor:
 
     Do it to queries and keys alike: their products, and so the scores, stay what they were. Values do not turn.
 
-    Args: weight (H*D, C), or the bias (H*D,), of q_proj or k_proj; num_heads is H of that projection.
-    Returns: of the same shape. Raises: ShapeError.
+    Args: weight or bias of q_proj or k_proj; num_heads is H of that projection.
+    Shape: weight (H*D, C), or bias (H*D,) -> of the same shape.
+    Raises: ShapeError.
 
     >>> projection_to_half_split(torch.arange(8.0), num_heads=2).int().tolist()
     [0, 2, 1, 3, 4, 6, 5, 7]

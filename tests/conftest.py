@@ -1,5 +1,7 @@
 """Options and fixtures that all tests share: devices, numbers, a browser, JupyterLab in it."""
 
+import os
+
 import browsing
 import elsewhere
 import matplotlib as mpl
@@ -8,6 +10,8 @@ import pytest
 import torch
 
 mpl.use("agg")
+torch.set_num_threads(1)  # files are tested side by side, and on a busy machine small tensors wait long for a thread
+os.environ.setdefault("OMP_NUM_THREADS", "1")  # so for kernels, too
 DEVICES = ["cpu", *(["cuda"] if torch.cuda.is_available() else [])]
 
 

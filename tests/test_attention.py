@@ -3,6 +3,7 @@
 import dataclasses
 import math
 import types
+from unittest import mock
 
 import pytest
 import torch
@@ -191,6 +192,15 @@ def test_a_row_that_sees_nothing_is_zero_and_its_gradients_are_finite(dtype, nee
         assert tensor.isfinite().all()
 
 
+@pytest.mark.parametrize("need_weights", [True, False])
+def test_no_nan_is_made_on_the_way(need_weights, draw):
+    """Anomaly detection stops at the first one, wherever it arises."""
+    mha, x = MultiHeadAttention(C, H).double(), draw(B, S, C).requires_grad_()
+    with torch.autograd.set_detect_anomaly(True):
+        mha(x, mask=padding_mask([S, 0], S), need_weights=need_weights)[0].sum().backward()
+    assert x.grad.isfinite().all()
+
+
 def test_gradients_equal_finite_differences(draw):
     mask = causal_mask(3)
     mask[1] = False
@@ -265,6 +275,31 @@ def test_masks_have_one_meaning():
     assert torch.equal(padding_mask(torch.tensor([S, 4]), S), padding_mask([S, 4], S))
 
 
+@pytest.mark.parametrize(("batch", "groups", "keys"), [(2, 2, 7), (4, 2, 7), (2, 1, 4), (2, 4, 7), (3, 2, 5)])
+def test_fused_heads_may_share_keys(batch, groups, keys, draw):
+    q, k, v = draw(batch, H, T, D), draw(batch, groups, keys, D, seed=1), draw(batch, groups, keys, D, seed=2)
+    mask = draw(batch, 1, T, keys, seed=3) > 0
+    for given in (None, mask):
+        want = attention(q, *(x.repeat_interleave(H // groups, 1) for x in (k, v)), given)[0]
+        assert torch.allclose(fused_attention(q, k, v, given), want)
+
+
+def test_fused_says_that_heads_are_shared_only_where_they_are(draw):
+    """Not every kernel of a GPU takes shared heads."""
+    q, few = draw(B, H, T, D), draw(B, 2, T, D)
+    with mock.patch.object(F, "scaled_dot_product_attention", wraps=F.scaled_dot_product_attention) as kernel:
+        for k, shared in ((q, False), (few, True)):
+            for mask in (None, causal_mask(T)):
+                fused_attention(q, k, k, mask)
+                assert kernel.call_args.kwargs["enable_gqa"] is shared
+
+
+def test_steps_cannot_be_written_over(draw):
+    steps = MultiHeadAttention(C, H).double().steps(draw(B, S, C))
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        steps.weights = steps.scores
+
+
 # The causal mask by name
 
 
@@ -314,6 +349,7 @@ def test_is_causal_takes_no_mask_and_as_many_keys_as_queries(draw):
     )
 
 
+@pytest.mark.filterwarnings("ignore:.*")
 def test_is_causal_keeps_the_flash_kernel_of_a_gpu(device, draw):
     if device == "cpu":
         pytest.skip("the CPU's flash kernel takes masks too")
@@ -321,7 +357,7 @@ def test_is_causal_keeps_the_flash_kernel_of_a_gpu(device, draw):
     x = draw(B, 128, 64, dtype=torch.bfloat16, device=device)
     with sdpa_kernel(SDPBackend.FLASH_ATTENTION):
         flash = gradients_of(mha, x, is_causal=True, need_weights=False)
-        with pytest.raises(RuntimeError, match="No available kernel"), pytest.warns(UserWarning, match="mask"):
+        with pytest.raises(RuntimeError, match="No available kernel"):
             mha(x, mask=causal_mask(128, device=device), need_weights=False)
     whole = gradients_of(mha, x, mask=causal_mask(128, device=device))
     for mine, theirs in zip(flash, whole, strict=True):
@@ -430,3 +466,24 @@ def test_it_compiles_as_one_graph(make, need_weights, how, draw):
     for mine, theirs in zip(*(torch.autograd.grad(out.square().sum(), [x, *module.parameters()])
                               for out, _ in (got, want)), strict=True):  # fmt: skip
         assert torch.allclose(mine, theirs)
+
+
+@pytest.mark.parametrize("how", [{}, {"is_causal": True}], ids=["plain", "causal"])
+@pytest.mark.parametrize("need_weights", [True, False])
+def test_one_graph_serves_all_lengths(need_weights, how, draw):
+    """Nothing writes a size down, which would make it a constant of the graph."""
+    mha, graphs = MultiHeadAttention(C, H).double(), []
+
+    def count(graph, inputs):
+        graphs.append(graph)
+        return graph
+
+    torch.compiler.reset()
+    compiled = torch.compile(mha, backend=count, fullgraph=True)
+    for batch, tokens in ((3, 5), (4, 9), (7, 11)):
+        x = draw(batch, tokens, C)
+        for axis in (0, 1):
+            torch._dynamo.mark_dynamic(x, axis)
+        out, _ = compiled(x, **how, need_weights=need_weights)
+        assert torch.allclose(out, mha(x, **how)[0])
+    assert len(graphs) == 1

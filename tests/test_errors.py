@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from mha_course.attention import MultiHeadAttention, attention, merge_heads, split_heads
-from mha_course.errors import ShapeError
+from mha_course.errors import ShapeError, require, require_float, require_int
 from mha_course.masks import causal_mask, combine_masks, padding_mask
 from mha_course.variants import FusedQKV, SplitCombine
 
@@ -142,6 +142,47 @@ CASES = {
 @pytest.mark.parametrize("name", CASES)
 def test_the_whole_message(name):
     call, message = CASES[name]
+    with pytest.raises(ShapeError) as caught:
+        call()
+    assert str(caught.value) == message
+
+
+def test_a_condition_that_holds_says_nothing():
+    require(True, "here", "that must hold", expected="a", got="b")
+    require_int("here", "n", 1)
+    require_int("here", "n", 0, least=0)
+    require_int("here", "n", 3, least=3)
+    require_float("here", {"x": X, "the other": X})
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (
+            lambda: require(False, "here", "that must hold", expected="a", got="b"),
+            "here: that must hold. expected a, got b",
+        ),
+        (
+            lambda: require(False, "here", "that must hold", expected="a", got="b", fix="c"),
+            "here: that must hold. expected a, got b, fix: c",
+        ),
+        (lambda: require_int("here", "n", 0), "here: n must be a positive int. expected n >= 1, got n=0"),
+        (lambda: require_int("here", "n", True), "here: n must be a positive int. expected n >= 1, got n=True"),
+        (lambda: require_int("here", "n", 1.0), "here: n must be a positive int. expected n >= 1, got n=1.0"),
+        (lambda: require_int("here", "n", -1, least=0), "here: n must be a whole number. expected n >= 0, got n=-1"),
+        (lambda: require_int("here", "n", "2", least=2), "here: n must be a whole number. expected n >= 2, got n='2'"),
+        (
+            lambda: require_float("here", {"the weights": X, "x": X.to("meta")}),
+            "here: x must be on the device of the weights. expected cpu, got meta, fix: x.to('cpu')",
+        ),
+        (
+            lambda: require_float("here", {"the weights": X, "x": X.half()}),
+            "here: x must have the dtype of the weights. expected torch.float32, got torch.float16, "
+            "fix: x.to(torch.float32)",
+        ),
+    ],
+)
+def test_guards_in_one_line(call, message):
     with pytest.raises(ShapeError) as caught:
         call()
     assert str(caught.value) == message

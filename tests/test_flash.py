@@ -352,6 +352,13 @@ def test_memory_grows_with_the_length_and_not_with_its_square():
     assert whole[2] > 3.5 * whole[1] > 12 * whole[0]
 
 
+def test_one_head_of_one_sentence_is_enough():
+    q, k, v = (x[:1, :1] for x in drawn())
+    for causal in (False, True):
+        got = flash.tiled_attention(q, k, v, 2, causal=causal)
+        same(got, attention(q, k, v, later_hidden(T, S) if causal else None)[0])
+
+
 def test_results_are_where_the_inputs_are(device):
     q, k, v = (x.detach().to(device).requires_grad_() for x in drawn())
     mask = later_hidden(T, S).to(device)

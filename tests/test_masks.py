@@ -183,6 +183,18 @@ def test_wrong_versions_disagree(wrong):
 
 
 ERRORS = {
+    "lengths of two axes": (
+        lambda: masks.padding_mask([[1, 3]], 3),
+        "padding_mask: lengths must have 1 axes. expected (B), got (1, 2)",
+    ),
+    "lengths with a point": (
+        lambda: masks.padding_mask(torch.tensor([1.0, 2.0]), 3),
+        "padding_mask: lengths must be whole numbers from 0 to max_len. expected 0 <= length <= 3, got [1.0, 2.0]",
+    ),
+    "a length below 0": (
+        lambda: masks.padding_mask([-1, 2], 3),
+        "padding_mask: lengths must be whole numbers from 0 to max_len. expected 0 <= length <= 3, got [-1, 2]",
+    ),
     "no side": (
         lambda: masks.padding_mask([1, 3], 3, side="top"),
         "padding_mask: no side has this name. expected right, left, got 'top'",
@@ -232,6 +244,32 @@ def test_errors_say_what_and_how(case):
     assert str(caught.value) == message
 
 
+@pytest.mark.parametrize(("score", "meant"), [(-1.5, False), (-9_999.0, False), (-10_001.0, True), (-1e9, True)])
+def test_only_very_low_numbers_are_taken_for_hidden(score, meant):
+    with pytest.raises(ShapeError, match="an additive mask must hold 0 and -inf alone") as caught:
+        masks.to_attend(torch.tensor([0.0, score]), "additive")
+    assert (caught.value.fix is not None) == meant
+
+
+def test_one_mask_for_all_is_handed_over_once():
+    for shape in ((T, S), (1, 1, T, S)):
+        assert masks.multihead_arguments(seen(*shape), B, H)["attn_mask"].shape == (T, S)
+
+
+def test_a_causal_mask_of_two_sizes_is_told_by_its_keys():
+    with pytest.raises(ShapeError) as caught:
+        masks.combine_masks(seen(T, S), masks.padding_mask([S], S))
+    assert str(caught.value) == "combine_masks: causal has the wrong S. expected (S=7, S'=7), got (S=5, S'=7)"
+
+
+def test_masks_are_made_on_the_device_of_what_they_are_made_from():
+    """The meta device, which every machine has, is enough to see it."""
+    mask = masks.causal_mask(S, device="meta")
+    assert {mask.device.type, masks.additive_mask(mask, torch.float16).device.type} == {"meta"}
+    assert masks.from_attend(mask, "additive").device.type == "meta"
+    assert masks.causal_mask_for_cache(T, S, device="meta").device.type == "meta"
+
+
 def test_masks_are_where_they_are_asked_for(device):
     mask = masks.top_left_causal_mask(T, S, device=device)
     assert mask.device.type == device
@@ -240,3 +278,16 @@ def test_masks_are_where_they_are_asked_for(device):
     padding = masks.padding_mask(lengths, S, side="left")
     assert padding.device == lengths.device
     assert masks.multihead_arguments(padding, 2, H)["key_padding_mask"].device == lengths.device
+
+
+def test_masks_of_any_length_are_made_in_one_graph():
+    def made(x):
+        tokens = x.size(0)
+        return masks.causal_mask(tokens), masks.causal_mask_for_cache(2, tokens), masks.top_left_causal_mask(2, tokens)
+
+    torch.compiler.reset()
+    compiled = torch.compile(made, backend="eager", fullgraph=True)
+    x = torch.zeros(5)
+    torch._dynamo.mark_dynamic(x, 0)
+    for mine, theirs in zip(compiled(x), made(x), strict=True):
+        assert torch.equal(mine, theirs)

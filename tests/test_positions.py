@@ -177,6 +177,15 @@ ERRORS = {
         "projection_to_half_split: D must be even, since channels go in pairs. expected D % 2 == 0, D >= 2, got D=3, "
         "fix: D=4",
     ),
+    "whole numbers": (
+        lambda: positions.projection_to_half_split(torch.ones(C, C).long(), 4),
+        "projection_to_half_split: weight must be floating point. expected a float dtype, got torch.int64, "
+        "fix: weight.float()",
+    ),
+    "no axes": (
+        lambda: positions.projection_to_half_split(torch.tensor(1.0), 4),
+        "projection_to_half_split: weight must have 1 axes. expected (H*D), got ()",
+    ),
     "three axes": (
         lambda: positions.projection_to_half_split(torch.ones(2, C, C), 4),
         "projection_to_half_split: weight must have 2 axes. expected (H*D, C), got (2, 24, 24)",

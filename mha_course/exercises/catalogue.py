@@ -1,9 +1,18 @@
-"""All exercises of the course, in the order of its lessons."""
+"""All lessons of the course in their order, and by name what is asked in them."""
 
 from __future__ import annotations
 
-from mha_course.exercises.inputs import EXERCISES as MECHANISM
-from mha_course.exercises.inputs import Exercise
-from mha_course.exercises.probes_beyond import BEYOND
+import importlib
+import pkgutil
 
-EXERCISES: dict[str, tuple[Exercise, ...]] = {**MECHANISM, **BEYOND}
+from mha_course.exercises import lessons
+from mha_course.exercises.attention_mistakes import STEP_MISTAKES
+from mha_course.exercises.spec import Exercise, Lesson, Mistake, Question
+
+_FILES = sorted(module.name for module in pkgutil.iter_modules(lessons.__path__))  # l00_start_here, l01_projection, …
+LESSONS: tuple[Lesson, ...] = tuple(importlib.import_module(f"{lessons.__name__}.{file}").LESSON for file in _FILES)
+EXERCISES: dict[str, Exercise] = {exercise.name: exercise for lesson in LESSONS for exercise in lesson.exercises}
+NAMES = tuple(EXERCISES)
+HINTS = {name: exercise.hints for name, exercise in EXERCISES.items()}
+QUESTIONS: dict[str, Question] = {name: asked for lesson in LESSONS for name, asked in lesson.questions.items()}
+MISTAKES: tuple[Mistake, ...] = (*STEP_MISTAKES, *(known for lesson in LESSONS for known in lesson.mistakes))

@@ -3,30 +3,31 @@
 from __future__ import annotations
 
 import dis
-import html
 import inspect
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from functools import partial
-from typing import Any
+from dataclasses import dataclass, field
+from html import escape
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
-from mha_course.errors import ShapeError
-from mha_course.exercises import compare, progress_store, staging
-from mha_course.exercises.catalogue import EXERCISES
+from mha_course.errors import require
+from mha_course.exercises import compare, progress_store
+from mha_course.exercises.catalogue import EXERCISES, NAMES
 from mha_course.exercises.diagnose import recognise
 from mha_course.exercises.hint_ladder import SOLUTIONS, withheld
-from mha_course.exercises.inputs import Exercise
-from mha_course.exercises.sandbox import Outcome, TooLongError, as_list, explain, run
-from mha_course.exercises.spec import Mistake
+from mha_course.exercises.html import box, heading
+from mha_course.exercises.sandbox import AnswerTimeoutError, Outcome, as_list, explain, run
+from mha_course.exercises.spec import Exercise, Mistake
 
-NAMES = tuple(EXERCISES)
-_COLORS = {"correct": "#2da44e", "wrong": "#d4a72c", "unattempted": "#8c959f", "error": "#cf4a3c"}
-_SIGNS = {"correct": "✔", "wrong": "✘", "unattempted": "○", "error": "⚠"}
 _NOTHING = {"RESUME", "NOP", "LOAD_CONST", "RETURN_VALUE", "RETURN_CONST", "POP_TOP"}  # what dots compile to
-_TITLES = {"correct": "Correct", "wrong": "Not yet", "unattempted": "Not attempted", "error": "It stopped"}
+_LOOKS = {  # title, sign and colour of each status
+    "correct": ("Correct", "✔", "#2da44e"),
+    "wrong": ("Not yet", "✘", "#d4a72c"),
+    "unattempted": ("Not attempted", "○", "#8c959f"),
+    "error": ("It stopped", "⚠", "#cf4a3c"),
+}
 
 
 @dataclass(frozen=True)
@@ -46,58 +47,33 @@ class Report:
     picture: str = ""
 
     def __repr__(self) -> str:
-        return f"{self.name}: {_TITLES[self.status]}. {self.message}"
+        title, _, _ = _LOOKS[self.status]
+        return f"{self.name}: {title}. {self.message}"
 
     def _repr_html_(self) -> str:
-        style = f"border-left:4px solid {_COLORS[self.status]};padding:2px 12px;margin:4px 0"
-        return (
-            f'<div style="{style}"><strong>{_SIGNS[self.status]} {_TITLES[self.status]}</strong> '
-            f"<code>{html.escape(self.name)}</code><br>{html.escape(self.message)}{self.picture}</div>"
-        )
+        title, sign, color = _LOOKS[self.status]
+        return box(color, f"{heading(f'{sign} {title}', self.name)}<br>{escape(self.message)}{self.picture}")
 
 
-def check(name: str, answer: Any) -> Report:
+def check(name: str, answer: Any, *, record: bool = True) -> Report:
     """Judge an answer to an exercise in float64 and float32, on the CPU, with positional arguments.
 
-    Args: name is one of NAMES; answer is a callable. Returns: a Report; nothing is printed or raised.
+    Args: name is one of NAMES; answer is a callable; record=False keeps an answer out of ``progress``, where it is
+        an example and not an attempt of the learner's. Returns: a Report; nothing is printed or raised.
     Raises: ShapeError for a name that is not an exercise.
     """
-    parts = _exercise(name)
+    exercise = _exercise(name)
     if is_stub(answer):
         return Report(name, "unattempted", "Replace the dots by your code, run the cell, then run this one again.")
     threads = torch.get_num_threads()
     torch.set_num_threads(1)  # many small products: threads would only wait for each other
     try:
-        report = _judge_all(name, parts, answer)
+        report = _judge(exercise, answer)
     finally:
         torch.set_num_threads(threads)
-    if report.status == "correct":
+    if record:
         progress_store.remember(name, report.status)
     return report
-
-
-def _judge_all(name: str, parts: tuple[Exercise, ...], answer: Any) -> Report:
-    """Judge the signature, then each part in float64 and float32."""
-    bad = _signature(parts[0], answer)
-    if bad:
-        return Report(name, "error" if callable(answer) else "wrong", bad, "signature")
-    for dtype in (torch.float64, torch.float32):
-        seen: list[Outcome] = []
-        for exercise in parts:
-            arguments = [x.to(dtype) if _is_float(x) else x for x in exercise.probe()]
-            outcome = run(exercise.run, answer, arguments)
-            seen.append(outcome)
-            found = _judge(exercise, outcome, arguments, partial(run, exercise.run, answer, arguments))
-            if found:
-                rest = parts[len(seen) :] if found[0] == "error" else ()
-                place = len(seen) - 1
-                seen += [run(other.run, answer, other.probe()) for other in rest]  # more to recognise it by
-                return _named(name, answer, found, seen, arguments, place if dtype == torch.float64 else None)
-    return Report(name, "correct", "It agrees with the reference on sizes that all differ, in float64 and float32.")
-
-
-def _is_float(x: Any) -> bool:
-    return isinstance(x, Tensor) and x.is_floating_point()
 
 
 def solution(name: str) -> str:
@@ -108,18 +84,18 @@ def solution(name: str) -> str:
     Raises: ShapeError for a name that is not an exercise.
     """
     if withheld():
-        _exercise(name)  # a name that does not exist is told all the same
+        _exercise(name)  # a name that does not exist is an error all the same
         return f'# Solutions are off in this class ({SOLUTIONS}=off). hint("{name}") goes on helping.\n'
     return reference(name)
 
 
 def reference(name: str) -> str:
     """Return the source of the reference, whatever the class has. Raises: ShapeError as solution does."""
-    return inspect.getsource(_exercise(name)[0].reference)
+    return inspect.getsource(_exercise(name).reference)
 
 
 def is_stub(answer: Any) -> bool:
-    """Say whether a function, or the forward of a class, is still nothing but its docstring and ``...``."""
+    """Return True for a function, or the forward of a class, that is still nothing but its docstring and ``...``."""
     if isinstance(answer, type):
         forward = vars(answer).get("forward")
         return forward is not None and is_stub(forward)
@@ -131,15 +107,109 @@ def is_stub(answer: Any) -> bool:
     return does <= _NOTHING and returns <= {None, Ellipsis}
 
 
-def _exercise(name: str) -> tuple[Exercise, ...]:
-    """Find the parts of an exercise by its name."""
-    if name not in EXERCISES:
-        raise ShapeError("check", "no exercise has this name", expected=", ".join(NAMES), got=repr(name))
+def _exercise(name: str) -> Exercise:
+    require(name in EXERCISES, "check", "no exercise has this name", expected=", ".join(NAMES), got=repr(name))
     return EXERCISES[name]
 
 
+class Fault(NamedTuple):
+    """What is wrong with an answer: a status and a stage of Report, and a sentence."""
+
+    status: str
+    stage: str
+    message: str
+
+
+@dataclass
+class Attempt:
+    """One answer, called on the inputs of its exercise in one precision, up to the first fault."""
+
+    exercise: Exercise
+    answer: Any
+    dtype: torch.dtype
+    arguments: list[Any] = field(init=False)  # of the last call
+    outcomes: list[Outcome] = field(default_factory=list)  # one for each call so far
+
+    def find_fault(self) -> Fault | None:
+        """Call the answer on each input in turn; at a fault, arguments are those of that call."""
+        for inputs in self.exercise.inputs:
+            self.arguments = [self._convert(x) for x in inputs()]
+            self.outcomes.append(self._call())
+            fault = self._fault()
+            if fault:
+                return fault
+        return None
+
+    def complete(self) -> list[Outcome]:
+        """Return the outcomes of all inputs, for an answer that crashes: on one input many mistakes crash alike."""
+        rest = self.exercise.inputs[len(self.outcomes) :]
+        return self.outcomes + [run(self.exercise.run, self.answer, inputs()) for inputs in rest]
+
+    def _convert(self, x: Any) -> Any:
+        return x.to(self.dtype) if isinstance(x, Tensor) and x.is_floating_point() else x
+
+    def _call(self) -> Outcome:
+        return run(self.exercise.run, self.answer, self.arguments)
+
+    def _fault(self) -> Fault | None:
+        """Find what is wrong with the last outcome, in the order in which one would look."""
+        outcome = self.outcomes[-1]
+        if outcome.error is not None:
+            return Fault("error", "run", explain(outcome.error, self.arguments))
+        if outcome.changed:
+            return Fault("wrong", "input", "It changes its input. Make a new tensor instead.")
+        want, got = run_reference(self.exercise, self.arguments), outcome.result
+        wanted = as_list(want)
+        answers = as_list(got) if isinstance(want, tuple) else [got]
+        if len(answers) != len(wanted):
+            return Fault("wrong", "type", f"It should return {len(wanted)} tensors, and returned {len(answers)}.")
+        for number, (one, other) in enumerate(zip(answers, wanted, strict=True)):
+            found = compare.compare(one, other, self.exercise.axes_of(number), self.exercise.tolerance)
+            if found:
+                stage, clause = found
+                subject = f"Result {number} " if len(wanted) > 1 else "The result "
+                return Fault("wrong", stage, subject + clause if clause[0].islower() else clause)
+        second = self._call()
+        if second.error is None and not _equal(as_list(second.result), as_list(got)):
+            return Fault("wrong", "repeat", "Two calls with the same input differ. Is dropout at work?")
+        return None
+
+
+def run_reference(exercise: Exercise, arguments: Sequence[Any]) -> Any:
+    """Return what the reference makes of these arguments."""
+    with torch.no_grad():
+        return exercise.run(exercise.reference, *arguments)
+
+
+def _equal(one: list[Any], other: list[Any]) -> bool:
+    pairs = zip(one, other, strict=True)
+    return all(torch.equal(_dense(a), _dense(b)) if isinstance(a, Tensor) else a == b for a, b in pairs)
+
+
+def _dense(x: Tensor) -> Tensor:
+    """Return the plain numbers, NaN as a number that equals itself."""
+    return (x if x.layout == torch.strided else x.to_dense()).detach().nan_to_num(1.5)
+
+
+def _judge(exercise: Exercise, answer: Any) -> Report:
+    """Judge the signature, then the results in float64 and in float32."""
+    bad = _signature(exercise, answer)
+    if bad:
+        return Report(exercise.name, "error" if callable(answer) else "wrong", bad, "signature")
+    # In float64 rounding neither hides a mistake nor looks like one, so numbers can be held against those of known
+    # mistakes. float32, in which people compute, then shows what overflows, what loses its digits, and what was
+    # written for one dtype alone.
+    for dtype in (torch.float64, torch.float32):
+        attempt = Attempt(exercise, answer, dtype)
+        fault = attempt.find_fault()
+        if fault:
+            return _explain(attempt, fault)
+    agrees = "It agrees with the reference on sizes that all differ, in float64 and float32."
+    return Report(exercise.name, "correct", agrees)
+
+
 def _signature(exercise: Exercise, answer: Any) -> str | None:
-    """Say in one sentence what is wrong with the answer before it is called, or None."""
+    """Return a sentence on what is wrong with the answer before it is called, or None."""
     wants_class = isinstance(exercise.reference, type)
     if not callable(answer):
         return f"It takes {'a class' if wants_class else 'a function'}, and got {type(answer).__name__}."
@@ -161,68 +231,65 @@ def _signature(exercise: Exercise, answer: Any) -> str | None:
     return None
 
 
-Finding = tuple[str, str, str]  # status, stage, message
-
-
-def _judge(
-    exercise: Exercise, outcome: Outcome, arguments: Sequence[Any], again: Callable[[], Outcome]
-) -> Finding | None:
-    """Return what is wrong with one outcome, in the order in which one would look, or None."""
-    if outcome.error is not None:
-        return "error", "run", explain(outcome.error, arguments)
-    if outcome.changed:
-        return "wrong", "input", "It changes its input. Make a new tensor instead."
-    with torch.no_grad():
-        want = exercise.run(exercise.reference, *arguments)
-    wanted, got = as_list(want), outcome.result
-    answers = as_list(got) if isinstance(want, tuple) else [got]
-    if len(answers) != len(wanted):
-        return "wrong", "type", f"It should return {len(wanted)} tensors, and returned {len(answers)}."
-    for place, (one, other) in enumerate(zip(answers, wanted, strict=True)):
-        axes = exercise.axes[place] if exercise.axes and isinstance(exercise.axes[0], tuple) else exercise.axes
-        found = compare.compare(one, other, [str(axis) for axis in axes], exercise.tolerance)
-        if found:
-            part = f"Result {place} " if len(wanted) > 1 else "The result "
-            return "wrong", found[0], part + found[1] if found[1][0].islower() else found[1]
-    second = again()
-    if second.error is None and not _equal(as_list(second.result), as_list(got)):
-        return "wrong", "repeat", "Two calls with the same input differ. Is dropout at work?"
-    return None
-
-
-def _equal(one: list[Any], other: list[Any]) -> bool:
-    """Say whether two calls gave the same."""
-    pairs = zip(one, other, strict=True)
-    return all(torch.equal(_dense(a), _dense(b)) if isinstance(a, Tensor) else a == b for a, b in pairs)
-
-
-def _dense(x: Tensor) -> Tensor:
-    """Return the plain numbers, NaN as a number that can be compared."""
-    return (x if x.layout == torch.strided else x.to_dense()).detach().nan_to_num(1.5)
-
-
-def _named(
-    name: str, answer: Any, found: Finding, seen: list[Outcome], arguments: Sequence[Any], place: int | None
-) -> Report:
-    """Name the mistake, if it is known; else say where the answer parts from the reference."""
-    status, stage, message = found
-    if stage == "repeat" and name in ("MultiHeadAttention", "multi_head_attention", "self_attention"):
-        return Report(name, status, message, stage, "dropout-at-eval")
-    if stage == "input" and name == "ablate_heads":
-        return Report(name, status, message, stage, "ablate-in-place")
+def _explain(attempt: Attempt, fault: Fault) -> Report:
+    """Name the mistake, if it is known; else tell where the answer parts from the reference."""
+    (status, stage, message), exercise, outcome = fault, attempt.exercise, attempt.outcomes[-1]
+    name = exercise.name
+    if stage in exercise.mistake_at:
+        return Report(name, status, message, stage, exercise.mistake_at[stage])
+    picture = compare.picture(outcome.result, run_reference(exercise, attempt.arguments)) if status == "wrong" else ""
     known: tuple[Mistake, ...] = ()
-    at = len(seen) - 1 if place is None else place
-    error = seen[at].error
-    if place is not None and stage not in ("input", "repeat", "type") and not isinstance(error, TooLongError):
-        known = recognise(name, seen)
-    part = EXERCISES[name][at]
-    picture = compare.picture(part, seen[at].result, arguments) if status == "wrong" else ""
-    if not known:
-        begins = staging.first(name, EXERCISES[name][0], answer) if stage in ("values", "finite") else None
-        if begins:
-            stage, message = begins[0], f"{message} {begins[1]}"
-        return Report(name, status, message, stage, None, picture)
-    first = known[0]
-    says = " And: ".join(f"{mistake.says} {mistake.why}" for mistake in known)
-    text = f"{message if status == 'error' else ''} {says} See lesson {first.lesson}.".strip()
-    return Report(name, status, text, stage, first.name, picture)
+    comparable = stage not in ("input", "repeat", "type") and not isinstance(outcome.error, AnswerTimeoutError)
+    if comparable and attempt.dtype == torch.float64:
+        known = recognise(exercise, attempt.complete() if status == "error" else attempt.outcomes)
+    if known:
+        says = " And: ".join(f"{mistake.found} {mistake.why}" for mistake in known)
+        text = f"{message if status == 'error' else ''} {says} See lesson {known[0].section}.".strip()
+        return Report(name, status, text, stage, known[0].name, picture)
+    begins = _first_stage(exercise, attempt.answer) if stage in ("values", "finite") else None
+    if begins:
+        stage, message = begins[0], f"{message} {begins[1]}"
+    return Report(name, status, message, stage, None, picture)
+
+
+# Probes with one suspect each: where does a wrong answer that has no name begin to be wrong?
+
+
+def _one_token(exercise: Exercise, arguments: Sequence[Any]) -> list[Any]:
+    """Leave one token, which must get weight 1: only values and output matter."""
+    return [x[:, :1] if position in exercise.token_arguments else x for position, x in enumerate(arguments)]
+
+
+def _no_query(exercise: Exercise, arguments: Sequence[Any]) -> list[Any]:
+    """Make all queries 0, so that all weights are alike: only sums over them matter."""
+    return [x * 0 if position in exercise.query_arguments else x for position, x in enumerate(arguments)]
+
+
+def _as_it_is(_: Exercise, arguments: Sequence[Any]) -> list[Any]:
+    return list(arguments)
+
+
+_STAGES: tuple[tuple[str, Callable[..., list[Any]], str], ...] = (
+    ("values and output", _one_token, "It is wrong already with a single token, where only values and output matter."),
+    ("weighted sum", _no_query, "With one token it is right; with all weights alike it is not: look at how heads are "
+     "split and merged, and at what the weights sum to."),
+    ("scores", _as_it_is, "With one token, and with all weights alike, it is right: look "
+     "at the scores, their scale and the softmax."),
+)  # fmt: skip
+
+
+def _first_stage(exercise: Exercise, answer: Any) -> tuple[str, str] | None:
+    """Return the first stage at which an answer is wrong, and a sentence about it; None if it has no stages."""
+    if not exercise.token_arguments:
+        return None
+    for stage, change, sentence in _STAGES:
+        arguments = change(exercise, exercise.inputs[0]())  # the first has no mask
+        outcome = run(exercise.run, answer, arguments)
+        if outcome.error is not None or _differs(outcome.result, run_reference(exercise, arguments)):
+            return stage, sentence
+    return "mask", "Without a mask all is right: look at how it is applied."
+
+
+def _differs(got: Any, want: Any) -> bool:
+    pairs = zip(as_list(got), as_list(want), strict=False)
+    return any(not isinstance(a, Tensor) or compare.compare(a, b, "?" * b.dim(), 0.0) is not None for a, b in pairs)

@@ -1,4 +1,4 @@
-"""Say in words, and in a small picture, how a result differs from the reference's."""
+"""Describe in words, and in a small picture, how a result differs from the reference's."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from mha_course.exercises.inputs import Exercise
+from mha_course.exercises.html import table
 from mha_course.exercises.sandbox import as_list
 
-# How close a result must come, by its own dtype: any float dtype is accepted.
+# How close a result must come, by its own dtype: any float dtype is accepted, also where the inputs have another.
 TOLERANCE = {torch.float64: 1e-9, torch.float32: 1e-5, torch.float16: 1e-2, torch.bfloat16: 1e-1}
 
 
@@ -71,32 +71,30 @@ def _numbers(got: Tensor, want: Tensor, tolerance: float, axes: Sequence[str]) -
 
 
 def _observed(got: Tensor, want: Tensor, wrong: Tensor, axes: Sequence[str]) -> str:
-    """Say what can be seen at once: sums of rows and columns, and how much of it is right."""
-    said = []
+    """Describe what can be seen at once: sums of rows and columns, and how much of it is right."""
+    seen = []
     if axes[-2:] in (["T", "S"], ["S", "S"]) and got.dim() > 2:
         rows, columns = got.sum(-1), got.sum(-2)
         if bool(((want.sum(-1) - 1).abs() < 1e-6).any()):
             if float((rows - want.sum(-1)).abs().max()) > 1e-4:
                 low, high = float(rows.min()), float(rows.max())
-                said.append(
+                seen.append(
                     f"Rows sum to {low:.2f}." if high - low < 0.005 else f"Rows sum to {low:.2f} to {high:.2f}."
                 )
             if float((columns - 1).abs().max()) < 1e-4:
-                said.append("Columns sum to 1.")
+                seen.append("Columns sum to 1.")
     names = {"B": "sentences", "H": "heads", "T": "tokens", "S": "tokens"}
-    for place, axis in enumerate(axes[: got.dim()]):
-        others = [dim for dim in range(got.dim()) if dim != place]
+    for dim, axis in enumerate(axes[: got.dim()]):
+        others = [other for other in range(got.dim()) if other != dim]
         right = ~wrong.amax(others) if others else ~wrong
         if axis in names and 0 < int(right.sum()) < len(right):
-            said.append(f"{int(right.sum())} of {len(right)} {names[axis]} agree.")
+            seen.append(f"{int(right.sum())} of {len(right)} {names[axis]} agree.")
             break
-    return " ".join(said) + (" " if said else "")
+    return " ".join(seen) + (" " if seen else "")
 
 
-def picture(part: Exercise, got: Any, arguments: Sequence[Any]) -> str:
-    """Show the first matrix of an answer beside the target, if both have one shape and it is small."""
-    with torch.no_grad():
-        want = part.run(part.reference, *arguments)
+def picture(got: Any, want: Any) -> str:
+    """Show a corner of the first matrix that differs beside the target, if both have one shape."""
     pairs = zip(as_list(got), as_list(want), strict=False)
     for one, other in pairs:
         fits = isinstance(one, Tensor) and isinstance(other, Tensor) and one.shape == other.shape
@@ -119,16 +117,15 @@ def _matrix(matrix: Tensor, title: str) -> str:
     for row in matrix.tolist():
         cells = "".join(f'<td style="{_shade(value, largest)}">{value:.2f}</td>' for value in row)
         rows.append(f"<tr>{cells}</tr>")
-    look = "border-collapse:collapse;font-size:85%;margin:4px 12px 4px 0"
-    return f'<table style="{look}"><caption style="text-align:left">{title}</caption>{"".join(rows)}</table>'
+    return table(title, "".join(rows), "border-collapse:collapse;font-size:85%;margin:4px 12px 4px 0")
 
 
 def _shade(value: float, largest: float) -> str:
-    """Return the look of a cell: blue for positive numbers, orange for negative ones, hatched grey for NaN."""
-    look = "color:#1f2430;padding:1px 5px;text-align:right;"
+    """Return the style of a cell: blue for positive numbers, orange for negative ones, grey for NaN."""
+    style = "color:#1f2430;padding:1px 5px;text-align:right;"
     if math.isnan(value):
-        return f"{look}background:#b8bcc4"
+        return f"{style}background:#b8bcc4"
     share = min(abs(value) / largest, 1.0) if abs(value) != float("inf") else 1.0
     base = (124, 192, 236) if value >= 0 else (242, 176, 74)
     mixed = [round(255 - share * (255 - part)) for part in base]
-    return f"{look}background:rgb({mixed[0]},{mixed[1]},{mixed[2]})"
+    return f"{style}background:rgb({mixed[0]},{mixed[1]},{mixed[2]})"

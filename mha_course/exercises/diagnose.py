@@ -2,43 +2,46 @@
 
 from __future__ import annotations
 
-import time
 import warnings
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from functools import lru_cache
-from itertools import combinations
-from typing import Any
+from itertools import combinations, islice
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
-from mha_course.exercises.attention_mistakes import MISTAKES
-from mha_course.exercises.attention_steps import COMPOSED
-from mha_course.exercises.catalogue import EXERCISES
-from mha_course.exercises.inputs import Exercise
+from mha_course.exercises.catalogue import EXERCISES, MISTAKES
 from mha_course.exercises.sandbox import Outcome, as_list, last_line
-from mha_course.exercises.spec import Mistake, implementation
+from mha_course.exercises.spec import Change, Exercise, Mistake
 
-PATIENCE = 2.0  # seconds for two mistakes at once
+# Pairs of mistakes that are tried for one answer. No exercise has as many: MultiHeadAttention has 1,114, and they take
+# 0.7 s of one core. A number and no clock, so that a busy machine comes to the same answer.
+MAX_PAIRS = 1500
 MASK_STEPS = {"mask", "hide", "empty"}
-Found = tuple[Mistake, ...]
+
+
+class Way(NamedTuple):
+    """One way of making a mistake: its number in MISTAKES, and which of its changes; small enough for a cache."""
+
+    mistake: int
+    change: int
 
 
 def alike(one: Outcome, other: Outcome) -> bool:
-    """Say whether two calls came out the same: the same numbers, or the same error."""
+    """Return True where two calls came out the same: the same numbers, or the same error."""
     if one.error is not None or other.error is not None:
-        return type(one.error) is type(other.error) and _text(one.error) == _text(other.error)
+        return type(one.error) is type(other.error) and _first_line(one.error) == _first_line(other.error)
     ours, theirs = as_list(one.result), as_list(other.result)
     return len(ours) == len(theirs) and all(_same(a, b) for a, b in zip(ours, theirs, strict=True))
 
 
-def _text(error: BaseException | None) -> str:
-    """Return what an error says, as far as it depends on what was done."""
-    return str(error).split("\n")[0]
+def _first_line(error: BaseException | None) -> str:
+    return str(error).split("\n")[0]  # torch may add its own call stack, which differs from machine to machine
 
 
 def _same(one: Any, other: Any) -> bool:
-    """Compare two results to the precision of the coarser."""
+    """Compare two results to the precision of the coarser: an answer may compute in float32 what it got in float64."""
     if not isinstance(one, Tensor) or not isinstance(other, Tensor):
         return type(one) is type(other) and bool(one == other)
     if one.shape != other.shape:
@@ -51,120 +54,119 @@ def _same(one: Any, other: Any) -> bool:
 
 
 @lru_cache(maxsize=64)
-def _probe(name: str, place: int) -> tuple[Any, ...]:
-    """Return the arguments of a probe."""
-    return EXERCISES[name][place].probe()
+def _probe(name: str, at: int) -> tuple[Any, ...]:
+    return EXERCISES[name].inputs[at]()
 
 
 @lru_cache(maxsize=4096)
-def _wrong(name: str, place: int, number: int, way: int) -> Outcome:
-    """Run one mistake on one probe."""
-    return _try(name, place, [_change(name, number, way)])
+def _changes(name: str, way: Way) -> Change:
+    """Return the steps that one way of a mistake replaces."""
+    return MISTAKES[way.mistake].applies(EXERCISES[name])[way.change]
 
 
-def _try(name: str, place: int, changes: Sequence[dict[str, Any]]) -> Outcome:
-    """Run the reference with these changes on one probe."""
-    part: Exercise = EXERCISES[name][place]
+def _run(name: str, at: int, *ways: Way) -> Outcome:
+    """Run the reference with these mistakes in it on one probe; with none, the reference itself."""
+    exercise = EXERCISES[name]
     outcome = Outcome()
     with torch.no_grad(), warnings.catch_warnings(action="ignore"):
         try:
-            given = [x.clone() if isinstance(x, Tensor) else x for x in _probe(name, place)]
-            outcome.result = part.run(implementation(name, *changes), *given)
+            answer = exercise.implementation(*(_changes(name, way) for way in ways))
+            given = [x.clone() if isinstance(x, Tensor) else x for x in _probe(name, at)]  # some work in place
+            outcome.result = exercise.run(answer, *given)
         except Exception as error:  # a mistake may well crash: that is how it is known
             outcome.error = error
     return outcome
 
 
+_run_once = lru_cache(maxsize=4096)(_run)  # for single mistakes; pairs are too many to keep
+
+
 @lru_cache(maxsize=64)
-def ways(name: str) -> tuple[tuple[int, int], ...]:
-    """Return all ways in which an exercise can be got wrong so that it shows, as places in MISTAKES and there."""
-    all_ways = [(n, way) for n, mistake in enumerate(MISTAKES) for way in range(len(mistake.applies(name)))]
-    places = range(len(EXERCISES[name]))
-    return tuple(way for way in all_ways if not all(alike(_wrong(name, at, *way), _right(name, at)) for at in places))
+def ways(name: str) -> tuple[Way, ...]:
+    """Return all ways in which an exercise can be got wrong so that it shows."""
+    exercise = EXERCISES[name]
+    changes = [(number, mistake.applies(exercise)) for number, mistake in enumerate(MISTAKES)]
+    all_ways = [Way(number, change) for number, applied in changes for change in range(len(applied))]
+    return tuple(way for way in all_ways if any(_shows(name, at, way) for at in range(len(exercise.inputs))))
+
+
+def _shows(name: str, at: int, way: Way) -> bool:
+    return not alike(_run_once(name, at, way), _run_once(name, at))
 
 
 def shown_by(name: str, mistake: Mistake) -> int | None:
     """Return the first probe of an exercise at which a mistake shows, or None where it cannot be made or seen."""
     number = MISTAKES.index(mistake)
-    places = [
-        at
-        for at in range(len(EXERCISES[name]))
-        for one, way in ways(name)
-        if one == number and not alike(_wrong(name, at, one, way), _right(name, at))
-    ]
-    return places[0] if places else None
+    made = [way for way in ways(name) if way.mistake == number]
+    return next((at for at in range(len(EXERCISES[name].inputs)) for way in made if _shows(name, at, way)), None)
 
 
-def recognise(name: str, outcomes: Sequence[Outcome]) -> Found:
+def recognise(exercise: Exercise, outcomes: Sequence[Outcome]) -> tuple[Mistake, ...]:
     """Return the mistake, or the two, that come out as the answer did on all probes; none if no such is known."""
-    if name not in COMPOSED:
-        return ()
-    last = len(outcomes) - 1
+    name = exercise.name
     found = [
-        MISTAKES[number]
-        for number, way in ways(name)
-        if alike(outcomes[last], _wrong(name, last, number, way))
-        and all(alike(outcome, _wrong(name, place, number, way)) for place, outcome in enumerate(outcomes))
+        MISTAKES[way.mistake]
+        for way in ways(name)
+        if all(alike(outcome, _run_once(name, at, way)) for at, outcome in _last_first(outcomes))
     ]
     error = next((outcome.error for outcome in outcomes if outcome.error is not None), None)
-    if found:
-        return (_by_shapes(found, error) if error is not None else found[0],)
-    return () if error is not None else _pair(name, outcomes)
+    if error is not None:
+        return (_by_shapes(found, error),) if found else ()
+    return (found[0],) if found else _pair(name, outcomes)
 
 
-def _by_shapes(found: list[Mistake], error: BaseException | None) -> Mistake:
-    """Choose between mistakes that crash alike: where a square matrix of weights took part, it was not q times k."""
-    line = last_line(error.__traceback__) if error else None
+def _last_first(outcomes: Sequence[Outcome]) -> list[tuple[int, Outcome]]:
+    """Return the outcomes with their numbers, the last one first: it was wrong, and rules out most mistakes."""
+    return list(enumerate(outcomes))[::-1]
+
+
+def _by_shapes(found: list[Mistake], error: BaseException) -> Mistake:
+    """Choose between mistakes that crash alike: some are known by a square matrix of weights that took part."""
+    line = last_line(error.__traceback__)
     square = line is not None and any(len(shape) > 1 and shape[-1] == shape[-2] for shape in line[1].values())
-    late = [mistake for mistake in found if mistake.name == "value-times-weights"]
+    late = [mistake for mistake in found if mistake.square_operand]
     return late[0] if square and late else found[0]
 
 
-@lru_cache(maxsize=64)
-def _right(name: str, place: int) -> Outcome:
-    """Run the reference on one probe."""
-    return _try(name, place, [])
-
-
-@lru_cache(maxsize=4096)
-def _change(name: str, number: int, way: int) -> dict[str, Any]:
-    """Return the steps that one way of a mistake replaces."""
-    return MISTAKES[number].applies(name)[way]
-
-
-@lru_cache(maxsize=64)
-def _simple_ways(name: str, place: int) -> list[tuple[int, int]]:
-    """Return one way for each mistake that does not crash."""
-    found: dict[int, tuple[int, int]] = {}
-    for number, way in ways(name):
-        if _wrong(name, place, number, way).error is None:
-            found.setdefault(number, (number, way))
-    return list(found.values())
-
-
-def _pair(name: str, outcomes: Sequence[Outcome]) -> Found:
-    """Look for two mistakes at once, in different steps: first for those of which one explains a result alone."""
-    last = len(outcomes) - 1
-    chosen = [way for way in _simple_ways(name, last) if last or not set(_change(name, *way)) <= MASK_STEPS]
-    explains = [way for way in chosen if _explains(name, outcomes[last], last, way)]
-    if not explains and len(as_list(outcomes[last].result)) == 2:  # then both take part in the second result
-        right = as_list(_right(name, last).result)[1]
-        chosen = [way for way in chosen if not _same(as_list(_wrong(name, last, *way).result)[-1], right)]
-    deadline = time.perf_counter() + PATIENCE
-    for one, two in combinations(sorted(chosen, key=lambda way: way not in explains), 2):
-        if time.perf_counter() > deadline or (explains and one not in explains):
-            return ()
-        changes = [_change(name, *one), _change(name, *two)]
-        if not set(changes[0]) & set(changes[1]) and all(
-            alike(outcomes[at], _try(name, at, changes)) for at in range(last, -1, -1)
-        ):
-            first, second = sorted((one[0], two[0]))
+def _pair(name: str, outcomes: Sequence[Outcome]) -> tuple[Mistake, ...]:
+    for one, two in islice(pairs(name, outcomes), MAX_PAIRS):
+        if all(alike(outcome, _run(name, at, one, two)) for at, outcome in _last_first(outcomes)):
+            first, second = sorted((one.mistake, two.mistake))
             return MISTAKES[first], MISTAKES[second]
     return ()
 
 
-def _explains(name: str, outcome: Outcome, place: int, way: tuple[int, int]) -> bool:
-    """Say whether one of several results, a wrong one, is as this mistake makes it."""
-    right, wrong = _right(name, place), _wrong(name, place, *way)
-    rows = zip(as_list(outcome.result), as_list(wrong.result), as_list(right.result), strict=False)
+def pairs(name: str, outcomes: Sequence[Outcome]) -> Iterator[tuple[Way, Way]]:
+    """Yield the pairs of mistakes, in different steps, that an answer may have made, in a fixed order.
+
+    Where one mistake alone explains one of several results, it is one of the two. Where none does, both change the
+    weights, and through them the result.
+    """
+    last = len(outcomes) - 1
+    chosen = [way for way in _simple_ways(name, last) if last or not set(_changes(name, way)) <= MASK_STEPS]
+    explain = [way for way in chosen if _explains(name, last, way, outcomes[last])]
+    if not explain and len(as_list(outcomes[last].result)) == 2:
+        right = as_list(_run_once(name, last).result)[1]
+        chosen = [way for way in chosen if not _same(as_list(_run_once(name, last, way).result)[-1], right)]
+    for one, two in combinations([*explain, *(way for way in chosen if way not in explain)], 2):
+        if explain and one not in explain:
+            return
+        if not set(_changes(name, one)) & set(_changes(name, two)):
+            yield one, two
+
+
+@lru_cache(maxsize=64)
+def _simple_ways(name: str, at: int) -> tuple[Way, ...]:
+    """Return one way for each mistake that does not crash."""
+    found: dict[int, Way] = {}
+    for way in ways(name):
+        if _run_once(name, at, way).error is None:
+            found.setdefault(way.mistake, way)
+    return tuple(found.values())
+
+
+def _explains(name: str, at: int, way: Way, outcome: Outcome) -> bool:
+    """Return True where one of several results, a wrong one, is as this mistake makes it."""
+    results = (outcome, _run_once(name, at, way), _run_once(name, at))
+    rows = zip(*(as_list(one.result) for one in results), strict=False)
     return any(_same(got, bad) and not _same(got, good) for got, bad, good in rows)

@@ -1,21 +1,20 @@
-"""A ladder of hints for each exercise: every call of ``hint`` shows one rung more."""
+"""A ladder of hints for each exercise: every call of ``hint`` shows one level more."""
 
 from __future__ import annotations
 
-import html
 import os
-import re
 from collections import Counter
 from dataclasses import dataclass
 from difflib import get_close_matches
+from html import escape
 from types import FunctionType
 
 from mha_course.errors import ShapeError
-from mha_course.exercises.hints import HINTS
+from mha_course.exercises.catalogue import HINTS
+from mha_course.exercises.html import box, heading, prose
 
 LECTURER, SOLUTIONS = "MHA_COURSE_LECTURER", "MHA_COURSE_SOLUTIONS"  # switches in the environment
-_BOX = "border-left:4px solid #8250df;padding:2px 12px;margin:4px 0"
-_STEPS: Counter[str] = Counter()  # how many rungs of each exercise this session has shown
+_calls: Counter[str] = Counter()  # of hint, for each exercise, in this session
 
 
 @dataclass(frozen=True)
@@ -23,17 +22,17 @@ class Hint:
     """The hints on an exercise so far, the newest last; shows itself in a notebook."""
 
     name: str
-    rungs: tuple[str, ...]
+    levels: tuple[str, ...]
 
     @property
-    def heading(self) -> str:
-        """Tell how far up the ladder this is."""
-        return f"Hint {len(self.rungs)} of {len(ladder(self.name))}"
+    def title(self) -> str:
+        """How far up the ladder this is."""
+        return f"Hint {len(self.levels)} of {len(ladder(self.name))}"
 
     @property
     def more(self) -> str:
-        """Tell how to go on from here."""
-        if len(self.rungs) < len(ladder(self.name)):
+        """How to go on from here."""
+        if len(self.levels) < len(ladder(self.name)):
             return f'`hint("{self.name}")` once more shows the next.'
         if withheld():
             return "This was the last: solutions are off in this class."
@@ -41,17 +40,15 @@ class Hint:
 
     def __repr__(self) -> str:
         lines = []
-        for number, rung in enumerate(self.rungs, start=1):
-            first, *rest = rung.replace("`", "").split("\n")
+        for number, level in enumerate(self.levels, start=1):
+            first, *rest = level.replace("`", "").split("\n")
             lines += [f"{number}. {first}", *(f"   {line}" for line in rest)]
-        return "\n".join([f"{self.heading} ({self.name})", *lines, self.more.replace("`", "")])
+        return "\n".join([f"{self.title} ({self.name})", *lines, self.more.replace("`", "")])
 
     def _repr_html_(self) -> str:
-        items = "".join(f"<li>{_show(rung, number)}</li>" for number, rung in enumerate(self.rungs, start=1))
-        return (
-            f'<div style="{_BOX}"><strong>{self.heading}</strong> <code>{html.escape(self.name)}</code>'
-            f'<ol style="margin:4px 0">{items}</ol>{_prose(self.more)}</div>'
-        )
+        items = "".join(f"<li>{_show(level, number)}</li>" for number, level in enumerate(self.levels, start=1))
+        ladder = f'<ol style="margin:4px 0">{items}</ol>'
+        return box("#8250df", f"{heading(self.title, self.name)}{ladder}{prose(self.more)}")
 
 
 def hint(name: str) -> Hint:
@@ -63,8 +60,8 @@ def hint(name: str) -> Hint:
     """
     if not isinstance(name, str) or name not in HINTS:
         raise _unknown(name)
-    _STEPS[name] += 1
-    return Hint(name, ladder(name)[: _STEPS[name]])
+    _calls[name] += 1
+    return Hint(name, ladder(name)[: _calls[name]])
 
 
 def ladder(name: str) -> tuple[str, ...]:
@@ -73,18 +70,18 @@ def ladder(name: str) -> tuple[str, ...]:
 
 
 def withheld() -> bool:
-    """Say whether this class shall not see solutions."""
+    """Return True where a class shall not see solutions, and whoever runs it is not the lecturer."""
     lecturer = os.environ.get(LECTURER, "").strip() == "1"
     return os.environ.get(SOLUTIONS, "").strip().lower() == "off" and not lecturer
 
 
 def reset_hints() -> None:
     """Begin all ladders anew."""
-    _STEPS.clear()
+    _calls.clear()
 
 
 def _unknown(name: object) -> ShapeError:
-    """Say that there is no such exercise, and which one may be meant: a near name, or that of a function."""
+    """Make the error for a name that is no exercise; its fix is a near name, also that of a function."""
     meant = name.__name__ if isinstance(name, FunctionType | type) else name
     near = get_close_matches(meant, HINTS, n=1) if isinstance(meant, str) else []
     return ShapeError(
@@ -96,13 +93,8 @@ def _unknown(name: object) -> ShapeError:
     )
 
 
-def _show(rung: str, number: int) -> str:
-    """Write a rung as HTML: three are prose, the last is code."""
+def _show(level: str, number: int) -> str:
+    """Write a level as HTML: three are prose, the last is code."""
     if number < 4:
-        return _prose(rung)
-    return f'<pre style="margin:0;white-space:pre-wrap"><code>{html.escape(rung)}</code></pre>'
-
-
-def _prose(text: str) -> str:
-    """Escape a text, and set as code what stands between backticks."""
-    return re.sub("`([^`]+)`", r"<code>\1</code>", html.escape(text))
+        return prose(level)
+    return f'<pre style="margin:0;white-space:pre-wrap"><code>{escape(level)}</code></pre>'

@@ -5,16 +5,16 @@ They need no widget: choices unfold where they are clicked, on GitHub and withou
 
 from __future__ import annotations
 
-import html
 import re
 from dataclasses import dataclass
+from html import escape
 
-from mha_course.errors import ShapeError
-from mha_course.exercises.asking import Question
-from mha_course.exercises.questions import QUESTIONS
+from mha_course.errors import require
+from mha_course.exercises.catalogue import QUESTIONS
+from mha_course.exercises.html import box
+from mha_course.exercises.spec import Question
 
 _VERDICTS = {True: "✔ Right", False: "✘ Not quite"}
-_BOX = "border-left:4px solid #2f6fdb;padding:2px 12px;margin:4px 0"
 
 
 @dataclass(frozen=True)
@@ -37,31 +37,31 @@ class Prediction:
         return f"{'Right' if self.correct else 'Not quite'}. {self._reason()}"
 
     def _repr_html_(self) -> str:
-        text = f"<strong>Predict.</strong> {html.escape(self.question.text)}"
+        text = f"<strong>Predict.</strong> {escape(self.question.text)}"
         if self.given is not None:
-            verdict = f"<strong>{_VERDICTS[bool(self.correct)]}.</strong> {html.escape(self._reason())}"
-            text += f"<br>You said {html.escape(self.given)}. {verdict}"
+            verdict = f"<strong>{_VERDICTS[bool(self.correct)]}.</strong> {escape(self._reason())}"
+            text += f"<br>You said {escape(self.given)}. {verdict}"
         elif self.question.choices:
             text += "".join(self._fold(choice) for choice in self.question.choices)
         else:
-            call = html.escape(f'predict("{self.name}", "your answer")')
+            call = escape(f'predict("{self.name}", "your answer")')
             text += f"<br>Type it between the quotes: <code>{call}</code>, and run the cell."
-            answer = html.escape(f"{self.question.answer()}. {self.question.because}")
+            answer = escape(f"{self.question.right}. {self.question.because}")
             text += f"<details><summary>Show the answer</summary>{answer}</details>"
-        return f'<div style="{_BOX}">{text}</div>'
+        return box("#2f6fdb", text)
 
     def _fold(self, choice: str) -> str:
         """Fold the verdict on one choice under it."""
-        right = choice == self.question.answer()
-        reason = html.escape(self.question.because if right else self.question.choices[choice])
-        summary = f'<summary style="cursor:pointer">{html.escape(choice)}</summary>'
+        right = choice == self.question.right
+        reason = escape(self.question.because if right else self.question.wrong[choice])
+        summary = f'<summary style="cursor:pointer">{escape(choice)}</summary>'
         return f"<details>{summary}<strong>{_VERDICTS[right]}.</strong> {reason}</details>"
 
     def _reason(self) -> str:
-        """Say why the answer is right, or what the wrong one overlooks."""
+        """Return why the answer is right, or what the wrong one overlooks."""
         if self.correct:
             return self.question.because
-        known = {_plain(wrong): why for wrong, why in {**self.question.choices, **self.question.wrong}.items()}
+        known = {_plain(wrong): why for wrong, why in self.question.wrong.items()}
         return known.get(_plain(self.given or ""), self.question.nudge)
 
 
@@ -72,16 +72,15 @@ def predict(name: str, answer: object = None) -> Prediction:
         ``"B, S, C"``, or a number. Without an answer the question shows itself.
     Raises: ShapeError for a name that is not a question.
     """
-    if name not in QUESTIONS:
-        raise ShapeError("predict", "no question has this name", expected=", ".join(QUESTIONS), got=repr(name))
+    require(name in QUESTIONS, "predict", "no question has this name", expected=", ".join(QUESTIONS), got=repr(name))
     if isinstance(answer, list | tuple):
         answer = ", ".join(map(str, answer))
     return Prediction(name, QUESTIONS[name], None if answer in (None, "", Ellipsis) else str(answer))
 
 
 def matches(question: Question, given: str) -> bool:
-    """Say whether an answer is right: numbers within the tolerance, all else but for brackets, spaces and case."""
-    want = question.answer()
+    """Compare an answer: a number within the tolerance, all else but for brackets, spaces and case."""
+    want = question.right
     if _axes(given) and _axes(given) == _axes(question.letters):
         return True
     try:

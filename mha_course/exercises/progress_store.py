@@ -5,27 +5,29 @@ The file is a convenience: without it, or without the right to write it, everyth
 
 from __future__ import annotations
 
-import contextlib
-import html
 import json
 import os
 import time
-from collections.abc import Iterator, Mapping
+import warnings
+from collections.abc import Mapping
 from dataclasses import dataclass
+from html import escape
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from mha_course.exercises.catalogue import EXERCISES
-from mha_course.exercises.lessons import LESSONS
+from filelock import FileLock
+
+from mha_course.exercises.catalogue import LESSONS
+from mha_course.exercises.html import LEFT, table
 
 FILE = ".progress.json"  # in the folder in which the notebook runs
 SWITCH = "MHA_COURSE_PROGRESS"
-RANKS = {"error": 0, "wrong": 1, "correct": 2}  # what a judged answer can be; the best is kept
-PATIENCE = 3.0  # seconds to wait for another notebook, which needs milliseconds
+TIMEOUT = 3.0  # seconds to wait for another notebook, which needs milliseconds
+RANKS = ("error", "wrong", "correct")  # what a judged answer can be; the best is kept
 _OFF = f"Progress is off, because {SWITCH} is set to off. Everything else works."
 _LOCKED = "Progress is off, because this folder cannot be written to. Everything else works."
 _AFRESH = f"The file {FILE} could not be read, so progress starts afresh."
-_SAID: set[str] = set()  # what went wrong in this session, to be told by progress()
+_trouble: set[str] = set()  # what went wrong in this session, for progress() to show
 
 
 class Entry(NamedTuple):
@@ -46,7 +48,7 @@ class Row:
 
     @property
     def cells(self) -> tuple[str, str]:
-        """Give the lesson and the count as text."""
+        """The lesson and the count as text."""
         return f"{self.number} · {self.title}", f"{self.done} of {self.done + len(self.open)}"
 
 
@@ -59,32 +61,37 @@ class Progress:
 
     @property
     def total(self) -> str:
-        """Sum up the table in a sentence."""
+        """The table in a sentence."""
         done = sum(row.done for row in self.rows)
         return f"{done} of {done + sum(len(row.open) for row in self.rows)} exercises are done."
 
     def __repr__(self) -> str:
         if not self.rows:
             return self.note
-        wide = max(len(row.cells[0]) for row in self.rows)
-        lines = [
-            f"{row.cells[0]:{wide}}  {row.cells[1]:7}  {', '.join(_tell(*item) for item in row.open.items())}".rstrip()
-            for row in self.rows
-        ]
-        return "\n".join([*filter(None, [self.note]), *lines, self.total])
+        lines = [self.note] if self.note else []
+        width = max(len(row.cells[0]) for row in self.rows)
+        for row in self.rows:
+            lesson, count = row.cells
+            unsolved = ", ".join(f"{name}{_attempts(number)}" for name, number in row.open.items())
+            lines.append(f"{lesson:{width}}  {count:7}  {unsolved}".rstrip())
+        return "\n".join([*lines, self.total])
 
     def _repr_html_(self) -> str:
-        note = f"<p>{html.escape(self.note)}</p>" if self.note else ""
+        note = f"<p>{escape(self.note)}</p>" if self.note else ""
         if not self.rows:
             return note
-        heads = "".join(
-            f'<th scope="col" style="text-align:left">{head}</th>' for head in ("Lesson", "Done", "Still open")
-        )
-        body = "".join(_row(row) for row in self.rows)
-        return (
-            f'{note}<table><caption style="text-align:left">{self.total}</caption>'
-            f"<thead><tr>{heads}</tr></thead><tbody>{body}</tbody></table>"
-        )
+        heads = "".join(f'<th scope="col" style="{LEFT}">{head}</th>' for head in ("Lesson", "Done", "Still open"))
+        body = ""
+        for row in self.rows:
+            lesson, count = map(escape, row.cells)
+            unsolved = ", ".join(f"<code>{escape(name)}</code>{_attempts(number)}" for name, number in row.open.items())
+            cells = "".join(f'<td style="{LEFT}">{cell}</td>' for cell in (count, unsolved))
+            body += f'<tr><th scope="row" style="{LEFT}">{lesson}</th>{cells}</tr>'
+        return note + table(self.total, f"<thead><tr>{heads}</tr></thead><tbody>{body}</tbody>")
+
+
+def _attempts(number: int) -> str:
+    return f" ({number} {'attempt' if number == 1 else 'attempts'})" if number else ""
 
 
 def progress() -> Progress:
@@ -95,35 +102,36 @@ def progress() -> Progress:
         entries = _read()
     except OSError:
         return Progress(note=_LOCKED)
-    if _LOCKED in _SAID or not os.access(".", os.W_OK):
+    if _LOCKED in _trouble or not os.access(".", os.W_OK):
         return Progress(_table(entries) if entries else (), _LOCKED)
-    return Progress(_table(entries or {}), _AFRESH if entries is None or _AFRESH in _SAID else "")
+    return Progress(_table(entries or {}), _AFRESH if entries is None or _AFRESH in _trouble else "")
 
 
 def remember(name: str, status: str) -> None:
     """Keep that an answer was judged: the best status ever, and the number of attempts. Never raises.
 
-    Args: name is that of an exercise; status is ``"correct"``, ``"wrong"`` or ``"error"``. All else, above all
-        ``"unattempted"``, is not written, so that a lesson that is only run leaves no file.
+    Args: name is that of an exercise; status one of RANKS. An exercise that was not attempted is not written, so that
+        a lesson that is only run leaves no file.
     """
-    if not (isinstance(name, str) and isinstance(status, str) and status in RANKS) or _switched_off():
+    if status not in RANKS or _switched_off():
         return
     try:
-        with _turn():
+        # Two notebooks may run in one folder: both would read the same entries, and the second to write undo the
+        # first. The lock's own file stays: to remove it would take it from under whoever waits for it.
+        with warnings.catch_warnings(action="ignore"), FileLock(f"{FILE}.lock", timeout=TIMEOUT, poll_interval=0.005):
             entries = _read()
             if entries is None:
-                _SAID.add(_AFRESH)
+                _trouble.add(_AFRESH)
                 entries = {}
             before = entries.get(name, Entry(status, 0))
-            best = max(before.status, status, key=RANKS.__getitem__)
+            best = max(before.status, status, key=RANKS.index)
             _write(entries | {name: Entry(best, before.attempts + 1)})
-        _SAID.discard(_LOCKED)
-    except OSError:
-        _SAID.add(_LOCKED)
+        _trouble.discard(_LOCKED)
+    except (OSError, NotImplementedError):  # the latter where a file system has no locks
+        _trouble.add(_LOCKED)
 
 
 def _switched_off() -> bool:
-    """Say whether whoever runs the course wants no progress kept."""
     return os.environ.get(SWITCH, "").strip().lower() == "off"
 
 
@@ -147,71 +155,26 @@ def _entry(kept: Any) -> Entry | None:
 
 
 def _write(entries: Mapping[str, Entry]) -> None:
-    """Replace the file in one move, so that nobody ever sees half of it."""
-    part = Path(f"{FILE}.{os.getpid()}")
+    """Replace the file in one move: a kernel that is killed here, or a full disk, leaves the old one whole."""
+    part = Path(f"{FILE}.part")
     content = {"exercises": {name: entry._asdict() for name, entry in sorted(entries.items())}}
     try:
         part.write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
-        _replace(part)
-    finally:
-        with contextlib.suppress(OSError):
-            part.unlink()
-
-
-def _replace(part: Path) -> None:
-    """Put the new file in the place of the old one; Windows refuses while someone reads that, so try again."""
-    for _ in range(9):
-        with contextlib.suppress(PermissionError):
-            part.replace(FILE)
-            return
-        time.sleep(0.02)
-    part.replace(FILE)
-
-
-@contextlib.contextmanager
-def _turn() -> Iterator[None]:
-    """Wait while another notebook writes, but not for one that broke off and left its lock behind."""
-    lock, start, refused = f"{FILE}.lock", time.monotonic(), 0
-    while time.monotonic() - start < PATIENCE:
         try:
-            os.close(os.open(lock, os.O_CREAT | os.O_EXCL | os.O_WRONLY))
-            break
-        except FileExistsError:
-            pass
-        except PermissionError:  # for good, or on Windows while a lock is being removed
-            refused += 1
-            if refused > 9:
-                raise
-        time.sleep(0.005)
-    try:
-        yield
+            part.replace(FILE)
+        except PermissionError:  # Windows refuses while progress(), or a virus scanner, reads the old file
+            time.sleep(0.2)
+            part.replace(FILE)
     finally:
-        with contextlib.suppress(OSError):
-            os.unlink(lock)
+        part.unlink(missing_ok=True)
 
 
 def _table(entries: Mapping[str, Entry]) -> tuple[Row, ...]:
     """Make a row of each lesson that has exercises to check."""
     rows = []
-    for number, (title, names) in LESSONS.items():
-        kept = {name: entries.get(name, Entry("error", 0)) for name in names if name in EXERCISES}
+    for lesson in LESSONS:
+        kept = {exercise.name: entries.get(exercise.name, Entry("error", 0)) for exercise in lesson.exercises}
         unsolved = {name: entry.attempts for name, entry in kept.items() if entry.status != "correct"}
         if kept:
-            rows.append(Row(number, title, len(kept) - len(unsolved), unsolved))
+            rows.append(Row(lesson.number, lesson.title, len(kept) - len(unsolved), unsolved))
     return tuple(rows)
-
-
-def _tell(name: str, attempts: int) -> str:
-    """Name an open exercise, with the attempts where there were any."""
-    return f"{name} ({attempts} {'attempt' if attempts == 1 else 'attempts'})" if attempts else name
-
-
-def _row(row: Row) -> str:
-    """Write a lesson as a row of HTML."""
-    lesson, count = map(html.escape, row.cells)
-    unsolved = ", ".join(
-        f"<code>{html.escape(name)}</code>{html.escape(_tell(name, tries).removeprefix(name))}"
-        for name, tries in row.open.items()
-    )
-    cell = '<td style="text-align:left">'
-    return f'<tr><th scope="row" style="text-align:left">{lesson}</th>{cell}{count}</td>{cell}{unsolved}</td></tr>'

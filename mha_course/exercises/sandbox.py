@@ -18,12 +18,16 @@ from typing import Any
 import torch
 from torch import Tensor
 
-LIMIT = 5.0  # seconds for one call
+TIMEOUT = 5.0  # seconds for one call
+# Frames of these files are no lines of the learner's.
 LIBRARIES = (str(Path(torch.__file__).parent), str(Path(__file__).parent.parent))
 
 
-class TooLongError(BaseException):
-    """Raised in code that runs longer than LIMIT; no Exception, so that ``except Exception`` does not swallow it."""
+class AnswerTimeoutError(BaseException):
+    """Raised in an answer that runs longer than TIMEOUT.
+
+    No Exception, so that an ``except Exception`` in the answer does not swallow it.
+    """
 
 
 @dataclass
@@ -41,13 +45,17 @@ def as_list(result: Any) -> list[Any]:
 
 
 @contextlib.contextmanager
-def limited(seconds: float) -> Iterator[None]:
-    """Stop what runs in this thread after some seconds."""
+def timeout(seconds: float) -> Iterator[None]:
+    """Raise AnswerTimeoutError in this thread after some seconds.
+
+    By a second thread, because signals reach only the main thread and Windows has no alarm. Python raises it between
+    two of its own instructions, so one long call into C is not cut short, only what comes after it.
+    """
     thread, done = threading.get_ident(), threading.Event()
 
     def watch() -> None:
         if not done.wait(seconds):
-            ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(thread), ctypes.py_object(TooLongError))
+            ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(thread), ctypes.py_object(AnswerTimeoutError))
 
     watcher = threading.Thread(target=watch, daemon=True)
     watcher.start()
@@ -55,11 +63,12 @@ def limited(seconds: float) -> Iterator[None]:
         yield
     finally:
         done.set()
+        watcher.join()  # an error sent at the last moment is raised here, not later in code that is not the answer's
 
 
 def run(call: Callable[..., Any], answer: Any, arguments: Sequence[Any]) -> Outcome:
     """Call an answer on copies of the arguments; what it prints, and what it sets in torch, is undone."""
-    mine = [x.clone() if isinstance(x, Tensor) else x for x in arguments]
+    mine = [x.clone() if isinstance(x, Tensor) else x for x in arguments]  # an answer that works in place spoils these
     dtype, grad = torch.get_default_dtype(), torch.is_grad_enabled()
     outcome = Outcome()
     try:
@@ -67,9 +76,9 @@ def run(call: Callable[..., Any], answer: Any, arguments: Sequence[Any]) -> Outc
             stack.enter_context(warnings.catch_warnings(action="ignore"))
             stack.enter_context(torch.random.fork_rng(devices=[]))
             stack.enter_context(contextlib.redirect_stdout(io.StringIO()))
-            stack.enter_context(limited(LIMIT))
+            stack.enter_context(timeout(TIMEOUT))
             outcome.result = call(answer, *mine)
-    except (Exception, SystemExit, TooLongError) as error:  # whatever a learner's code raises is reported
+    except (Exception, SystemExit, AnswerTimeoutError) as error:  # whatever a learner's code raises is reported
         outcome.error = error
     finally:
         torch.set_default_dtype(dtype)
@@ -80,16 +89,16 @@ def run(call: Callable[..., Any], answer: Any, arguments: Sequence[Any]) -> Outc
 
 
 def explain(error: BaseException, arguments: Sequence[Any]) -> str:
-    """Say what was raised, in which line of the learner's, and with which shapes."""
-    if isinstance(error, TooLongError):
-        return f"It was stopped after {LIMIT:.0f} seconds. Is there a loop that does not end?"
-    where = last_line(error.__traceback__)
-    if where is None:
+    """Describe what was raised, in which line of the learner's, and with which shapes."""
+    if isinstance(error, AnswerTimeoutError):
+        return f"It was stopped after {TIMEOUT:.0f} seconds. Is there a loop that does not end?"
+    last = last_line(error.__traceback__)
+    if last is None:
         shapes = ", ".join(str(tuple(x.shape)) for x in arguments if isinstance(x, Tensor))
-        return f"With inputs of shape {shapes}: {_say(error)}"
-    line, held = where
-    told = "".join(f"; {name} is {shape}" for name, shape in held.items())
-    return f"{_say(error)} In your line `{line}`{told}."
+        return f"With inputs of shape {shapes}: {_describe(error)}"
+    line, shapes_of = last
+    held = "".join(f"; {name} is {shape}" for name, shape in shapes_of.items())
+    return f"{_describe(error)} In your line `{line}`{held}."
 
 
 def last_line(entry: TracebackType | None) -> tuple[str, dict[str, tuple[int, ...]]] | None:
@@ -101,14 +110,14 @@ def last_line(entry: TracebackType | None) -> tuple[str, dict[str, tuple[int, ..
         line = linecache.getline(file, entry.tb_lineno).strip()
         if not file.startswith(LIBRARIES) and line:
             names = dict.fromkeys(re.findall(r"[A-Za-z_]\w*", line))
-            held = {name: frame.f_locals.get(name) for name in names}
-            found = line, {name: tuple(x.shape) for name, x in held.items() if isinstance(x, Tensor)}
+            values = {name: frame.f_locals.get(name) for name in names}
+            found = line, {name: tuple(x.shape) for name, x in values.items() if isinstance(x, Tensor)}
         entry = entry.tb_next
     return found
 
 
-def _say(error: BaseException) -> str:
-    """Name an error and what it says, even where it cannot say it."""
+def _describe(error: BaseException) -> str:
+    """Name an error and its first line; the text of a learner's own error may itself raise."""
     with contextlib.suppress(Exception):
         text = str(error).split("\n")[0]
         return f"{type(error).__name__}: {text}{'' if text.endswith('.') else '.'}"

@@ -1,55 +1,147 @@
-"""What a mistake is: the right answer with a step replaced, and what to say about it."""
+"""What a lesson of the course declares: exercises with their hints, questions, and mistakes that people make."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from operator import attrgetter
 from typing import Any
 
-from mha_course.exercises.attention_steps import COMPOSED, Steps
+from mha_course.exercises.attention_steps import Steps
 
-Change = Callable[..., Any]
+Function = Callable[..., Any]
+Change = Mapping[str, Function]  # steps that are replaced, by name
+
+
+def call(answer: Function, *arguments: Any) -> Any:
+    """Run an answer that is a function."""
+    return answer(*arguments)
+
+
+@dataclass(frozen=True)
+class Exercise:
+    """One exercise.
+
+    Args:
+        name: the function, or the class, that is to be written.
+        reference: the right answer, which ``solution`` shows and ``check`` compares with.
+        inputs: each gives arguments on which answers are judged; a ``Mistake`` should show on one of them.
+        hints: a question, a pointer and the shape of the decisive line, in prose with names of code between
+            backticks; then that line itself, in the names of the lesson.
+        axes: of the result, such as ``"B H T S"``; one text for each where there are several that differ.
+        steps: what it is made of, by the names of ``attention_steps``; without them it is one step of its own name.
+        build: puts the steps together; a single step needs none.
+        run: ``run(answer, *arguments)`` gives what is compared with the same of the reference.
+        tolerance: how close a result must come, where float32 and float64 would not say.
+        mistake_at: the mistake that it always is when an answer fails at this stage, such as ``"input"``.
+        token_arguments, query_arguments: where tokens and query weights stand among the arguments, so that an answer
+            that is wrong in no known way can be tried on one token, and without queries.
+    """
+
+    name: str
+    reference: Function
+    inputs: Sequence[Callable[[], tuple[Any, ...]]]
+    hints: tuple[str, str, str, str]
+    axes: str | tuple[str, ...] = ""
+    steps: tuple[str, ...] = ()
+    build: Callable[[Steps], Function] | None = None
+    run: Function = call
+    tolerance: float = 0.0
+    mistake_at: Mapping[str, str] = field(default_factory=dict)
+    token_arguments: tuple[int, ...] = ()
+    query_arguments: tuple[int, ...] = ()
+
+    def axes_of(self, place: int) -> list[str]:
+        """Return the axes of one result."""
+        return (self.axes if isinstance(self.axes, str) else self.axes[place]).split()
+
+    def implementation(self, *changes: Change) -> Any:
+        """Return the right answer with some steps replaced."""
+        replaced = {name: step for change in changes for name, step in change.items()}
+        if not self.steps:
+            return replaced.get(self.name, self.reference)
+        build = self.build or attrgetter(self.steps[0])
+        return build(Steps(**replaced))
+
+
+@dataclass(frozen=True)
+class Question:
+    """One question to answer before the reveal.
+
+    Args:
+        text: the question.
+        right: the answer.
+        because: why it is right.
+        wrong: answers to expect, and what each of them overlooks.
+        right_at: where the right answer stands among the choices, from 0; without it the answer is typed.
+        nudge: what to say about all other answers.
+        tolerance: how near a number must come.
+        letters: the axes of a shape, which may be typed instead of sizes.
+    """
+
+    text: str
+    right: str
+    because: str
+    wrong: Mapping[str, str]
+    right_at: int | None = None
+    nudge: str = "Work it out once more, one axis at a time."
+    tolerance: float = 0.0
+    letters: str = ""
+
+    @property
+    def choices(self) -> list[str]:
+        """The answers to choose from; none where the answer is typed."""
+        if self.right_at is None:
+            return []
+        choices = list(self.wrong)
+        choices.insert(self.right_at, self.right)
+        return choices
 
 
 @dataclass(frozen=True)
 class Mistake:
-    """One mistake.
+    """A wrong answer that is known: the right one with a step replaced.
 
-    Args: name is its id; says tells what was found in the numbers, why matters, mend what to do; lesson is the
-        section to go back to; changes are the steps that are replaced: one alone, or several that belong together.
-        A step may be changed in several ways. only and but restrict it to exercises, or except some. same_as names
-        those which may come out alike.
+    Args:
+        name: its id; two may share one, where it looks different in different lessons.
+        found: what is seen in the numbers.
+        why: why that matters, and what to do.
+        section: the lesson and the section to go back to.
+        changes: ways to make it, each the steps that are replaced: one alone, or several that belong together.
+        only, but: the exercises in which it can be made, or all but these.
+        same_as: mistakes that may come out alike, as two products that crash on the same sizes.
+        square_operand: of mistakes that crash alike, the one in which a square matrix (weights) took part.
     """
 
     name: str
-    says: str
+    found: str
     why: str
-    lesson: str
-    changes: tuple[dict[str, Change], ...]
+    section: str
+    changes: tuple[Change, ...]
     only: tuple[str, ...] = ()
     but: tuple[str, ...] = ()
-    same_as: tuple[str, ...] = ()  # those which may come out alike, as two products that crash on the same sizes
+    same_as: tuple[str, ...] = ()
+    square_operand: bool = False
 
-    def applies(self, exercise: str) -> list[dict[str, Change]]:
+    def applies(self, exercise: Exercise) -> list[Change]:
         """Return the ways in which this mistake can be made in an exercise."""
-        if exercise in self.but or exercise not in (self.only or COMPOSED):
+        if exercise.name in self.but or (self.only and exercise.name not in self.only):
             return []
-        steps = set(COMPOSED[exercise][0])
+        steps = set(exercise.steps or (exercise.name,))
         return [change for change in self.changes if set(change) <= steps]
 
 
-def implementation(exercise: str, *changes: dict[str, Change]) -> Change:
-    """Return the right answer with these steps replaced."""
-    together = {name: step for change in changes for name, step in change.items()}
-    return COMPOSED[exercise][1](Steps(**together))
+def mistake(name: str, found: str, why: str, section: str, *changes: Change, **rest: Any) -> Mistake:
+    """Write a mistake down, with the ways to make it one after the other."""
+    return Mistake(name, found, why, section, changes, **rest)
 
 
-@dataclass
-class Book:
-    """Collects the entries in the order in which they are written."""
+@dataclass(frozen=True)
+class Lesson:
+    """All that is asked in one lesson, in its order; mistakes of the steps of attention are in attention_mistakes."""
 
-    entries: list[Mistake] = field(default_factory=list)
-
-    def __call__(self, name: str, says: str, why: str, lesson: str, *changes: dict[str, Change], **rest: Any) -> None:
-        """Write an entry."""
-        self.entries.append(Mistake(name, says, why, lesson, changes, **rest))
+    number: int
+    title: str
+    exercises: Sequence[Exercise]
+    questions: Mapping[str, Question]
+    mistakes: Sequence[Mistake] = ()

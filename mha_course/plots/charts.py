@@ -11,7 +11,7 @@ import seaborn as sns
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from mha_course.errors import ShapeError
+from mha_course.errors import require
 from mha_course.plots.figures import ACCENT, BAR, INK, new_figure
 from mha_course.plots.inputs import as_array, as_names
 
@@ -39,7 +39,7 @@ def bars(
     2
     """
     numbers = as_array("bars", values, ("S",))
-    as_names("bars", (len(numbers), 0), names, ())
+    as_names("bars", "queries", "row", names, len(numbers))
     ax = ax or new_figure(4.6, 0.9 + 0.24 * len(names)).subplots()
     ax.barh(range(len(names)), numbers, color=[ACCENT if name in highlight else BAR for name in names])
     ax.axvline(0, color=INK, linewidth=0.8)
@@ -77,7 +77,7 @@ def token_bars(
     """
     panels = {title: as_array("token_bars", values, ("S",)) for title, values in rows.items()}
     for values in panels.values():
-        as_names("token_bars", (len(values), 0), names, ())
+        as_names("token_bars", "queries", "row", names, len(values))
     figure = new_figure(min(3.6 * len(rows) + 1, 11), 0.9 + 0.24 * len(names))
     axes = figure.subplots(1, len(rows), sharex=shared, sharey=True, squeeze=False)[0]
     for ax, (title, values) in zip(axes, panels.items(), strict=True):
@@ -134,7 +134,10 @@ def line_panels(*panels: Lines) -> Figure:
     """Draw lines side by side, with one legend: a name has one colour and one marker throughout.
 
     A linear y starts at 0, or lower. Each line of a panel has smaller markers than the one before it, and all but
-    the first are dashed, so that none hides another. Raises: ShapeError where a line and its x differ in length.
+    the first are dashed, so that none hides another.
+
+    Args:
+        panels: each with its title and its lines, of N numbers as its x.
 
     >>> len(line_panels(Lines("grows", "layer", [1, 2], {"a": [1, 10]}, log_y=True)).axes)
     1
@@ -144,30 +147,25 @@ def line_panels(*panels: Lines) -> Figure:
     found: dict[str, Any] = {}
     for ax, panel in zip(figure.subplots(1, len(panels), squeeze=False)[0], panels, strict=True):
         for later, (name, values) in zip(range(len(panel.lines))[::-1], panel.lines.items(), strict=True):
-            numbers, number = as_array("line_panels", values, ("N",)), names.index(name)
-            if len(numbers) != len(panel.x):
-                rule, got = "a line has a number for each x", f"{len(numbers)} numbers of “{name}”"
-                raise ShapeError("line_panels", rule, expected=str(len(panel.x)), got=got)
+            numbers = as_array("line_panels", values, ("N",))
+            number = names.index(name)
+            rule, got = "a line has a number for each x", f"{len(numbers)} numbers of “{name}”"
+            require(len(numbers) == len(panel.x), "line_panels", rule, expected=str(len(panel.x)), got=got)
             look: dict[str, Any] = {"color": sns.color_palette("colorblind")[number], "marker": "osD^vP"[number]}
             look |= {"linestyle": "-" if later == len(panel.lines) - 1 else "--", "markersize": 6 + 1.3 * later}
             (found[name],) = ax.plot(panel.x, numbers, alpha=0.85, linewidth=2, **look)
-        _scale(ax, panel)
+        if panel.log_x:
+            ax.set_xscale("log", base=2)
+            ax.set_xticks(list(panel.x), [f"{value:g}" for value in panel.x])
+        if panel.log_y:
+            ax.set_yscale("log")
+        else:
+            ax.set_ylim(bottom=min(0.0, ax.get_ylim()[0]))
+        ax.set_title(panel.title, loc="left", fontsize=10.5, fontweight="bold")
+        ax.set_xlabel(panel.xlabel)
+        sns.despine(ax=ax)
     figure.legend(found.values(), list(found), loc="outside lower center", ncols=len(names), frameon=False)
     return figure
-
-
-def _scale(ax: Axes, panel: Lines) -> None:
-    """Scale and name the axes of a panel."""
-    if panel.log_x:
-        ax.set_xscale("log", base=2)
-        ax.set_xticks(list(panel.x), [f"{value:g}" for value in panel.x])
-    if panel.log_y:
-        ax.set_yscale("log")
-    else:
-        ax.set_ylim(bottom=min(0.0, ax.get_ylim()[0]))
-    ax.set_title(panel.title, loc="left", fontsize=10.5, fontweight="bold")
-    ax.set_xlabel(panel.xlabel)
-    sns.despine(ax=ax)
 
 
 def learning_curves(
@@ -197,15 +195,13 @@ def learning_curves(
     """
     ax = ax or new_figure(9.5, 3.8).subplots()
     longest = 0
-    for (name, numbers), color, style in zip(
-        curves.items(), cycle((INK, ACCENT, BAR)), cycle(("-", ":", "--")), strict=False
-    ):
-        runs = as_array("learning_curves", numbers, ("runs", "steps")[-np.ndim(numbers) :])
-        runs = np.atleast_2d(runs)  # (runs, steps)
+    styles = cycle([(INK, "-"), (ACCENT, ":"), (BAR, "--")])
+    for (name, numbers), (color, style) in zip(curves.items(), styles, strict=False):
+        axes = ("steps",) if np.ndim(numbers) == 1 else ("runs", "steps")
+        runs = np.atleast_2d(as_array("learning_curves", numbers, axes))  # (runs, steps)
         steps = np.arange(1, runs.shape[1] + 1)
-        if len(steps) < window:
-            rule, got = "a run must be as long as the window", f"{len(steps)} losses of “{name}”"
-            raise ShapeError("learning_curves", rule, expected=f"{window} or more", got=got)
+        rule, got = "a run must be as long as the window", f"{len(steps)} losses of “{name}”"
+        require(len(steps) >= window, "learning_curves", rule, expected=f"{window} or more", got=got)
         look: dict[str, Any] = {"linewidth": 2.4} if len(runs) == 1 else {"linewidth": 1.3, "alpha": 0.8}
         for number, run in enumerate(runs):
             if every_step:
@@ -215,7 +211,7 @@ def learning_curves(
             ax.plot(steps[window - 1 :], means, color=color, linestyle=style, label=label, **look)
         longest = max(longest, len(steps))
     for name, level in (levels or {}).items():
-        ax.axhline(level, color=BAR, linewidth=1.2, linestyle="--", zorder=0)
+        ax.axhline(level, color=INK, linewidth=0.8, linestyle=(0, (6, 3)), zorder=0)
         ax.annotate(f"  {name} {level:.2f}", (longest, level), va="center", annotation_clip=False, fontsize=9)
     ax.set(xlabel="step", ylabel=ylabel, xlim=(0, longest), ylim=(0, None))
     for step, words in (marks or {}).items():

@@ -5,15 +5,18 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
+import numpy as np
 import seaborn as sns
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.patches import FancyBboxPatch, Rectangle
+from matplotlib.patches import Rectangle
 from torch import Tensor
 
 from mha_course.attention import AttentionSteps
-from mha_course.errors import ShapeError
+from mha_course.errors import require
+from mha_course.plots.drawing import arrow, box
 from mha_course.plots.figures import ACCENT, BAR, INK, QUIET, new_figure
+from mha_course.plots.inputs import as_array
 
 STAGES = (
     ("projection", "x Wᵀ + b", "q, k, v"),
@@ -28,23 +31,21 @@ STAGES = (
 def pipeline(*lit: str, ax: Axes | None = None) -> Axes:
     """Draw the steps of multi-head attention in a row, some of them lit, or all where none is named.
 
-    Args: lit are names of steps: see STAGES. Raises: ShapeError for a name it does not have.
+    Args:
+        lit: names of steps, the first words of STAGES.
     """
     names = [name for name, _, _ in STAGES]
     chosen = set(lit or names)
-    if chosen - set(names):
-        got = ", ".join(sorted(chosen - set(names)))
-        raise ShapeError("pipeline", "lit must name steps", expected=", ".join(names), got=got)
+    unknown = ", ".join(sorted(chosen - set(names)))
+    require(not unknown, "pipeline", "lit must name steps", expected=", ".join(names), got=unknown)
     ax = ax or new_figure(11, 1.25).subplots()
     for place, (name, formula, shape) in enumerate(STAGES):
         color, weight = (ACCENT, "bold") if name in chosen else (QUIET, "normal")
-        ax.add_patch(
-            FancyBboxPatch((place, 0), 0.82, 1, boxstyle="round,pad=0,rounding_size=0.08", fc=color, ec="none")
-        )
+        box(ax, (place, 0), 0.82, 1, color=color, rounding=0.08)
         for height, text, size in ((0.74, f"{place + 1} {name}", 10), (0.43, formula, 9), (0.17, shape, 8.5)):
             ax.text(place + 0.41, height, text, ha="center", va="center", fontsize=size, fontweight=weight, color=INK)
         if place:
-            ax.annotate("", (place - 0.01, 0.5), (place - 0.17, 0.5), arrowprops={"arrowstyle": "-|>", "color": INK})
+            arrow(ax, (place - 0.17, 0.5), (place - 0.01, 0.5))
     ax.set(xlim=(-0.05, len(STAGES) - 0.13), ylim=(-0.05, 1.05))
     ax.axis("off")
     return ax
@@ -60,52 +61,72 @@ class Matrix(NamedTuple):
 
 
 def product(left: Matrix, right: Matrix, result: Matrix, *, ax: Axes | None = None) -> Axes:
-    """Draw left · right = result to scale; what is summed over is lit on both sides.
-
-    Raises: ShapeError when the sizes do not fit.
-    """
-    if (left.columns, left.rows, right.columns) != (right.rows, result.rows, result.columns):
-        expected = f"({left.rows}, n) · (n, {right.columns}) = ({left.rows}, {right.columns})"
-        got = " ".join(f"({block.rows}, {block.columns})" for block in (left, right, result))
-        raise ShapeError("product", "the sizes must fit", expected=expected, got=got)
+    """Draw left · right = result to scale; a row, a column and the number that they make are lit."""
+    require(
+        (left.columns, left.rows, right.columns) == (right.rows, result.rows, result.columns),
+        "product",
+        "the sizes must fit",
+        expected=f"({left.rows}, n) · (n, {right.columns}) = ({left.rows}, {right.columns})",
+        got=" ".join(f"({matrix.rows}, {matrix.columns})" for matrix in (left, right, result)),
+    )
     ax = ax or new_figure(9, 3).subplots()
     tallest, gap, x = max(left.rows, right.rows), max(3.0, 0.35 * max(left.columns, right.rows)), 0.0
-    for block, sign in ((left, "·"), (right, "="), (result, "")):
-        bottom = (tallest - block.rows) / 2
-        ax.add_patch(Rectangle((x, bottom), block.columns, block.rows, fc=QUIET, ec=INK))
-        if block is left:
-            ax.add_patch(Rectangle((x, bottom + block.rows - 1), block.columns, 1, fc=ACCENT, ec=INK))
-        elif block is right:
-            ax.add_patch(Rectangle((x, bottom), 1, block.rows, fc=ACCENT, ec=INK))
-        else:
-            ax.add_patch(Rectangle((x, bottom + block.rows - 1), 1, 1, fc=ACCENT, ec=INK))
-        middle, height = x + block.columns / 2, bottom + block.rows / 2
-        ax.text(middle, bottom + block.rows + 0.6, f"{block.letters[1]} = {block.columns}", ha="center", color=INK)
-        ax.text(x - 0.4, height, f"{block.letters[0]} = {block.rows}", ha="right", va="center", rotation=90, color=INK)
-        ax.text(middle, height, block.name, ha="center", va="center", fontsize=13, fontweight="bold", color=INK)
-        ax.text(x + block.columns + gap / 3, tallest / 2, sign, ha="center", va="center", fontsize=16, color=INK)
-        x += block.columns + gap
+    for matrix, sign, (width, height) in (
+        (left, "·", (left.columns, 1)), (right, "=", (1, right.rows)), (result, "", (1, 1)),
+    ):  # fmt: skip
+        bottom = (tallest - matrix.rows) / 2
+        top, middle = bottom + matrix.rows, x + matrix.columns / 2
+        ax.add_patch(Rectangle((x, bottom), matrix.columns, matrix.rows, fc=QUIET, ec=INK))
+        ax.add_patch(Rectangle((x, top - height), width, height, fc=ACCENT, ec=INK))
+        side: dict[str, Any] = {"ha": "right", "va": "center", "rotation": 90, "color": INK}
+        ax.text(x - 0.4, tallest / 2, f"{matrix.letters[0]} = {matrix.rows}", **side)
+        ax.text(middle, top + 0.6, f"{matrix.letters[1]} = {matrix.columns}", ha="center", color=INK)
+        ax.text(middle, tallest / 2, matrix.name, ha="center", va="center", fontsize=13, fontweight="bold", color=INK)
+        ax.text(x + matrix.columns + gap / 3, tallest / 2, sign, ha="center", va="center", fontsize=16, color=INK)
+        x += matrix.columns + gap
     ax.set(xlim=(-3, x - gap + 1), ylim=(-1, tallest + 3), aspect="equal")
     ax.axis("off")
     return ax
 
 
-def plane(points: Any, mixtures: Any, names: Sequence[str], *, ax: Axes | None = None) -> Axes:
-    """Draw vectors in two dimensions as arrows, and mixtures of them as dots among them.
+def plane(
+    points: Any,
+    contexts: Any,
+    names: Sequence[str],
+    *,
+    labels: Sequence[str] | None = None,
+    corners: Any = None,
+    reach: float | None = None,
+    ax: Axes | None = None,
+) -> Axes:
+    """Draw values in two dimensions as arrows, and contexts, mixtures of them, as dots inside their outline.
 
-    Args: points and mixtures are (S, 2) tensors; names are S strings.
+    Args:
+        points: (S, 2) numbers, each the tip of an arrow.
+        contexts: (T, 2) numbers.
+        names: S words.
+        labels: T texts, by default "context of" each name.
+        corners: (N, 2), of the shaded area in which contexts lie, by default the points.
+        reach: how far the picture goes to all sides of 0; by default it fits the points.
     """
+    tips, dots = as_array("plane", points, ("S", "2")), as_array("plane", contexts, ("T", "2"))
     ax = ax or new_figure(4.2, 4.2).subplots()
-    corners = [tuple(point) for point in points.tolist()]
-    ax.fill(*zip(*corners, strict=True), color=QUIET, zorder=0)
-    for name, (x, y), (mixed_x, mixed_y) in zip(names, corners, mixtures.tolist(), strict=True):
-        ax.annotate("", (x, y), (0, 0), arrowprops={"arrowstyle": "-|>", "color": BAR, "linewidth": 2})
-        ax.annotate(name, (x, y), xytext=(6, 6), textcoords="offset points", fontsize=12, color=INK)
-        ax.scatter(mixed_x, mixed_y, color=ACCENT, edgecolor=INK, s=70, zorder=3)
-        side, shift = ("right", -9) if mixed_x > 1 else ("left", 9)
+    ax.fill(*(tips if corners is None else as_array("plane", corners, ("N", "2"))).T, color=QUIET, zorder=0)
+    longest = np.abs(tips).max()
+    for name, tip in zip(names, tips, strict=True):
+        arrow(ax, (0, 0), tip, color=BAR, width=2)
+        offset: dict[str, Any] = {"xytext": (6, 6), "textcoords": "offset points"}
+        ax.annotate(name, tip, fontsize=12, color=INK, parse_math=False, **offset)
+    for text, dot in zip(labels or [f"context of {name}" for name in names], dots, strict=True):
+        ax.scatter(dot[0], dot[1], color=ACCENT, edgecolor=INK, s=70, zorder=3)
+        side, shift = ("right", -9) if dot[0] > longest / 2 else ("left", 9)
         label: dict[str, Any] = {"xytext": (shift, -3), "textcoords": "offset points", "ha": side, "color": INK}
-        ax.annotate(f"context of {name}", (mixed_x, mixed_y), **label)
-    ax.set(xlim=(-0.3, 2.9), ylim=(-0.3, 2.4), aspect="equal")
+        ax.annotate(text, dot, **label)
+    (left, bottom), (right, top) = np.minimum(tips.min(0), 0), tips.max(0)
+    ax.set(xlim=(left - 0.15 * longest, right + 0.45 * longest), ylim=(bottom - 0.15 * longest, top + 0.2 * longest))
+    if reach is not None:
+        ax.set(xlim=(-reach, reach), ylim=(-reach, reach))
+    ax.set_aspect("equal")
     ax.spines[["top", "right"]].set_visible(False)
     return ax
 
@@ -113,7 +134,10 @@ def plane(points: Any, mixtures: Any, names: Sequence[str], *, ax: Axes | None =
 def weighted_sum(weights: Tensor, v: Tensor, names: Sequence[str]) -> Figure:
     """Draw how one context comes about: the weights, all values, each value times its weight, and the sum.
 
-    Args: weights (S,) of one query, v (S, D), names of the S tokens.
+    Args:
+        weights: (S,) of one query.
+        v: (S, D).
+        names: the S tokens.
     """
     figure = new_figure(10.5, 5.2)
     axes = figure.subplots(2, 3, width_ratios=(1, 2, 2), height_ratios=(len(names), 1))
@@ -139,7 +163,14 @@ def weighted_sum(weights: Tensor, v: Tensor, names: Sequence[str]) -> Figure:
 
 
 def whole_pass(x: Tensor, steps: AttentionSteps, names: Sequence[str], head: int) -> Figure:
-    """Draw every tensor of one pass as it is: x (1, S, C), the stages of one head, and the output."""
+    """Draw every tensor of one pass as it is: x, the stages of one head, and the output.
+
+    Args:
+        x: (1, S, C).
+        steps: what the module made of x.
+        names: the S tokens.
+        head: whose q, k, v, scores, weights and context are drawn.
+    """
     shown = {
         "x": x[0],
         "q": steps.q[0, head],

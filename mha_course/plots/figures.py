@@ -60,9 +60,9 @@ def display_width(data: bytes) -> int:
     return round(int.from_bytes(data[16:20], "big") / 150 * 92)
 
 
-def show(picture: Axes | Figure, text: str) -> None:
-    """Show a picture with its text equivalent: as alt text, and printed beneath it."""
+def show(picture: Axes | Figure, caption: str) -> None:
+    """Show a picture with a caption that says the same: as its alt text, and printed below it."""
     data = png(picture)
-    bundle = {"image/png": base64.b64encode(data).decode(), "text/plain": f"Picture: {text}"}
-    display(bundle, metadata={"image/png": {"alt": text, "width": display_width(data)}}, raw=True)
-    print(textwrap.fill(text, LINE))
+    bundle = {"image/png": base64.b64encode(data).decode(), "text/plain": f"Picture: {caption}"}
+    display(bundle, metadata={"image/png": {"alt": caption, "width": display_width(data)}}, raw=True)
+    print(textwrap.fill(caption, LINE))

@@ -20,10 +20,9 @@ from matplotlib.axes import Axes
 from matplotlib.colors import ListedColormap
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
-from torch import Tensor
 
 from mha_course.plots.figures import HATCH, INK, new_figure
-from mha_course.plots.inputs import as_array, as_hidden, as_names
+from mha_course.plots.inputs import as_array, as_named_weights
 
 LOOK = {"fmt": ".2f", "linecolor": "white", "xticklabels": False, "yticklabels": False}
 SLANT = 50  # degrees of the names of columns
@@ -48,16 +47,16 @@ def heatmap(
     >>> heatmap([[0.9, 0.1], [0.5, 0.5]], queries=["it", "sat"]).get_ylabel()
     'query'
     """
-    matrix = as_array("heatmap", weights, ("T", "S"))
-    rows, columns = as_names("heatmap", matrix.shape, queries, keys)
-    hidden = as_hidden("heatmap", mask, matrix.shape)
-    width = 0.36 * len(columns) + max(1.6, 0.9 + _reach(rows))
-    height = 0.36 * len(rows) + max(0.9, 0.3 + _rise(columns))
+    matrix, rows, columns, hidden = as_named_weights("heatmap", weights, ("T", "S"), queries, keys, mask)
+    width = 0.36 * len(columns) + max(1.6, 0.9 + _name_width(rows))
+    height = 0.36 * len(rows) + max(0.9, 0.3 + _name_height(columns))
     ax = ax or new_figure(min(max(width, 3.2), 11), min(max(height, 2.2), 10)).subplots()
     side = 0.8 * np.divide(ax.get_window_extent().size, matrix.shape[::-1]).min() * 72 / ax.figure.dpi  # rest: names
-    _draw(ax, matrix, hidden, side, _colors(matrix[~hidden]), annot=len(columns) <= 8 if annotate is None else annotate)
-    _label(ax, rows, columns, side)
-    ax.set(xlabel="key" + _odd(matrix[~hidden]), ylabel="query")
+    _draw_cells(
+        ax, matrix, hidden, side, _colors(matrix[~hidden]), annot=len(columns) <= 8 if annotate is None else annotate
+    )
+    _write_names(ax, rows, columns, side)
+    ax.set(xlabel="key" + _note_on_odd(matrix[~hidden]), ylabel="query")
     ax.set_title(title or ax.get_title("left"), loc="left", fontsize=11, fontweight="bold")
     return ax
 
@@ -78,32 +77,37 @@ def head_grid(
     >>> len(head_grid(np.full((4, 5, 5), 0.2)).axes)  # four heads and the colour bar
     5
     """
-    heads = as_array("head_grid", weights, ("H", "T", "S"))
-    rows, columns = as_names("head_grid", heads.shape[1:], queries, keys)
-    hidden = as_hidden("head_grid", mask, heads.shape)
+    heads, rows, columns, hidden = as_named_weights("head_grid", weights, ("H", "T", "S"), queries, keys, mask)
     colors = _colors(heads[~hidden], least=1.0)
-    figure, side, across = _frame(len(heads), rows, columns)
+    figure, side, across = _head_axes(len(heads), rows, columns)
     (*panels, bar), above = figure.axes, "" if layer is None else f"layer {layer}, "
     for number, ax in enumerate(panels):
         row, column = divmod(number, across)
-        _draw(ax, heads[number], hidden[number], side, colors, cbar=False)
-        _label(ax, [] if column else rows, [] if row else columns, side)
-        ax.set_title(f"{above}head {number}", fontsize=10, loc="left", y=1, pad=4 if row else 4 + 72 * _rise(columns))
+        _draw_cells(ax, heads[number], hidden[number], side, colors, cbar=False)
+        _write_names(ax, [] if column else rows, [] if row else columns, side)
+        ax.set_title(
+            f"{above}head {number}", fontsize=10, loc="left", y=1, pad=4 if row else 4 + 72 * _name_height(columns)
+        )
     label = "weight" if (colors["vmin"], colors["vmax"]) == (0, 1) else "value"
-    figure.colorbar(panels[0].collections[0], cax=bar, label=label + _odd(heads[~hidden]))
+    figure.colorbar(panels[0].collections[0], cax=bar, label=label + _note_on_odd(heads[~hidden]))
     return figure
 
 
 def head_rows(rows: Mapping[str, Any], names: Sequence[str]) -> Figure:
-    """Draw the heads of several layers of weights (H, S, S), one row a title, on one scale from 0 to 1."""
-    heads = [as_array("head_rows", weights, ("H", "T", "S")) for weights in rows.values()]
-    across = len(heads[0])
+    """Draw the heads of several layers, a row for each layer, all on one scale from 0 to 1.
+
+    Args:
+        rows: maps the title of a row to its weights (H, S, S).
+        names: the S tokens.
+    """
+    layers = [as_named_weights("head_rows", weights, ("H", "S", "S"), names).numbers for weights in rows.values()]
+    across = len(layers[0])
     figure = new_figure(2.4 * across + 1.4, 2.5 * len(rows))
     axes = figure.subplots(len(rows), across, squeeze=False, sharex=True, sharey=True)
-    for line, (title, layer) in enumerate(zip(rows, heads, strict=True)):
-        for head, (ax, weights) in enumerate(zip(axes[line], layer, strict=True)):
+    for row, (title, heads) in enumerate(zip(rows, layers, strict=True)):
+        for head, (ax, weights) in enumerate(zip(axes[row], heads, strict=True)):
             image = ax.imshow(weights, cmap="cividis", vmin=0, vmax=1, interpolation="nearest")
-            ax.set_title(f"{title}\nhead {head}" if head == 0 else f"\nhead {head}", fontsize=9, loc="left")
+            ax.set_title(f"{title if head == 0 else ''}\nhead {head}", fontsize=9, loc="left")
             ax.set_xticks(range(len(names)), names, fontsize=6.5, rotation=90, parse_math=False)
             ax.set_yticks(range(len(names)), names, fontsize=6.5, parse_math=False)
             ax.tick_params(length=0, pad=2)
@@ -112,45 +116,53 @@ def head_rows(rows: Mapping[str, Any], names: Sequence[str]) -> Figure:
 
 
 def heatmap_row(panels: Mapping[str, Any], names: Sequence[str]) -> Figure:
-    """Draw maps (T, S) of the same tokens side by side, all on one scale that begins at 0.
+    """Draw heatmaps of the same tokens side by side, all on one scale that begins at 0.
 
-    >>> import torch
-    >>> len(heatmap_row({"before": torch.eye(3), "after": torch.eye(3)}, ["a", "b", "c"]).axes)
+    Args:
+        panels: maps a title to its weights (S, S).
+        names: the S tokens.
+
+    >>> len(heatmap_row({"before": np.eye(3), "after": np.eye(3)}, ["a", "b", "c"]).axes)
     3
     """
-    figure = new_figure(6.0 * len(panels), 5.4)
-    axes = list(np.atleast_1d(figure.subplots(1, len(panels))))
-    most = max(float(panel.detach().max()) for panel in panels.values())
-    for ax, (title, panel) in zip(axes, panels.items(), strict=True):
-        heatmap(panel, queries=names, title=title, ax=ax)
+    maps = {title: as_array("heatmap_row", weights, ("T", "S")) for title, weights in panels.items()}
+    figure = new_figure(6.0 * len(maps), 5.4)
+    axes = figure.subplots(1, len(maps), squeeze=False)[0]
+    for ax, (title, weights) in zip(axes, maps.items(), strict=True):
+        heatmap(weights, queries=names, title=title, ax=ax)
         cells = ax.collections[0]
         cells.colorbar.remove()  # one for all stands at the right
-        cells.set_clim(0.0, most)
+        cells.set_clim(0.0, max(other.max() for other in maps.values()))
     figure.colorbar(axes[0].collections[0], ax=axes, label="weight", aspect=30, pad=0.02)
     return figure
 
 
 def number_tables(
-    panels: Mapping[str, Tensor], rows: Sequence[str], columns: Sequence[str], *, apart: int = 0, unit: str = ""
+    panels: Mapping[str, Any], rows: Sequence[str], columns: Sequence[str], *, apart: int = 0, unit: str = ""
 ) -> Figure:
-    """Draw tables of numbers on one scale, each with its title: narrow ones side by side, others under one another.
+    """Draw tables of numbers on one scale: narrow ones side by side, others under one another.
 
-    Args: apart draws a line after so many columns, such as those of a layer; unit stands beside the colour bar.
+    Args:
+        panels: maps a title to its numbers (rows, columns).
+        rows: names of the rows.
+        columns: names of the columns.
+        apart: after how many columns, such as those of a layer, there is a gap.
+        unit: what stands beside the colour bar.
 
-    >>> import torch
-    >>> len(number_tables({"before": torch.zeros(2, 3), "after": torch.ones(2, 3)}, ["a", "b"], ["x", "y", "z"]).axes)
+    >>> len(number_tables({"before": np.zeros((2, 3)), "after": np.ones((2, 3))}, ["a", "b"], ["x", "y", "z"]).axes)
     3
     """
-    numbers = [panel.detach().cpu().double().numpy().round(2) + 0.0 for panel in panels.values()]  # no -0.00
-    colors = _colors(np.stack(numbers))
+    place, letters = "number_tables", ("rows", "columns")
+    tables = [as_named_weights(place, panel, letters, rows, columns).numbers for panel in panels.values()]
+    tables = [table.round(2) + 0.0 for table in tables]  # no -0.00
+    colors = _colors(np.stack(tables))
     across = 1 if len(columns) > 5 else len(panels)
     down = len(panels) // across
     figure = new_figure(0.62 * len(columns) * across + 2.9, (0.34 * len(rows) + 0.75) * down)
-    axes = list(np.atleast_1d(figure.subplots(down, across)).ravel())
-    for ax, title, table in zip(axes, panels, numbers, strict=True):
-        sns.heatmap(
-            table, ax=ax, annot=True, fmt=".2f", linewidths=0.6, cbar=False, annot_kws={"fontsize": 9}, **colors
-        )
+    axes = figure.subplots(down, across, squeeze=False).ravel()
+    look = {"annot": True, "fmt": ".2f", "annot_kws": {"fontsize": 9}, "linewidths": 0.6, "cbar": False}
+    for ax, title, table in zip(axes, panels, tables, strict=True):
+        sns.heatmap(table, ax=ax, **look, **colors)
         ax.set_title(title, loc="left", fontsize=11, fontweight="bold")
         ax.set_yticks(np.arange(len(rows)) + 0.5, rows if ax is axes[0] or across == 1 else [], rotation=0, fontsize=9)
         ax.set_xticks(np.arange(len(columns)) + 0.5, columns, rotation=0, fontsize=9)
@@ -162,13 +174,12 @@ def number_tables(
 
 
 def strongest(weights: Any, queries: Sequence[str], keys: Sequence[str] | None = None) -> str:
-    """Say in words where each query looks most: the text equivalent of a heatmap.
+    """Write the largest weight of each query as words, for the caption of a heatmap.
 
     >>> strongest([[0.9, 0.1], [0.3, 0.7]], ["it", "sat"])
     'it → it 0.90, sat → sat 0.70'
     """
-    matrix = as_array("strongest", weights, ("T", "S"))
-    rows, columns = as_names("strongest", matrix.shape, queries, keys)
+    matrix, rows, columns, _ = as_named_weights("strongest", weights, ("T", "S"), queries, keys)
     best = zip(rows, matrix.argmax(axis=1), matrix.max(axis=1), strict=True)
     return ", ".join(f"{row} → {columns[column]} {weight:.2f}" for row, column, weight in best)
 
@@ -182,12 +193,12 @@ def _colors(seen: NDArray[np.float64], least: float = 0.0) -> dict[str, Any]:
     return {"cmap": "cividis", "vmin": 0.0, "vmax": (least if largest < 1.01 * least else largest) or 1.0}
 
 
-def _odd(seen: NDArray[np.float64]) -> str:
-    """Say what a × means, where there is one."""
+def _note_on_odd(seen: NDArray[np.float64]) -> str:
+    """Return what a × means, where there is one."""
     return " (× is no finite number)" if (np.isnan(seen) | np.isposinf(seen)).any() else ""
 
 
-def _draw(
+def _draw_cells(
     ax: Axes,
     matrix: NDArray[np.float64],
     hidden: NDArray[np.bool_],
@@ -209,14 +220,15 @@ def _draw(
         ax.scatter(x + 0.5, y + 0.5, (side / 2) ** 2, color=INK, marker="x", linewidths=min(side / 8, 1.5))
 
 
-def _frame(count: int, rows: Sequence[str], columns: Sequence[str]) -> tuple[Figure, float, int]:
+def _head_axes(count: int, rows: Sequence[str], columns: Sequence[str]) -> tuple[Figure, float, int]:
     """Make axes for so many heads and one for the bar; return how wide a cell is, in points, and how many heads."""
     down = max(math.isqrt(count), math.ceil(count / 6))
     across = math.ceil(count / down)
     side = min(0.24, 8.5 / across / len(columns), 9 / down / len(rows))
     side = max(side, 1 / max(len(rows), len(columns)))  # an inch for the longer side at least
-    width, height = (max(side * len(names), 0.15) for names in (columns, rows))
-    left, top, step = _reach(rows), _rise(columns) + 2 * GAP, height + 2 * GAP
+    width = max(side * len(columns), 0.15)
+    height = max(side * len(rows), 0.15)
+    left, top, step = _name_width(rows), _name_height(columns) + 2 * GAP, height + 2 * GAP
     long = max(down * step - 2 * GAP, 1.0)  # the bar
     size = left + across * (width + GAP) + 0.9, top + long + 2 * GAP
     figure = new_figure(*size, layout="none")  # constrained layout would measure every name, several times over
@@ -227,18 +239,18 @@ def _frame(count: int, rows: Sequence[str], columns: Sequence[str]) -> tuple[Fig
     return figure, 72 * side, across
 
 
-def _reach(names: Sequence[str]) -> float:
+def _name_width(names: Sequence[str]) -> float:
     """Return how many inches the longest of these names takes at most."""
     ems = max(sum(1 if letter in "mwMW@%—…" else 0.8 for letter in name[:LONGEST]) for name in names)
     return (ems * LARGE + 4) / 72
 
 
-def _rise(names: Sequence[str]) -> float:
+def _name_height(names: Sequence[str]) -> float:
     """Return how many inches the longest of these names rises at a slant."""
-    return _reach(names) * math.sin(math.radians(SLANT)) + 0.08
+    return _name_width(names) * math.sin(math.radians(SLANT)) + 0.08
 
 
-def _label(ax: Axes, rows: Sequence[str], columns: Sequence[str], side: float) -> None:
+def _write_names(ax: Axes, rows: Sequence[str], columns: Sequence[str], side: float) -> None:
     """Write the names along the rows and, at a slant, above the columns, where cells are so many points wide."""
     ax.xaxis.tick_top()
     ax.xaxis.set_label_position("top")

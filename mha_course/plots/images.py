@@ -1,4 +1,4 @@
-"""Pictures of images: side by side, cut into patches, and lit where a token looks."""
+"""Pictures of images: side by side, cut into patches, and lit by the weights of their patches."""
 
 from __future__ import annotations
 
@@ -12,15 +12,19 @@ from matplotlib.patches import Rectangle
 from numpy.typing import NDArray
 from torch import Tensor
 
-from mha_course.errors import ShapeError
+from mha_course.errors import require
 from mha_course.plots.figures import ACCENT, INK, new_figure
 from mha_course.plots.inputs import as_array
 
-DARK = 0.12  # of its light an image keeps where nobody looks
+DARK = 0.12  # of its light a patch keeps where its weight is 0
 
 
 def image_grid(images: Mapping[str, Tensor] | Sequence[tuple[str, Tensor]], *, across: int = 4) -> Figure:
-    """Draw images (3, H, W) with their titles, so many in a row.
+    """Draw images with their titles.
+
+    Args:
+        images: titles with images (3, height, width).
+        across: how many stand in a row.
 
     >>> import torch
     >>> len(image_grid({"one": torch.zeros(3, 4, 8), "two": torch.ones(3, 4, 8)}).axes)
@@ -35,15 +39,24 @@ def image_grid(images: Mapping[str, Tensor] | Sequence[tuple[str, Tensor]], *, a
 
 
 def patches(image: Tensor, patch_size: int) -> Figure:
-    """Draw an image (3, H, W) with its patches numbered, and beneath it the patches as the sequence that they become.
+    """Draw an image with its patches numbered, and below it the patches as the sequence that they become.
 
-    Raises: ShapeError where the patches do not fill the image.
+    Args:
+        image: (3, height, width).
+        patch_size: height and width of a patch.
+
+    Raises:
+        ShapeError: the patches do not fill the image.
     """
     pixels = _pixels("patches", image)
     height, width = pixels.shape[:2]
-    if height % patch_size or width % patch_size:
-        expected = f"H and W divisible by {patch_size}"
-        raise ShapeError("patches", "patches must fill the image", expected=expected, got=f"H={height}, W={width}")
+    require(
+        height % patch_size == 0 and width % patch_size == 0,
+        "patches",
+        "patches must fill the image",
+        expected=f"H and W divisible by {patch_size}",
+        got=f"H={height}, W={width}",
+    )
     rows, columns = height // patch_size, width // patch_size
     figure = new_figure(10.5, 4.6)
     grid, line = figure.subplots(2, 1, height_ratios=(8, 1))
@@ -65,26 +78,27 @@ def patches(image: Tensor, patch_size: int) -> Figure:
 
 
 def attention_overlay(
-    image: Tensor, looks: Mapping[str, Any], grid: tuple[int, int], *, query: int | None = None, across: int = 4
+    image: Tensor, weights: Mapping[str, Any], grid: tuple[int, int], *, query: int | None = None, across: int = 4
 ) -> Figure:
-    """Draw an image (3, H, W) as it is, and once for each title, lit as much as its patches are looked at.
+    """Draw an image as it is, and once for each title, each patch as light as its weight is large.
 
-    Args: looks maps a title to one weight for each patch, row by row; grid is rows and columns of patches. The most
-        looked-at patch has full light, one with weight 0 the share DARK of it. query is the patch that is framed.
-    Raises: ShapeError for weights that do not fit the grid.
+    Args:
+        image: (3, height, width).
+        weights: maps a title to one weight for each patch, row by row. The largest has full light, 0 the share DARK.
+        grid: rows and columns of patches.
+        query: the patch whose weights they are, framed.
+        across: how many pictures stand in a row.
     """
     pixels = _pixels("attention_overlay", image)
     side = pixels.shape[0] // grid[0], pixels.shape[1] // grid[1]
-    axes = _grid(len(looks) + 1, across, pixels.shape[:2])
+    axes = _grid(len(weights) + 1, across, pixels.shape[:2])
     axes[0].imshow(pixels)
     axes[0].set_title("the image", loc="left", fontsize=10, color=INK)
-    for ax, (title, weights) in zip(axes[1:], looks.items(), strict=True):
-        numbers = as_array("attention_overlay", weights, ("N",))
-        if numbers.size != grid[0] * grid[1]:
-            rule = "there must be a weight for each patch"
-            raise ShapeError(
-                "attention_overlay", rule, expected=str(grid[0] * grid[1]), got=f"{numbers.size} of “{title}”"
-            )
+    for ax, (title, shares) in zip(axes[1:], weights.items(), strict=True):
+        numbers = as_array("attention_overlay", shares, ("N",))
+        rule, got = "there must be a weight for each patch", f"{numbers.size} of “{title}”"
+        fits = numbers.size == grid[0] * grid[1]
+        require(fits, "attention_overlay", rule, expected=str(grid[0] * grid[1]), got=got)
         light = DARK + (1 - DARK) * numbers.reshape(grid) / max(numbers.max(), 1e-12)
         ax.imshow(pixels * np.kron(light, np.ones(side))[:, :, None])
         ax.set_title(title, loc="left", fontsize=10, color=INK)
@@ -101,7 +115,7 @@ _PLATE = {"boxstyle": "square,pad=0.1", "facecolor": "#00000099", "edgecolor": "
 
 
 def _grid(count: int, across: int, size: tuple[int, ...]) -> list[Axes]:
-    """Make so many axes for images of this height and width, in rows."""
+    """Make so many axes for images of this size, in rows."""
     columns = min(across, count)
     rows = -(-count // columns)
     width = 10.8 / max(columns, 3)
@@ -113,8 +127,8 @@ def _grid(count: int, across: int, size: tuple[int, ...]) -> list[Axes]:
 
 
 def _pixels(place: str, image: Tensor) -> NDArray[np.float64]:
-    """Return an image as matplotlib wants it, (H, W, 3)."""
+    """Return an image as matplotlib wants it, (height, width, 3)."""
     pixels = as_array(place, image, ("3", "H", "W"))
-    if len(pixels) != 3:
-        raise ShapeError(place, "an image has three channels, first", expected="(3, H, W)", got=str(pixels.shape))
+    rule, got = "an image has three channels, first", str(pixels.shape)
+    require(len(pixels) == 3, place, rule, expected="(3, H, W)", got=got)
     return np.moveaxis(np.clip(pixels, 0, 1), 0, 2)

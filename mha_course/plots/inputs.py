@@ -1,51 +1,98 @@
-"""What pictures are given, as arrays: numbers, names of rows and columns, and what is hidden."""
+"""What pictures are given, in one form: numbers, names of rows and columns, and what is hidden."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from mha_course.errors import ShapeError
+from mha_course.errors import ShapeError, require
+
+
+class NamedWeights(NamedTuple):
+    """Weights (…, T, S) with a name for every row and every column, and True for each cell that is hidden."""
+
+    numbers: NDArray[np.float64]
+    queries: list[str]
+    keys: list[str]
+    hidden: NDArray[np.bool_]
+
+
+def as_named_weights(
+    place: str,
+    weights: Any,
+    axes: Sequence[str],
+    queries: Sequence[str] | None = None,
+    keys: Sequence[str] | None = None,
+    mask: Any = None,
+) -> NamedWeights:
+    """Bring weights with these axes, of which the last are T and S, their names and their mask to one form.
+
+    Keys default to queries where T = S, both default to numbers; axes of size 1 in front are dropped.
+
+    >>> as_named_weights("here", [[[0.9, 0.1]]], ("T", "S"), queries=["it"]).keys
+    ['0', '1']
+    """
+    numbers = as_array(place, weights, axes)
+    rows, columns = as_row_and_column_names(place, numbers.shape[-2:], queries, keys)
+    return NamedWeights(numbers, rows, columns, as_hidden(place, mask, numbers.shape))
+
+
+def as_numbers(place: str, numbers: Any) -> NDArray[Any]:
+    """Bring real numbers of any type to an array: a tensor of any device, an array or lists."""
+    expected, got = "a tensor, array or lists of one length", type(numbers).__name__
+    if hasattr(numbers, "detach"):
+        numbers = numbers.detach().cpu()
+        array = (numbers.float() if str(numbers.dtype) == "torch.bfloat16" else numbers).numpy()  # numpy has none
+    else:
+        try:
+            array = np.asarray(numbers)
+        except (TypeError, ValueError, RuntimeError) as error:  # lists of unequal lengths, tensors with a history
+            got = f"{got}: {error}".splitlines()[0]
+            raise ShapeError(place, "weights must be numbers", expected=expected, got=got) from None
+    if array.dtype.kind == "c":
+        raise ShapeError(place, "weights must be real numbers", expected="a float dtype", got=str(array.dtype))
+    if array.dtype.kind not in "biuf":
+        raise ShapeError(place, "weights must be numbers", expected=expected, got=f"{got} of {array.dtype}")
+    return array
 
 
 def as_array(place: str, numbers: Any, axes: Sequence[str]) -> NDArray[np.float64]:
     """Bring tensors of any device, arrays and lists to one form with these axes."""
-    if hasattr(numbers, "detach"):
-        numbers = numbers.detach().cpu().double().numpy()
-    try:
-        array = np.asarray(numbers, dtype=np.float64)
-    except (TypeError, ValueError) as error:
-        raise ShapeError(
-            place, "weights must be numbers", expected="a tensor, array or lists", got=str(error)
-        ) from None
+    array = as_numbers(place, numbers).astype(np.float64, copy=False)
     while array.ndim > len(axes) and array.shape[0] == 1:
         array = array[0]
-    if array.ndim != len(axes) or 0 in array.shape:
-        fix = "weights[0], one sentence" if array.ndim == len(axes) + 1 else None
-        expected = f"({', '.join(axes)}), none of them 0"
-        raise ShapeError(place, f"weights must have {len(axes)} axes", expected=expected, got=str(array.shape), fix=fix)
+    require(
+        array.ndim == len(axes) and 0 not in array.shape,
+        place,
+        f"weights must have {len(axes)} axes",
+        expected=f"({', '.join(axes)}), none of them 0",
+        got=str(array.shape),
+        fix="weights[0], one sentence" if array.ndim == len(axes) + 1 else None,
+    )
     return array
 
 
-def as_names(
-    place: str, shape: tuple[int, ...], queries: Sequence[str] | None, keys: Sequence[str] | None
+def as_names(place: str, word: str, side: str, names: Sequence[str] | None, size: int) -> list[str]:
+    """Return a name for each of so many rows or columns; numbers where none are given."""
+    rule = f"{word} must name every {side}"
+    if isinstance(names, str) or not (names is None or hasattr(names, "__iter__")):
+        fix = f"{word}={word}.split()" if isinstance(names, str) else None
+        raise ShapeError(place, rule, expected=f"a list of {size} names", got=repr(names)[:60], fix=fix)
+    named = [str(name) for name in (range(size) if names is None else names)]
+    require(len(named) == size, place, rule, expected=f"{size} names", got=f"{len(named)} names")
+    return named
+
+
+def as_row_and_column_names(
+    place: str, shape: Sequence[int], queries: Sequence[str] | None, keys: Sequence[str] | None
 ) -> tuple[list[str], list[str]]:
-    """Return a name for every row and column."""
+    """Return a name for each of the T rows and S columns; keys default to queries where T = S."""
     if keys is None and shape[0] == shape[1]:
         keys = queries
-    named = []
-    for word, size, names in (("queries", shape[0], queries), ("keys", shape[1], keys)):
-        chosen = [str(n) for n in (range(size) if names is None else names)]
-        if len(chosen) != size:
-            side = "row" if word == "queries" else "column"
-            raise ShapeError(
-                place, f"{word} must name every {side}", expected=f"{size} names", got=f"{len(chosen)} names"
-            )
-        named.append(chosen)
-    return named[0], named[1]
+    return as_names(place, "queries", "row", queries, shape[0]), as_names(place, "keys", "column", keys, shape[1])
 
 
 def as_hidden(place: str, mask: Any, shape: tuple[int, ...]) -> NDArray[np.bool_]:
@@ -58,7 +105,6 @@ def as_hidden(place: str, mask: Any, shape: tuple[int, ...]) -> NDArray[np.bool_
     fits = allowed.ndim <= len(shape) and all(
         have in (1, want) for have, want in zip(allowed.shape[::-1], shape[::-1], strict=False)
     )
-    if allowed.dtype != bool or not fits:
-        expected, got = f"bool, broadcastable to {shape}", f"{allowed.dtype} {allowed.shape}"
-        raise ShapeError(place, "mask must be bool, True = may attend", expected=expected, got=got)
+    rule, got = "mask must be bool, True = may attend", f"{allowed.dtype} {allowed.shape}"
+    require(allowed.dtype == bool and fits, place, rule, expected=f"bool, broadcastable to {shape}", got=got)
     return np.broadcast_to(~allowed, shape)

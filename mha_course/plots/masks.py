@@ -10,10 +10,10 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 from torch import Tensor
 
-from mha_course.errors import ShapeError, require_shape
+from mha_course.errors import require, require_shape
 from mha_course.plots.figures import ACCENT, BAR, HATCH, INK, new_figure
 
-_CELL = 0.3  # inches
+CELL = 0.3  # inches
 
 
 class MaskGrid(NamedTuple):
@@ -28,9 +28,14 @@ class MaskGrid(NamedTuple):
 def mask_grids(*grids: MaskGrid, signs: Sequence[str] = (), expected: Tensor | None = None) -> Figure:
     """Draw masks side by side: full where a query may attend to a key, hatched where not.
 
-    Args: signs stand between them, such as "and", "="; expected (T, S) is what all should be: a cell that is
-        open and should not be has another colour and an exclamation mark.
-    Raises: ShapeError for a mask that is not one matrix, or where names, signs or what is expected do not fit.
+    Args:
+        grids: the masks, each with its title and its names.
+        signs: what stands between them, such as "and", "=".
+        expected: (T, S), what all masks should be: a cell that is open and should not be has another colour and
+            an exclamation mark.
+
+    Raises:
+        ShapeError: a mask is not one matrix, or names, signs or what is expected do not fit.
 
     >>> import torch
     >>> everything = MaskGrid("all", torch.ones(2, 3, dtype=torch.bool))
@@ -38,44 +43,42 @@ def mask_grids(*grids: MaskGrid, signs: Sequence[str] = (), expected: Tensor | N
     2
     """
     matrices = [_matrix(grid, expected) for grid in grids]
-    if len(signs) not in (0, len(grids) - 1):
-        rule, fitting = "signs stand between the masks", f"{len(grids) - 1} or none"
-        raise ShapeError("mask_grids", rule, expected=fitting, got=f"{len(signs)}")
-    figure, axes = _empty(grids, matrices)
+    rule, fitting = "signs stand between the masks", f"{len(grids) - 1} or none"
+    require(len(signs) in (0, len(grids) - 1), "mask_grids", rule, expected=fitting, got=f"{len(signs)}")
+    figure, axes = _axes(grids, matrices)
     for ax, grid, matrix in zip(axes, grids, matrices, strict=True):
-        _fill(ax, matrix, expected)
-        _name(ax, grid)
+        _draw_cells(ax, matrix, expected)
+        _write_names(ax, grid)
     for n, sign in enumerate(signs):
         left = -0.6 - 0.27 * max([*map(len, grids[n + 1].queries), 0])  # in cells, free of the names of the rows
-        middle = min(matrices[n].size(0), matrices[n + 1].size(0)) / 2
-        look: dict[str, Any] = {"fontsize": 13, "fontweight": "bold", "color": INK}
-        axes[n + 1].text(left, middle, sign, ha="right", va="center", **look)
+        middle = min(len(matrices[n]), len(matrices[n + 1])) / 2
+        axes[n + 1].text(left, middle, sign, ha="right", va="center", fontsize=13, fontweight="bold", color=INK)
     return figure
 
 
 def _matrix(grid: MaskGrid, expected: Tensor | None) -> Tensor:
-    """Return the mask as (T, S), checked against what is expected."""
+    """Return the mask as (T, S), checked against its names and what is expected."""
     matrix = grid.mask.detach().cpu()
     while matrix.dim() > 2 and matrix.size(0) == 1:
         matrix = matrix[0]
-    named = [len(names) or None for names in (grid.queries, grid.keys)]
-    for rows, columns in (named, *([] if expected is None else [expected.shape])):
-        require_shape("mask_grids", f"the mask “{grid.title}”", matrix, {"T": rows, "S": columns})
+    place, name = "mask_grids", f"the mask “{grid.title}”"
+    require_shape(place, name, matrix, {"T": len(grid.queries) or None, "S": len(grid.keys) or None})
+    if expected is not None:
+        require_shape(place, name, matrix, {"T": expected.size(0), "S": expected.size(1)})
     return matrix.bool()
 
 
-def _empty(grids: Sequence[MaskGrid], matrices: Sequence[Tensor]) -> tuple[Figure, Sequence[Axes]]:
+def _axes(grids: Sequence[MaskGrid], matrices: Sequence[Tensor]) -> tuple[Figure, Sequence[Axes]]:
     """Make a figure with room for all masks at one size of cell, names included."""
     margins = [max([*map(len, grid.queries), 2]) * 0.09 + 0.45 for grid in grids]
-    widths = [matrix.size(1) * _CELL + margin for matrix, margin in zip(matrices, margins, strict=True)]
-    names = max(len(name) for grid in grids for name in (*grid.keys, ""))
-    figure = new_figure(sum(widths), max(map(len, matrices)) * _CELL + names * 0.07 + 0.7)
     columns = [matrix.size(1) for matrix in matrices]
+    longest_key = max(len(name) for grid in grids for name in (*grid.keys, ""))
+    height = max(map(len, matrices)) * CELL + longest_key * 0.07 + 0.7
+    figure = new_figure(sum(columns) * CELL + sum(margins), height)
     return figure, figure.subplots(1, len(grids), width_ratios=columns, squeeze=False)[0]
 
 
-def _fill(ax: Axes, matrix: Tensor, expected: Tensor | None) -> None:
-    """Draw a cell for every pair."""
+def _draw_cells(ax: Axes, matrix: Tensor, expected: Tensor | None) -> None:
     rows, columns = matrix.shape
     for t in range(rows):
         for s in range(columns):
@@ -88,8 +91,7 @@ def _fill(ax: Axes, matrix: Tensor, expected: Tensor | None) -> None:
     ax.spines[:].set_visible(False)
 
 
-def _name(ax: Axes, grid: MaskGrid) -> None:
-    """Write the title, and the names along rows and columns."""
+def _write_names(ax: Axes, grid: MaskGrid) -> None:
     ax.xaxis.tick_top()
     look: dict[str, Any] = {"fontsize": 8.5, "parse_math": False}
     across = [n + 0.5 for n in range(len(grid.keys))]

@@ -1,8 +1,9 @@
-"""What pictures drawn in the browser share: a static twin, and a sentence that says what they show."""
+"""What pictures drawn in the browser share: a static picture, and a sentence that says what they show."""
 
 from __future__ import annotations
 
 import base64
+import re
 import textwrap
 import warnings
 from pathlib import Path
@@ -16,13 +17,37 @@ from matplotlib.figure import Figure
 from mha_course import plots
 
 WIDGET_VIEW = "application/vnd.jupyter.widget-view+json"
+_IMPORT = re.compile(r'^import (\{[^}]*\}) from "([^"]+)";$', re.MULTILINE)
+_EXPORT = re.compile(r"^export (?=(?:async )?(?:function|class|const|let) (\w+))", re.MULTILINE)
+_DEFAULT = re.compile(r"^export default .*$", re.MULTILINE)
 
 
 def esm(*names: str, folder: Path) -> str:
-    """Join scripts to one module: a name is looked up in the folder, then among those that widgets share."""
-    shared = Path(__file__).parent
-    files = [folder / name if (folder / name).exists() else shared / name for name in names]
-    return "\n".join(file.read_text(encoding="utf-8") for file in files)
+    """Join scripts and all that they import to the one module that a widget may have.
+
+    A file that is imported becomes a function that is called once, and an import takes names from what it returned:
+    so files may use the same names for themselves, as they may where node or eslint reads them.
+    """
+    variables: dict[Path, str] = {}
+    parts: list[str] = []
+
+    def linked(file: Path) -> str:
+        """Return the text of a file, its imports taken from what stands before it."""
+        text = file.read_text(encoding="utf-8")
+        return _IMPORT.sub(lambda found: f"const {found[1]} = {module((file.parent / found[2]).resolve())};", text)
+
+    def module(file: Path) -> str:
+        """Put a file that is imported before all that needs it, and return the variable that holds what it exports."""
+        if file not in variables:
+            text = _DEFAULT.sub("", linked(file))
+            variables[file] = f"{file.stem}_{len(variables)}"
+            body, exports = _EXPORT.sub("", text), ", ".join(_EXPORT.findall(text))
+            parts.append(f"const {variables[file]} = (() => {{\n{body}\nreturn {{ {exports} }};\n}})();")
+        return variables[file]
+
+    for name in names:
+        parts.append(linked(folder / name))
+    return "\n".join(parts)
 
 
 def present(picture: Any) -> None:
@@ -31,17 +56,18 @@ def present(picture: Any) -> None:
     print(textwrap.fill(f"At the start: {picture.text}", plots.LINE))
 
 
-class Live(anywidget.AnyWidget):
-    """A picture that runs in the browser; where it cannot, its twin shows, and ``text`` says what is to be seen.
+class StaticFallbackWidget(anywidget.AnyWidget):
+    """A picture that runs in the browser; where it cannot, a static one shows, and ``text`` says what is to be seen.
 
     A subclass sets ``text`` (one sentence) before it is displayed, and ``_esm`` and ``_css`` to the files beside it.
-    Its twin is ``twin`` (HTML that needs no script and no style sheet), or what ``picture`` draws when it is displayed.
+    The static picture is ``static`` (HTML that needs no script and no style sheet), or what ``picture`` draws.
     """
 
     text: str
-    twin: str = ""
+    static: str = ""
 
-    _ipython_display_ = None  # ipywidgets 7 would bypass the bundle
+    # ipywidgets 7 defines this method, and IPython prefers it to _repr_mimebundle_: the static picture would be lost.
+    _ipython_display_ = None
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}: {self.text}"
@@ -51,8 +77,8 @@ class Live(anywidget.AnyWidget):
         present(self)
 
     def picture(self) -> Axes | Figure:
-        """Draw the twin."""
-        raise NotImplementedError(f"{type(self).__name__} needs a twin or a picture")
+        """Draw the static picture."""
+        raise NotImplementedError(f"{type(self).__name__} needs a static picture")
 
     def png(self) -> bytes:
         """Return the picture as PNG."""
@@ -62,8 +88,8 @@ class Live(anywidget.AnyWidget):
 
     def _repr_mimebundle_(self, **_: Any) -> tuple[dict[str, Any], dict[str, Any]]:
         view = {"version_major": 2, "version_minor": 1, "model_id": self.model_id}
-        if self.twin:
-            return {"text/plain": repr(self), "text/html": self.twin, WIDGET_VIEW: view}, {}
+        if self.static:
+            return {"text/plain": repr(self), "text/html": self.static, WIDGET_VIEW: view}, {}
         png = self.png()
         data = {"text/plain": repr(self), "image/png": base64.b64encode(png).decode(), WIDGET_VIEW: view}
         return data, {"image/png": {"alt": self.text, "width": plots.display_width(png)}}

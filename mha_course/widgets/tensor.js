@@ -1,26 +1,10 @@
 // Draws a tensor: the last two axes span a sheet of cells, earlier axes repeat it, by turns to the right and downwards.
-// A form is [names of the axes, sizes, colours of each axis]. Python puts this file before those that use it.
+// A form is [names of the axes, sizes, colours of each axis].
 
-const SVG = "http://www.w3.org/2000/svg";
+import { product, short, svg } from "./dom.js";
 
-function make(tag, name, ...children) {
-  const node = document.createElement(tag);
-  node.className = name;
-  node.append(...children);
-  return node;
-}
-
-function svg(tag, attributes, ...children) {
-  const node = document.createElementNS(SVG, tag);
-  for (const [key, value] of Object.entries(attributes)) node.setAttribute(key, value);
-  node.append(...children);
-  return node;
-}
-
-const short = (text, most) => (text.length > most ? `${text.slice(0, most - 1)}…` : text);
-const product = (numbers) => numbers.reduce((all, number) => all * number, 1);
-const label = ([axes, sizes], i) => (axes[i] === `${sizes[i]}` ? axes[i] : `${short(axes[i], 14)} ${sizes[i]}`);
-const describe = (form) => form[0].map((_, i) => label(form, i)).join(", ") || "one number";
+export const label = ([axes, sizes], i) => (axes[i] === `${sizes[i]}` ? axes[i] : `${short(axes[i], 14)} ${sizes[i]}`);
+export const describe = (form) => form[0].map((_, i) => label(form, i)).join(", ") || "one number";
 
 /** A length that is felt: it grows with every doubling. */
 const side = (number) => Math.min(8 + 21 * Math.log2(Math.max(number, 1)), 200);
@@ -29,7 +13,7 @@ const side = (number) => Math.min(8 + 21 * Math.log2(Math.max(number, 1)), 200);
 const drawn = (number, length) => Math.min(number, Math.max(1, Math.floor(length / 3.5)));
 
 /** Place the sheets; where an axis is long, its first copies and its last one stand for all. */
-function layout(sizes, scale) {
+export function layout(sizes, scale) {
   const k = scale * [1.2, 1.2, 1.2, 1, 0.72, 0.5][Math.min(sizes.length, 5)];
   const sheet = [side(sizes.at(-1) ?? 1) * k, side(sizes.at(-2) ?? 1) * k];
   const [extent, runs, dots] = [[...sheet], [], []];
@@ -56,13 +40,13 @@ function layout(sizes, scale) {
 }
 
 /** Say how much room the names beside a tensor take. */
-function margins(form) {
+export function margins(form) {
   const wide = (axis) => (axis < 0 ? 0 : label(form, axis).length * 7.5 + 24);
   return wide(form[0].length - 2) + wide(form[0].length - 4);
 }
 
 /** Say of each number which token it belongs to: by the tensor's own token axis, or by that of what was reshaped. */
-function tokens(form, before) {
+export function tokens(form, before) {
   const [names, from, colours] = before ?? form;
   const axis = ["T", "S"].map((name) => names.indexOf(name)).find((found) => found >= 0);
   if (axis === undefined || !product(from)) return null;
@@ -110,7 +94,7 @@ function grid({ sheet: [width, height], sheets }, columns, rows, every) {
 }
 
 /** Return an svg. `before`: what it was reshaped from. `every`: the width at which a reshape cuts or glues its rows. */
-function tensor(form, { storage, scale, before, every }) {
+export function tensor(form, { storage, scale, before, every }) {
   const sizes = form[1];
   const plan = layout(sizes, scale);
   const { sheet: [width, height], sheets, runs, dots, extent } = plan;

@@ -14,10 +14,8 @@ import pytest
 from mha_course import exercises
 from mha_course.cli import authoring, slide_html, slides
 from mha_course.errors import ShapeError
-from mha_course.exercises import hint_ladder
+from mha_course.exercises import catalogue, hint_ladder
 from mha_course.exercises.checker import reference
-from mha_course.exercises.hints import HINTS
-from mha_course.exercises.lessons import LESSONS as LESSON_LIST
 
 ROOT = Path(__file__).resolve().parents[2]
 LESSONS = sorted(slides.LESSONS.glob("*.ipynb"))
@@ -115,7 +113,7 @@ def test_every_formula_becomes_mathml(path, deck):
 @pytest.mark.parametrize("path", **BY_NAME)
 def test_solutions_are_there_for_whoever_asks(path, deck):
     without, with_them = (plain(deck(path.stem, how).read_text()) for how in (False, True))
-    names = LESSON_LIST[int(path.stem[:2])][1]
+    names = [exercise.name for exercise in catalogue.LESSONS[int(path.stem[:2])].exercises]
     assert names
     for name in names:
         assert f"{name}(" in without
@@ -361,7 +359,7 @@ def test_the_switch_for_solutions(of_class, of_lecturer, monkeypatch):
     last = [str(exercises.hint("softmax")) for _ in range(5)][-1]
     shown = SWITCHES[of_class, of_lecturer]
     assert last.startswith("Hint 4 of 4" if shown else "Hint 3 of 3")
-    assert (HINTS["softmax"][-1].split("\n")[0] in last) == shown
+    assert (catalogue.HINTS["softmax"][-1].split("\n")[0] in last) == shown
     assert ("solution(" in last) == shown
 
 

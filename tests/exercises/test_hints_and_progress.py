@@ -1,5 +1,6 @@
 """Hints climb a true ladder, and progress is kept, or let go, without ever being in the way."""
 
+import dataclasses
 import inspect
 import json
 import math
@@ -13,16 +14,15 @@ from pathlib import Path
 
 import nbformat
 import pytest
+import solutions
 import torch
 from torch import nn
 from torch.nn import functional as F
 
 from mha_course.errors import ShapeError
-from mha_course.exercises import check, hint_ladder, progress_store, solutions
-from mha_course.exercises.catalogue import EXERCISES
+from mha_course.exercises import check, hint_ladder, progress_store
+from mha_course.exercises.catalogue import EXERCISES, HINTS, LESSONS, NAMES, QUESTIONS
 from mha_course.exercises.hint_ladder import hint, reset_hints
-from mha_course.exercises.hints import HINTS
-from mha_course.exercises.lessons import LESSONS
 from mha_course.exercises.progress_store import progress, remember
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -37,7 +37,7 @@ def fresh(tmp_path, monkeypatch):
     """Run each test in a folder of its own, at the foot of all ladders, as a new session."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.delenv(progress_store.SWITCH, raising=False)
-    monkeypatch.setattr(progress_store, "_SAID", set())
+    monkeypatch.setattr(progress_store, "_trouble", set())
     reset_hints()
     yield
     reset_hints()
@@ -73,49 +73,29 @@ def markdown(number):
 # The lessons are listed once, and as they are
 
 
-def test_hints_and_lessons_name_the_same_exercises():
-    names = [name for _, exercises in LESSONS.values() for name in exercises]
-    assert len(names) == len(set(names)) == 44
-    assert list(HINTS) == names
-    assert set(EXERCISES) <= set(names)
+def test_each_lesson_is_a_file_and_a_notebook_of_its_name():
+    files = sorted((ROOT / "mha_course" / "exercises" / "lessons").glob("l[0-9]*.py"))
+    assert [file.stem[1:] for file in files] == [path.stem for path in NOTEBOOKS.values()]
+    assert [lesson.number for lesson in LESSONS] == list(NOTEBOOKS) == list(range(len(LESSONS)))
+
+
+def test_no_name_stands_for_two_things():
+    exercises = [exercise.name for lesson in LESSONS for exercise in lesson.exercises]
+    assert exercises == list(NAMES)
+    assert all(exercise.reference.__name__ == name for name, exercise in EXERCISES.items())
+    assert sum(len(lesson.questions) for lesson in LESSONS) == len(QUESTIONS)
 
 
 @pytest.mark.parametrize("number", NOTEBOOKS)
 def test_lessons_are_what_the_notebooks_are(number):
-    title, names = LESSONS[number]
     text = markdown(number)
-    assert text.startswith(f"# {number} · {title}\n")
-    assert re.findall(r"\*\*Exercise `(\w+)`\*\*", text) == list(names)
+    assert text.startswith(f"# {number} · {LESSONS[number].title}\n")
+    names = [exercise.name for exercise in LESSONS[number].exercises]
+    assert re.findall(r"\*\*Exercise `(\w+)`\*\*", text) == names
 
 
 # Hints: what they say
 
-# The parameters as the lessons name them, where the references of Part I do not tell.
-SIGNATURES = {
-    "causal_mask": "seq_len",
-    "padding_mask": "lengths, max_len",
-    "combine_masks": "causal, padding",
-    "causal_mask_for_cache": "new, total",
-    "to_attend": "mask, convention",
-    "additive_mask": "mask, dtype",
-    "cross_attention": "x, memory, w_q, w_k, w_v, w_o, num_heads, memory_mask=None",
-    "sinusoidal_encoding": "seq_len, d_model",
-    "rope": "x, positions, base=10000.0",
-    "decode_step": "x_t, k_cache, v_cache, w_q, w_k, w_v, w_o, num_heads",
-    "repeat_kv": "k, num_heads",
-    "kv_cache_bytes": "layers, batch, seq_len, num_kv_heads, head_dim, bytes_per_value",
-    "online_softmax": "scores, block_size",
-    "tiled_attention": "q, k, v, block_size",
-    "layer_norm": "x, gamma, beta, eps=1e-5",
-    "encoder_block": "x, attention, feed_forward, norm1, norm2",
-    "patchify": "images, patch_size",
-    "add_class_token": "patches, class_token",
-    "next_token_targets": "ids",
-    "generate": "model, ids, steps",
-    "ablate_heads": "context, heads",
-    "other_weights": "weights, v",
-    "relation_score": "weights, pairs",
-}
 # What a learner has around the line of the last hint, where that is not all.
 AROUND = {
     "self_attention": ("q, k, v = x @ w_q.T, x @ w_k.T, x @ w_v.T", ""),
@@ -160,7 +140,8 @@ def complete(name, code):
         before = start + "running_max = torch.full_like(running_sum, -torch.inf)"
         code = loop + textwrap.indent("scores = scaled_scores(q, k_block)\n" + code, "    ")
         after = "return context / running_sum"
-    signature = SIGNATURES.get(name) or str(inspect.signature(getattr(solutions, name))).split(" ->")[0].strip("()")
+    parameters = inspect.signature(EXERCISES[name].reference).parameters.values()
+    signature = ", ".join(str(parameter.replace(annotation=inspect.Parameter.empty)) for parameter in parameters)
     body = textwrap.indent("\n".join(filter(None, (before, code, after))), "    ")
     source = f"from __future__ import annotations\ndef answer({signature}):\n{body}\n"
     if name == "MultiHeadAttention":
@@ -220,9 +201,9 @@ def test_every_exercise_has_four_rungs(name):
 @pytest.mark.parametrize("number", NOTEBOOKS)
 def test_hints_point_to_places_that_are_there(number):
     places = "\n".join(re.findall(r"(?m)^## .*|\*\*[^*]+\*\*", markdown(number))).lower()  # headings, and bold words
-    for name in LESSONS[number][1]:
-        for place in re.findall(r"See (?:step 1 of )?“([^”]+)”", HINTS[name][1]):
-            assert place.lower() in places, f"{name}: {place}"
+    for exercise in LESSONS[number].exercises:
+        for place in re.findall(r"See (?:step 1 of )?“([^”]+)”", exercise.hints[1]):
+            assert place.lower() in places, f"{exercise.name}: {place}"
 
 
 @pytest.mark.parametrize("name", EXERCISES)
@@ -427,19 +408,13 @@ def test_the_hint_on_other_weights_finds_some(dtype):
     assert ((found - weights).abs().amax(-1) > 1e-3).all()
 
 
-def test_no_last_hint_goes_untested():
-    assert set(HINTS) == {name for number in range(8) for name in LESSONS[number][1]} | set(AUTHORITY) | {
-        "other_weights"
-    }
-
-
 # Hints: how they climb
 
 
 def test_each_call_shows_one_rung_more_and_the_last_repeats(capsys):
     for count in (1, 2, 3, 4, 4, 4):
         shown = hint("split_heads")
-        assert shown.rungs == HINTS["split_heads"][:count]
+        assert shown.levels == HINTS["split_heads"][:count]
         assert f"Hint {count} of 4" in repr(shown)
         assert f"Hint {count} of 4" in shown._repr_html_()
         assert ("This was the last." in repr(shown)) == (count == 4)
@@ -448,10 +423,10 @@ def test_each_call_shows_one_rung_more_and_the_last_repeats(capsys):
 
 def test_each_exercise_has_its_own_count():
     hint("project")
-    assert len(hint("project").rungs) == 2
-    assert len(hint("softmax").rungs) == 1
+    assert len(hint("project").levels) == 2
+    assert len(hint("softmax").levels) == 1
     reset_hints()
-    assert len(hint("project").rungs) == 1
+    assert len(hint("project").levels) == 1
 
 
 def test_hints_read_as_text():
@@ -473,7 +448,7 @@ def test_hints_survive_an_untrusted_notebook(name):
     assert page.tags <= SAFE
     assert page.attributes <= {"style"}
     assert shown._repr_html_().count("<pre") == 1
-    for rung in shown.rungs:
+    for rung in shown.levels:
         assert rung.replace("`", "") in page.text
         assert rung.replace("`", "").splitlines()[0] in repr(shown)
 
@@ -508,14 +483,65 @@ def test_unknown_names_get_one_error(name, got, fix):
         hint(name)
     wanted = f"hint: no exercise has this name. expected {', '.join(HINTS)}, got {got}{fix}"
     assert str(raised.value) == wanted
-    assert not hint_ladder._STEPS
+    assert not hint_ladder._calls
 
 
 # Progress
 
 
+LOCK = f"{progress_store.FILE}.lock"  # stays where it was made, empty
+
+
 def kept():
     return json.loads(Path(progress_store.FILE).read_text(encoding="utf-8"))["exercises"]
+
+
+def row_of(shown, number):
+    return next(row for row in shown.rows if row.number == number)
+
+
+def test_from_a_wrong_check_to_the_table():
+    def stub(x, num_heads): ...
+
+    def crashing(x, num_heads):
+        return x @ x
+
+    wrong, right = solutions.merge_heads, solutions.split_heads
+    assert check("split_heads", stub).status == "unattempted"
+    assert os.listdir() == [], "what was not attempted is not kept"
+    assert check("split_heads", lambda x, num_heads: x).status == "wrong"
+    assert kept() == {"split_heads": {"status": "wrong", "attempts": 1}}
+    assert row_of(progress(), 2).open == {"split_heads": 1, "split_fused_qkv": 0, "one_head_queries": 0}
+    assert "split_heads (1 attempt), split_fused_qkv, one_head_queries" in repr(progress())
+    assert check("split_heads", crashing).status == "error"
+    assert check("split_heads", wrong).stage == "signature"
+    assert check("split_heads", 3).status == "wrong"
+    assert check("split_heads", ...).status == "unattempted"
+    assert row_of(progress(), 2).open["split_heads"] == 4
+    assert check("split_heads", right).status == "correct"
+    assert row_of(progress(), 2).done == 1
+    assert check("split_heads", lambda x, num_heads: x).status == "wrong"
+    assert row_of(progress(), 2).done == 1, "what is solved stays solved"
+    assert "split_heads" not in row_of(progress(), 2).open
+    assert kept() == {"split_heads": {"status": "correct", "attempts": 6}}
+
+
+def test_an_example_is_no_attempt():
+    assert check("split_heads", lambda x, num_heads: x, record=False).status == "wrong"
+    assert check("split_heads", solutions.split_heads, record=False).status == "correct"
+    assert os.listdir() == []
+
+
+@pytest.mark.parametrize("number", NOTEBOOKS)
+def test_a_lesson_that_is_only_run_records_no_attempt(number):
+    """Outputs of `progress()` are kept with a lesson, and compared: they are the same however often it is run."""
+    cells = [cell.source for cell in nbformat.read(NOTEBOOKS[number], as_version=4).cells if cell.cell_type == "code"]
+    stubs = [re.match(r"(?:def|class) (\w+)", source) for source in cells if source.rstrip().endswith("...")]
+    calls = re.findall(r'(?m)^check\("(\w+)", (\w+)(.*)', "\n".join(cells))
+    assert len(calls) == "\n".join(cells).count("check(")
+    for name, answer, rest in calls:
+        is_stub = name == answer and name in {stub[1] for stub in stubs if stub}
+        assert is_stub or rest.startswith(", record=False)"), f"{name} is answered by {answer}"
 
 
 def test_an_unsolved_folder_has_an_empty_table_and_no_file(capsys):
@@ -524,9 +550,7 @@ def test_an_unsolved_folder_has_an_empty_table_and_no_file(capsys):
     shown = progress()
     assert os.listdir() == []
     assert shown.note == ""
-    assert [name for row in shown.rows for name in row.open] == [
-        name for _, names in LESSONS.values() for name in names if name in EXERCISES
-    ]
+    assert [name for row in shown.rows for name in row.open] == list(NAMES)
     assert all(row.done == 0 for row in shown.rows)
     line = repr(shown).splitlines()[2]
     assert re.sub(" +", " ", line) == "2 · Head splitting 0 of 3 split_heads, split_fused_qkv, one_head_queries"
@@ -545,7 +569,7 @@ def test_the_best_status_stays_and_attempts_are_counted():
         "project": {"status": "wrong", "attempts": 2},
         "split_heads": {"status": "correct", "attempts": 6},
     }
-    assert os.listdir() == [progress_store.FILE]
+    assert sorted(os.listdir()) == [progress_store.FILE, LOCK]
 
 
 def test_the_table_tells_what_is_done_and_what_is_open():
@@ -572,17 +596,15 @@ def test_the_table_tells_what_is_done_and_what_is_open():
     assert f"2 of {len(EXERCISES)} exercises are done." in page.text
 
 
-def test_the_table_lists_only_what_can_be_checked(monkeypatch):
-    monkeypatch.setattr(progress_store, "EXERCISES", {name: EXERCISES[name] for name in ("project", "softmax")})
-    assert [(row.number, list(row.open)) for row in progress().rows] == [(1, ["project"]), (4, ["softmax"])]
+def test_the_table_leaves_out_a_lesson_without_exercises(monkeypatch):
+    empty = dataclasses.replace(LESSONS[0], exercises=[])
+    monkeypatch.setattr(progress_store, "LESSONS", (empty, LESSONS[1]))
+    assert [(row.number, list(row.open)) for row in progress().rows] == [(1, ["project", "project_qkv"])]
 
 
-@pytest.mark.parametrize("name", [None, 3, [], {}, b"project", torch.ones(2)])
-@pytest.mark.parametrize("status", ["correct", None, [], 7, "splendid", ""])
-def test_nothing_odd_is_written_and_nothing_raised(name, status):
-    remember(name, status)
-    if status != "correct":
-        remember("project", status)
+@pytest.mark.parametrize("status", [None, [], 7, "splendid", "", "unattempted"])
+def test_only_what_was_judged_is_written(status):
+    remember("project", status)
     assert os.listdir() == []
 
 
@@ -612,7 +634,7 @@ def test_a_broken_file_means_to_start_afresh_and_say_so(content):
     remember("project", "correct")
     assert kept() == {"project": {"status": "correct", "attempts": 1}}
     assert progress().note == shown.note, "it is told in the session in which it happened"
-    progress_store._SAID.clear()
+    progress_store._trouble.clear()
     assert progress().note == ""
 
 
@@ -654,7 +676,7 @@ def test_where_nothing_can_be_written_progress_is_off(place, fails, monkeypatch)
     assert shown.note == line
     assert repr(shown).splitlines()[0] == line
     assert sum(row.done for row in shown.rows) == 1, "what is there is shown"
-    assert os.listdir() == [progress_store.FILE]
+    assert sorted(os.listdir()) == [progress_store.FILE, LOCK]
     assert Path(progress_store.FILE).read_bytes() == before
     remember("project", "correct")  # the folder is usable again
     assert progress().note == ""
@@ -692,12 +714,32 @@ def test_a_folder_in_the_place_of_the_file_or_no_folder_at_all(tmp_path, monkeyp
     assert repr(progress()).startswith("Progress is off")
 
 
-def test_a_lock_that_was_left_behind_does_not_stop_anyone(monkeypatch):
-    monkeypatch.setattr(progress_store, "PATIENCE", 0.05)
-    Path(f"{progress_store.FILE}.lock").touch()
+HOLD = """
+import sys, time
+from filelock import FileLock
+with FileLock(sys.argv[1]):
+    print("held", flush=True)
+    time.sleep(600)
+"""
+
+
+def test_a_kernel_that_hangs_stops_nobody_and_one_that_died_leaves_nothing_locked(monkeypatch):
+    remember("softmax", "correct")
+    holder = subprocess.Popen([sys.executable, "-c", HOLD, LOCK], stdout=subprocess.PIPE, text=True)
+    with holder, holder.stdout:
+        try:
+            assert holder.stdout.readline() == "held\n"
+            with monkeypatch.context() as patch:
+                patch.setattr(progress_store, "TIMEOUT", 0.05)
+                assert check("project", solutions.project).status == "correct"
+            assert set(kept()) == {"softmax"}
+            assert progress().note.startswith("Progress is off")
+        finally:
+            holder.kill()
+    assert Path(LOCK).exists()
     remember("project", "correct")
-    assert set(kept()) == {"project"}
-    assert os.listdir() == [progress_store.FILE]
+    assert set(kept()) == {"project", "softmax"}
+    assert progress().note == ""
 
 
 @pytest.mark.parametrize("setting", ["off", "OFF", " Off "])
@@ -748,7 +790,7 @@ def test_two_notebooks_at_once_lose_nothing():
         "softmax": {"status": "correct", "attempts": 150},
         "split_heads": {"status": "wrong", "attempts": 300},
     }
-    assert sorted(os.listdir()) == [progress_store.FILE, "ready project", "ready softmax"]
+    assert sorted(os.listdir()) == [progress_store.FILE, LOCK, "ready project", "ready softmax"]
 
 
 def test_readers_never_see_half_a_file(monkeypatch):
@@ -768,7 +810,7 @@ def test_readers_never_see_half_a_file(monkeypatch):
 
 
 @pytest.mark.skipif(not (ROOT / ".git").exists(), reason="not a clone")
-@pytest.mark.parametrize("name", [progress_store.FILE, f"{progress_store.FILE}.lock", f"{progress_store.FILE}.123"])
+@pytest.mark.parametrize("name", [progress_store.FILE, LOCK, f"{progress_store.FILE}.part"])
 def test_git_ignores_what_is_kept(name):
     for folder in ("notebooks", "my_course", "."):
         done = subprocess.run(["git", "check-ignore", "-q", f"{folder}/{name}"], cwd=ROOT, check=False)

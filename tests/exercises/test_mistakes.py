@@ -1,53 +1,57 @@
 """Every mistake is recognised, told apart from the others and from right; and the order in which answers are judged."""
 
+import itertools
+import threading
 import time
 
 import pytest
+import solutions
 import torch
 from torch import nn
 from torch.nn import functional as F
 
-from mha_course.exercises import check, solutions
-from mha_course.exercises.attention_mistakes import MISTAKES
-from mha_course.exercises.attention_steps import COMPOSED, Steps
-from mha_course.exercises.catalogue import EXERCISES
-from mha_course.exercises.diagnose import alike, shown_by, ways
-from mha_course.exercises.sandbox import Outcome, run
-from mha_course.exercises.spec import implementation
+from mha_course.exercises import check, diagnose
+from mha_course.exercises.attention_steps import Steps
+from mha_course.exercises.catalogue import EXERCISES, MISTAKES, NAMES
+from mha_course.exercises.diagnose import alike, pairs, shown_by, ways
+from mha_course.exercises.sandbox import AnswerTimeoutError, Outcome, run, timeout
 
 WAYS = [
     pytest.param(name, mistake, way, id=f"{name}-{mistake.name}-{way}")
-    for name in COMPOSED
+    for name in NAMES
     for mistake, way in ((MISTAKES[number], way) for number, way in ways(name))
 ]
 
 
 def outcomes(name, answer):
-    return [run(part.run, answer, part.probe()) for part in EXERCISES[name]]
+    exercise = EXERCISES[name]
+    return [run(exercise.run, answer, inputs()) for inputs in exercise.inputs]
 
 
-@pytest.mark.parametrize("name", COMPOSED)
+@pytest.mark.parametrize("name", [name for name in NAMES if EXERCISES[name].steps])
 def test_the_steps_together_are_the_reference(name):
-    ours = outcomes(name, COMPOSED[name][1](Steps()))
-    theirs = outcomes(name, EXERCISES[name][0].reference)
-    assert all(alike(a, b) for a, b in zip(ours, theirs, strict=True))
-    assert check(name, COMPOSED[name][1](Steps())).status == "correct"
+    composed = EXERCISES[name].implementation()
+    assert composed is not EXERCISES[name].reference
+    theirs = outcomes(name, EXERCISES[name].reference)
+    assert all(alike(a, b) for a, b in zip(outcomes(name, composed), theirs, strict=True))
+    assert check(name, composed).status == "correct"
 
 
 @pytest.mark.parametrize(("name", "mistake", "way"), WAYS)
 def test_a_mistake_is_named(name, mistake, way):
     start = time.thread_time()
-    report = check(name, implementation(name, mistake.applies(name)[way]))
+    report = check(name, EXERCISES[name].implementation(mistake.applies(EXERCISES[name])[way]))
     assert report.status in ("wrong", "error")
     assert report.mistake in (mistake.name, *mistake.same_as)
     assert time.thread_time() - start < 3
 
 
 def test_every_mistake_is_shown_by_a_probe_somewhere():
-    unseen = [m for m in MISTAKES if all(shown_by(name, m) is None for name in COMPOSED)]
+    unseen = [m for m in MISTAKES if all(shown_by(name, m) is None for name in NAMES)]
     assert [mistake.name for mistake in unseen] == ["ablate-in-place"]  # its result is right
-    (way,) = unseen[0].applies("ablate_heads")
-    assert check("ablate_heads", implementation("ablate_heads", way)).mistake == "ablate-in-place"
+    exercise = EXERCISES["ablate_heads"]
+    (way,) = unseen[0].applies(exercise)
+    assert check("ablate_heads", exercise.implementation(way)).mistake == "ablate-in-place"
     ignored = next(mistake for mistake in MISTAKES if mistake.name == "mask-ignored")
     assert shown_by("multi_head_attention", ignored) == 1  # the probe with a mask
     assert shown_by("project", ignored) is None
@@ -55,12 +59,21 @@ def test_every_mistake_is_shown_by_a_probe_somewhere():
 
 @pytest.mark.parametrize("mistake", MISTAKES, ids=lambda mistake: mistake.name)
 def test_diagnoses_read_well(mistake):
-    for text in (mistake.says, mistake.why):
+    for text in (mistake.found, mistake.why):
         assert text.endswith(".")
         assert len(text) < 200
-    number, title = mistake.lesson.split(", ", 1)
+    number, title = mistake.section.split(", ", 1)
     assert number.isdigit()
     assert title
+
+
+def test_of_two_products_that_crash_alike_the_shapes_tell_which():
+    exercise = EXERCISES["multi_head_attention"]
+    for step, product, name in (
+        ("weigh", lambda weights, v: v @ weights, "value-times-weights"),
+        ("scores", lambda q, k: q @ k, "key-not-transposed"),
+    ):
+        assert check(exercise.name, exercise.implementation({step: product})).mistake == name
 
 
 @pytest.mark.parametrize(
@@ -73,10 +86,36 @@ def test_diagnoses_read_well(mistake):
 )
 def test_two_mistakes_at_once_are_both_named(one, two):
     start = time.thread_time()
-    report = check("multi_head_attention", implementation("multi_head_attention", one, two))
+    report = check("multi_head_attention", EXERCISES["multi_head_attention"].implementation(one, two))
     assert report.mistake
     assert " And: " in report.message
     assert time.thread_time() - start < 3
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_every_pair_of_mistakes_is_within_the_bound(name):
+    """What is found depends on no clock: all pairs are tried, in one order, on however slow a machine."""
+    for last, _ in enumerate(EXERCISES[name].inputs):
+        right = [diagnose._run_once(name, at) for at in range(last + 1)]
+        assert len(list(pairs(name, [*right[:-1], halved(right[-1])]))) <= diagnose.MAX_PAIRS
+
+
+def halved(outcome):
+    """Change a result in a way that no mistake explains."""
+    results = outcome.result if isinstance(outcome.result, tuple) else (outcome.result,)
+    results = tuple(x / 2 if isinstance(x, torch.Tensor) and x.is_floating_point() else x for x in results)
+    return Outcome(results if isinstance(outcome.result, tuple) else results[0])
+
+
+@pytest.mark.parametrize("name", ["multi_head_attention", "MultiHeadAttention"])
+def test_the_last_pair_in_order_is_named_too(name, monkeypatch):
+    right = diagnose._run_once(name, 0)
+    last = list(pairs(name, [halved(right)]))[-1]
+    answer = EXERCISES[name].implementation(*(diagnose._changes(name, way) for way in last))
+    report = check(name, answer)
+    assert " And: " in report.message, report
+    monkeypatch.setattr(diagnose, "MAX_PAIRS", 0)
+    assert check(name, answer).mistake is None
 
 
 ODD = [  # wrong in ways that have no name
@@ -109,7 +148,7 @@ STAGED = [
 
 @pytest.mark.parametrize(("stage", "answer"), STAGED, ids=[stage for stage, _ in STAGED])
 def test_a_stage_has_one_suspect(stage, answer):
-    answer = implementation("multi_head_attention", answer) if isinstance(answer, dict) else answer
+    answer = EXERCISES["multi_head_attention"].implementation(answer) if isinstance(answer, dict) else answer
     report = check("multi_head_attention", answer)
     assert (report.status, report.stage, report.mistake) == ("wrong", stage, None)
 
@@ -138,6 +177,29 @@ class EvalDropout(solutions.MultiHeadAttention):
         return self.dropout(super().forward(x, mask))
 
 
+@pytest.mark.parametrize("name", ["self_attention", "multi_head_attention", "MultiHeadAttention"])
+def test_calls_that_differ_by_less_than_the_tolerance_are_dropout_too(name):
+    calls = itertools.count()
+
+    class Drifting(solutions.MultiHeadAttention):
+        def forward(self, x, mask=None):
+            return super().forward(x, mask) + 1e-12 * next(calls)
+
+    def drifting(*arguments):
+        out, weights = getattr(solutions, name)(*arguments)
+        return out + 1e-12 * next(calls), weights
+
+    report = check(name, Drifting if name == "MultiHeadAttention" else drifting)
+    assert (report.status, report.stage, report.mistake) == ("wrong", "repeat", "dropout-at-eval")
+
+
+def test_a_mistake_replaces_steps_that_exist():
+    replaced = {step for mistake in MISTAKES for change in mistake.changes for step in change}
+    assert replaced <= {*Steps.defaults, *NAMES}
+    named = {name for mistake in MISTAKES for name in (*mistake.only, *mistake.but)}
+    assert named <= set(NAMES)
+
+
 def test_dropout_that_never_stops_is_named_and_one_that_does_is_right():
     assert check("MultiHeadAttention", Dropping).status == "wrong"
     assert check("MultiHeadAttention", EvalDropout).status == "correct"
@@ -149,12 +211,35 @@ def forever(x):
 
 
 def test_a_loop_without_end_is_stopped(monkeypatch):
-    monkeypatch.setattr("mha_course.exercises.sandbox.LIMIT", 0.3)
+    monkeypatch.setattr("mha_course.exercises.sandbox.TIMEOUT", 0.3)
     start = time.perf_counter()
     report = check("similarity", forever)
     assert time.perf_counter() - start < 2
     assert (report.status, report.mistake) == ("error", None)
     assert "Is there a loop that does not end?" in report.message
+
+
+class Late(threading.Event):
+    """Gives up its wait, and is slow to say so."""
+
+    def wait(self, timeout=None):
+        time.sleep(0.05)
+        return False
+
+
+def test_a_timeout_at_the_last_moment_is_not_raised_later(monkeypatch):
+    monkeypatch.setattr(threading, "Event", Late)
+    raised = "never"
+    try:
+        try:
+            with timeout(0.0):
+                pass
+        except AnswerTimeoutError:
+            raised = "in time"
+        time.sleep(0.2)
+    except AnswerTimeoutError:
+        raised = "later"
+    assert raised == "in time"
 
 
 def crashing(q, k):

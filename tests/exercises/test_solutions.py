@@ -4,6 +4,7 @@ import math
 import types
 
 import pytest
+import solutions
 import torch
 from rewriting import TOLERANCE, Largest, fails_with, numbers, one_thread, same  # noqa: F401
 from torch import nn
@@ -11,7 +12,6 @@ from torch.nn import functional as F
 
 from mha_course import attention, caching, flash, masks, positions
 from mha_course.errors import ShapeError
-from mha_course.exercises import beyond, solutions
 from mha_course.models import vision
 
 B, T, S, C, H, D = 2, 5, 7, 24, 4, 6
@@ -49,7 +49,7 @@ def converters_agree_with_the_modules_that_use_the_masks(dtype):
         (mask,) = given.values()
         read = masks.to_attend(mask, "additive" if mask.is_floating_point() else "multihead")
         read = read[:, None, None] if "key_padding_mask" in given else read
-        mine, my_weights = beyond.cross_attention(x, memory, *weights_of(module), H, read)
+        mine, my_weights = solutions.cross_attention(x, memory, *weights_of(module), H, read)
         same(mine, out.detach(), dtype)
         same(my_weights, weights.detach(), dtype)
 
@@ -222,10 +222,10 @@ def cross_attention_equals_torchs(dtype):
     for attend in (None, masks.padding_mask([S, 4], S), numbers(B, 1, T, S, seed=2) > -1):
         hidden = None if attend is None else ~attend.expand(B, H, T, S).reshape(B * H, T, S)
         out, weights = module(x, memory, memory, attn_mask=hidden, average_attn_weights=False)
-        mine, my_weights = beyond.cross_attention(x, memory, *weights_of(module), H, attend)
+        mine, my_weights = solutions.cross_attention(x, memory, *weights_of(module), H, attend)
         same(mine, out.detach(), dtype)
         same(my_weights, weights.detach(), dtype)
-    same(beyond.cross_attention(x, x, *weights_of(module), H)[0],
+    same(solutions.cross_attention(x, x, *weights_of(module), H)[0],
          solutions.multi_head_attention(x, *weights_of(module), H)[0], dtype)  # fmt: skip
 
 
@@ -235,7 +235,7 @@ def layer_norm_equals_torchs(dtype):
     for eps in ((), (0.5,)):
         norm = nn.LayerNorm(C, *eps, dtype=dtype)
         norm.load_state_dict({"weight": gamma, "bias": beta})
-        same(beyond.layer_norm(x, gamma, beta, *eps), norm(x).detach(), dtype)
+        same(solutions.layer_norm(x, gamma, beta, *eps), norm(x).detach(), dtype)
 
 
 def encoder_block_equals_torchs_layer(dtype):
@@ -246,7 +246,7 @@ def encoder_block_equals_torchs_layer(dtype):
             parameter.normal_(std=0.3)
     x = numbers(B, S, C, dtype=dtype)
     before = x.clone()
-    got = beyond.encoder_block(
+    got = solutions.encoder_block(
         x,
         lambda y: layer.self_attn(y, y, y)[0],
         lambda y: layer.linear2(F.gelu(layer.linear1(y))),
@@ -280,7 +280,7 @@ def the_class_token_is_first_for_every_image(dtype):
 
 def targets_are_what_comes_next(dtype):
     ids = torch.arange(B * S).view(B, S)  # each number is followed by the next
-    inputs, targets = beyond.next_token_targets(ids)
+    inputs, targets = solutions.next_token_targets(ids)
     assert inputs.shape == (B, S - 1)
     assert torch.equal(inputs + 1, targets)
     assert torch.equal(inputs[:, 0], ids[:, 0])
@@ -299,17 +299,17 @@ def greedy_text_follows_its_model(dtype):
 
     start = torch.tensor([[1, 2, 3], [4, 5, 6]])
     for model, follow in ((bigram, lambda a, b: table[b]), (trigram, lambda a, b: pairs[a, b])):
-        got = beyond.generate(model, start, 6)
+        got = solutions.generate(model, start, 6)
         assert got.dtype == torch.long
         assert got.shape == (2, 9)
         assert torch.equal(got[:, :3], start)
         for sentence in got.tolist():
             for a, b, c in zip(sentence[1:], sentence[2:], sentence[3:], strict=False):
                 assert c == int(follow(a, b).argmax())
-        assert torch.equal(beyond.generate(model, beyond.generate(model, start, 2), 4), got)
-    assert torch.equal(beyond.generate(bigram, start, 0), start)
+        assert torch.equal(solutions.generate(model, solutions.generate(model, start, 2), 4), got)
+    assert torch.equal(solutions.generate(bigram, start, 0), start)
     graphs = []
-    beyond.generate(lambda ids: graphs.append(trigram(ids)) or graphs[-1], start, 2)
+    solutions.generate(lambda ids: graphs.append(trigram(ids)) or graphs[-1], start, 2)
     assert not any(logits.requires_grad for logits in graphs)
 
 
@@ -320,7 +320,7 @@ def ablation_equals_an_output_projection_without_those_columns(dtype):
         cut = w_o.clone()
         for head in heads:
             cut[:, head * D : (head + 1) * D] = 0
-        got = beyond.ablate_heads(context, heads)
+        got = solutions.ablate_heads(context, heads)
         same(attention.merge_heads(got) @ w_o.T, attention.merge_heads(context) @ cut.T, dtype)
         assert torch.equal(context, before)
         assert got.data_ptr() != context.data_ptr()
@@ -332,7 +332,7 @@ def other_weights_give_the_same_context(dtype):
             weights = (numbers(T, tokens, seed=seed) * (seed > 0)).softmax(-1).to(dtype)  # the first ones uniform
             v = numbers(tokens, width, seed=seed + 9, dtype=dtype)
             before = weights.clone()
-            got = beyond.other_weights(weights, v)
+            got = solutions.other_weights(weights, v)
             assert torch.equal(weights, before)
             same(got @ v, weights @ v, dtype)
             same(got.sum(-1), torch.ones(T), dtype)
@@ -348,21 +348,21 @@ def other_weights_leave_hidden_keys_hidden(dtype):
         hidden = ~masks.causal_mask(tokens)
         weights = numbers(tokens, tokens, dtype=dtype).masked_fill(hidden, -math.inf).softmax(-1)
         v = numbers(tokens, width, seed=1, dtype=dtype)
-        got = beyond.other_weights(weights, v)
+        got = solutions.other_weights(weights, v)
         assert not got[hidden].any()
         same(got @ v, weights @ v, dtype)
         same(got[: width + 1], weights[: width + 1], dtype)  # too few tokens to move among
         assert ((got - weights).abs().sum(-1)[width + 1 :] > 0.02).all()
         repeated = v[:1].expand(tokens, -1)  # equal values: any weights do
-        same(beyond.other_weights(weights, repeated) @ repeated, weights @ repeated, dtype)
+        same(solutions.other_weights(weights, repeated) @ repeated, weights @ repeated, dtype)
 
 
 def relations_are_means_of_single_weights(dtype):
     weights = numbers(H, S, S, dtype=dtype).softmax(-1)
     pairs = [(1, 0), (4, 2), (4, 6), (1, 0)]
     want = [math.fsum(float(weights[head, t, s]) for t, s in pairs) / len(pairs) for head in range(H)]
-    same(beyond.relation_score(weights, pairs), torch.tensor(want, dtype=torch.float64), dtype)
-    same(beyond.relation_score(weights, [(3, 5)]), weights[:, 3, 5], dtype)
+    same(solutions.relation_score(weights, pairs), torch.tensor(want, dtype=torch.float64), dtype)
+    same(solutions.relation_score(weights, [(3, 5)]), weights[:, 3, 5], dtype)
 
 
 CHECKS = {
@@ -391,7 +391,7 @@ CHECKS = {
         tiles_have_the_gradients_of_finite_differences,
     ),
     vision: (patches_equal_unfolds, the_class_token_is_first_for_every_image),
-    beyond: (
+    solutions: (
         cross_attention_equals_torchs,
         layer_norm_equals_torchs,
         encoder_block_equals_torchs_layer,
@@ -414,8 +414,8 @@ def test_agrees(check, dtype):
 
 
 RIGHT = {module: types.SimpleNamespace(**vars(module)) for module in CHECKS}
-MASKS, POSITIONS, CACHING, FLASH, VISION, BEYOND = (
-    RIGHT[module] for module in (masks, positions, caching, flash, vision, beyond)
+MASKS, POSITIONS, CACHING, FLASH, VISION, SOLUTIONS = (
+    RIGHT[module] for module in (masks, positions, caching, flash, vision, solutions)
 )
 
 
@@ -550,15 +550,15 @@ def all_blocks_at_once(place, queries, keys, block_size, causal):
 
 
 def queries_from_the_memory(x, memory, *how):
-    return BEYOND.cross_attention(memory, memory, *how)
+    return SOLUTIONS.cross_attention(memory, memory, *how)
 
 
 def memory_mask_ignored(x, memory, w_q, w_k, w_v, w_o, num_heads, memory_mask=None):
-    return BEYOND.cross_attention(x, memory, w_q, w_k, w_v, w_o, num_heads)
+    return SOLUTIONS.cross_attention(x, memory, w_q, w_k, w_v, w_o, num_heads)
 
 
 def projected_the_other_way(x, memory, w_q, w_k, w_v, w_o, *how):
-    return BEYOND.cross_attention(x, memory, w_q, w_k, w_v, w_o.T, *how)
+    return SOLUTIONS.cross_attention(x, memory, w_q, w_k, w_v, w_o.T, *how)
 
 
 def post_norm(x, attend, feed_forward, norm1, norm2):
@@ -638,42 +638,42 @@ WRONG = {
     "tiles without a scale": (flash, {"tiled_attention": tiling(scale=lambda width: 1.0)}),
     "tiles without the last division": (flash, {"tiled_attention": tiling(divides=False)}),
     "all the scores at once": (flash, {"_grid": all_blocks_at_once}),
-    "queries from the memory": (beyond, {"cross_attention": queries_from_the_memory}),
-    "memory mask ignored": (beyond, {"cross_attention": memory_mask_ignored}),
-    "merged without the projection": (beyond, {"cross_attention": projected_the_other_way}),
-    "variance by C - 1": (beyond, {"layer_norm": normalising(correction=1)}),
-    "eps outside the root": (beyond, {"layer_norm": normalising(root=lambda variance, eps: variance.sqrt() + eps)}),
-    "norm over the tokens": (beyond, {"layer_norm": normalising(over=1)}),
-    "no beta": (beyond, {"layer_norm": lambda x, gamma, beta, *eps: BEYOND.layer_norm(x, gamma, 0 * beta, *eps)}),
-    "post-norm": (beyond, {"encoder_block": post_norm}),
-    "no residual": (beyond, {"encoder_block": no_residual}),
-    "one norm for both": (beyond, {
-        "encoder_block": lambda x, a, f, norm1, norm2: BEYOND.encoder_block(x, a, f, norm1, norm1)}),
-    "added in place": (beyond, {"encoder_block": added_in_place}),
+    "queries from the memory": (solutions, {"cross_attention": queries_from_the_memory}),
+    "memory mask ignored": (solutions, {"cross_attention": memory_mask_ignored}),
+    "merged without the projection": (solutions, {"cross_attention": projected_the_other_way}),
+    "variance by C - 1": (solutions, {"layer_norm": normalising(correction=1)}),
+    "eps outside the root": (solutions, {"layer_norm": normalising(root=lambda variance, eps: variance.sqrt() + eps)}),
+    "norm over the tokens": (solutions, {"layer_norm": normalising(over=1)}),
+    "no beta": (solutions, {"layer_norm": lambda x, gamma, beta, *eps: SOLUTIONS.layer_norm(x, gamma, 0 * beta, *eps)}),
+    "post-norm": (solutions, {"encoder_block": post_norm}),
+    "no residual": (solutions, {"encoder_block": no_residual}),
+    "one norm for both": (solutions, {
+        "encoder_block": lambda x, a, f, norm1, norm2: SOLUTIONS.encoder_block(x, a, f, norm1, norm1)}),
+    "added in place": (solutions, {"encoder_block": added_in_place}),
     "patches column by column": (vision, {"patchify": cutting(0, 4, 2, 1, 3, 5)}),
     "pixels before channels": (vision, {"patchify": cutting(0, 2, 4, 3, 5, 1)}),
     "class token last": (vision, {"add_class_token": class_token_last}),
-    "targets not shifted": (beyond, {"next_token_targets": lambda ids: (ids[:, :-1], ids[:, :-1])}),
-    "targets swapped": (beyond, {"next_token_targets": lambda ids: (ids[:, 1:], ids[:, :-1])}),
-    "the least probable word": (beyond, {"generate": writing(choose=torch.argmin)}),
-    "the first word's logits": (beyond, {"generate": writing(place=0)}),
-    "a graph kept": (beyond, {"generate": writing(gradients=torch.enable_grad)}),
-    "only the last word read": (beyond, {"generate": writing(read=lambda ids: ids[:, -1:])}),
-    "input ablated too": (beyond, {"ablate_heads": input_ablated_too}),
-    "tokens ablated": (beyond, {"ablate_heads": tokens_ablated}),
-    "context kept, sum not": (beyond, {"other_weights": reweighing(ones=0.0)}),
-    "sum kept, context not": (beyond, {"other_weights": reweighing(values=0.0)}),
-    "negative weights": (beyond, {"other_weights": reweighing(size=3)}),
-    "hardly different": (beyond, {"other_weights": reweighing(size=1e-3)}),
-    "the same weights": (beyond, {"other_weights": reweighing(size=0)}),
-    "rounding taken for a way": (beyond, {"other_weights": reweighing(rounding=0.0)}),
-    "float32 gone": (beyond, {"other_weights": reweighing(dtype=torch.float32)}),
-    "any way in the null space": (beyond, {"other_weights": reweighing(way=-1)}),
-    "from and to swapped": (beyond, {
-        "relation_score": lambda weights, pairs: BEYOND.relation_score(weights, [(b, a) for a, b in pairs])}),
-    "all pairs of both lists": (beyond, {"relation_score": all_pairs_of_both_lists}),
-    "a sum of weights": (beyond, {
-        "relation_score": lambda weights, pairs: BEYOND.relation_score(weights, pairs) * len(pairs)}),
+    "targets not shifted": (solutions, {"next_token_targets": lambda ids: (ids[:, :-1], ids[:, :-1])}),
+    "targets swapped": (solutions, {"next_token_targets": lambda ids: (ids[:, 1:], ids[:, :-1])}),
+    "the least probable word": (solutions, {"generate": writing(choose=torch.argmin)}),
+    "the first word's logits": (solutions, {"generate": writing(place=0)}),
+    "a graph kept": (solutions, {"generate": writing(gradients=torch.enable_grad)}),
+    "only the last word read": (solutions, {"generate": writing(read=lambda ids: ids[:, -1:])}),
+    "input ablated too": (solutions, {"ablate_heads": input_ablated_too}),
+    "tokens ablated": (solutions, {"ablate_heads": tokens_ablated}),
+    "context kept, sum not": (solutions, {"other_weights": reweighing(ones=0.0)}),
+    "sum kept, context not": (solutions, {"other_weights": reweighing(values=0.0)}),
+    "negative weights": (solutions, {"other_weights": reweighing(size=3)}),
+    "hardly different": (solutions, {"other_weights": reweighing(size=1e-3)}),
+    "the same weights": (solutions, {"other_weights": reweighing(size=0)}),
+    "rounding taken for a way": (solutions, {"other_weights": reweighing(rounding=0.0)}),
+    "float32 gone": (solutions, {"other_weights": reweighing(dtype=torch.float32)}),
+    "any way in the null space": (solutions, {"other_weights": reweighing(way=-1)}),
+    "from and to swapped": (solutions, {
+        "relation_score": lambda weights, pairs: SOLUTIONS.relation_score(weights, [(b, a) for a, b in pairs])}),
+    "all pairs of both lists": (solutions, {"relation_score": all_pairs_of_both_lists}),
+    "a sum of weights": (solutions, {
+        "relation_score": lambda weights, pairs: SOLUTIONS.relation_score(weights, pairs) * len(pairs)}),
 }  # fmt: skip
 
 
@@ -692,7 +692,11 @@ def test_wrong_versions_disagree(wrong):
         (flash, {"online_softmax": summing()}, CHECKS[flash][:1]),
         (flash, {"tiled_attention": tiling()}, CHECKS[flash][1:2]),
         (vision, {"patchify": cutting(0, 2, 4, 1, 3, 5)}, CHECKS[vision]),
-        (beyond, {"layer_norm": normalising(), "generate": writing(), "other_weights": reweighing()}, CHECKS[beyond]),
+        (
+            solutions,
+            {"layer_norm": normalising(), "generate": writing(), "other_weights": reweighing()},
+            CHECKS[solutions],
+        ),
     ],
 )
 def test_what_wrong_versions_are_made_with_is_right(module, parts, checks):
@@ -883,5 +887,5 @@ def test_results_are_where_the_inputs_are(device):
     weights = [numbers(C, C, seed=seed).to(device) for seed in range(4)]
     out, *_ = caching.decode_step(numbers(B, 1, C).to(device), k, v, *weights, H)
     assert out.device == k.device
-    other = beyond.other_weights(numbers(T, S).softmax(-1).to(device), numbers(S, 3).to(device))
+    other = solutions.other_weights(numbers(T, S).softmax(-1).to(device), numbers(S, 3).to(device))
     assert other.device == k.device

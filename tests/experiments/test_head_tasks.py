@@ -7,16 +7,17 @@ import torch
 from rewriting import fails, numbers, one_thread  # noqa: F401
 from torch import nn
 from torch.nn import functional as F
+from training_cache import train_once
 
 from mha_course import example, plots
 from mha_course.attention import MultiHeadAttention
 from mha_course.datasets.grammar import sentences, vocabulary
 from mha_course.errors import ShapeError
-from mha_course.exercises.beyond import other_weights
-from mha_course.exercises.solutions import build_subtractor
+from mha_course.exercises.lessons.l06_concatenation import build_subtractor
+from mha_course.exercises.lessons.l16_why_many_heads import other_weights
 from mha_course.experiments import alternative_weights, head_analysis, head_tasks, precomputed
 from mha_course.experiments.head_tasks import AssociativeRecall, ParallelAttention, TwoTokenSum, learn
-from mha_course.widgets import HeadExplorer, SilenceLab
+from mha_course.widgets import AblationLab, HeadExplorer
 from mha_course.widgets.labs import ablation
 
 QUICK = {"runs": 3, "steps": 300}
@@ -129,7 +130,7 @@ def test_the_hand_made_heads_of_lesson_6_solve_the_task():
 @pytest.mark.train
 def test_two_heads_do_what_one_cannot():
     """A seed that no lesson uses."""
-    one, two = (learn(TwoTokenSum(), heads, seed=101, **QUICK) for heads in (1, 2))
+    one, two = (train_once(learn, TwoTokenSum(), heads, seed=101, **QUICK) for heads in (1, 2))
     assert one.parameters == two.parameters == 2400
     assert one.r2.min() > 0.4
     assert one.r2.max() < TwoTokenSum().bound
@@ -144,17 +145,17 @@ def test_two_heads_do_what_one_cannot():
 
 @pytest.mark.train
 def test_four_heads_find_it_from_another_seed():
-    assert learn(TwoTokenSum(), 4, seed=104, **QUICK).r2.min() > 0.98
+    assert train_once(learn, TwoTokenSum(), 4, seed=104, **QUICK).r2.min() > 0.98
 
 
 @pytest.mark.train
 def test_one_head_is_enough_for_a_sum():
-    assert learn(TwoTokenSum(sign=1), 1, seed=102, **QUICK).r2.min() > 0.98
+    assert train_once(learn, TwoTokenSum(sign=1), 1, seed=102, **QUICK).r2.min() > 0.98
 
 
 @pytest.mark.train
 def test_heads_that_start_alike_stay_alike():
-    found = learn(TwoTokenSum(), 2, seed=103, identical_heads=True, **QUICK)
+    found = train_once(learn, TwoTokenSum(), 2, seed=103, identical_heads=True, **QUICK)
     for weight in found.attention.parameters():
         if weight.dim() > 2:
             assert torch.equal(weight[:, 0], weight[:, 1])
@@ -420,7 +421,7 @@ def test_few_tokens_with_values_that_come_twice():
 
 
 def test_the_lab_says_what_the_silenced_model_guesses(model):
-    lab = SilenceLab()
+    lab = AblationLab()
     sentence = "the woolly goats heard the sly fox , and <mask> answered it"
     full, left = (dict(example_guess(m, sentence)) for m in (model, head_analysis.ablate_heads(model, [(1, 1)])))
     best, now = max(full, key=full.get), max(left, key=left.get)
@@ -449,7 +450,7 @@ def example_guess(model, sentence):
 
 
 def test_every_sentence_of_the_lab_and_every_head_is_drawn():
-    lab = SilenceLab()
+    lab = AblationLab()
     for sentence in ablation.SENTENCES:
         lab.set(sentence=sentence, l0_h3=True, l1_h2=True)
         assert "⚠" not in lab.text
@@ -462,26 +463,26 @@ def test_every_sentence_of_the_lab_and_every_head_is_drawn():
 @pytest.mark.parametrize(
     ("sentences", "message"),
     [
-        (("the cat",), "SilenceLab: one word must be hidden. expected one <mask>, got 0 in 'the cat'"),
+        (("the cat",), "AblationLab: one word must be hidden. expected one <mask>, got 0 in 'the cat'"),
         (
             ("the <mask> <mask>",),
-            "SilenceLab: one word must be hidden. expected one <mask>, got 2 in 'the <mask> <mask>'",
+            "AblationLab: one word must be hidden. expected one <mask>, got 2 in 'the <mask> <mask>'",
         ),
     ],
 )
 def test_the_lab_needs_one_hidden_word(sentences, message):
     with pytest.raises(ShapeError) as caught:
-        SilenceLab(sentences)
+        AblationLab(sentences)
     assert str(caught.value) == message
 
 
 def test_the_lab_starts_with_the_silence_it_is_told():
-    first, moved = SilenceLab(silent=["L1 H1"]), SilenceLab()
+    first, moved = AblationLab(ablated=["L1 H1"]), AblationLab()
     assert first.text != moved.text
     moved.set(l1_h1=True)
     assert first.text == moved.text
-    with pytest.raises(ShapeError, match=r"silent must name heads. expected L0 H0, .* got \['L2 H0'\]"):
-        SilenceLab(silent=["L2 H0"])
+    with pytest.raises(ShapeError, match=r"ablated must name heads. expected L0 H0, .* got \['L2 H0'\]"):
+        AblationLab(ablated=["L2 H0"])
 
 
 # What ships
@@ -491,7 +492,7 @@ def test_the_lab_starts_with_the_silence_it_is_told():
 def test_fifty_runs_ship_as_they_come_out():
     shipped = precomputed.load().difference
     assert [len(runs) for runs in shipped.values()] == [50, 50, 50]
-    made = precomputed.difference(4, precomputed.SEEDS[:1])  # a part of them
+    made = train_once(precomputed.difference, 4, precomputed.SEEDS[:1])  # a part of them
     assert sum(r2 > 0.99 for r2 in made) >= 4  # on another processor a run may differ
     assert max(shipped[1]) < TwoTokenSum().bound
     assert min(shipped[4]) > 0.99
@@ -502,7 +503,7 @@ def test_thin_heads_ship_as_they_come_out():
     """The quickest of the runs that ship, made again for fewer steps: the order is theirs."""
     shipped = precomputed.load().thin
     assert list(shipped) == list(precomputed.HEADS)
-    wide, thin = (sum(precomputed.thin(heads, runs=1, steps=200)) for heads in (1, 8))
+    wide, thin = (sum(train_once(precomputed.thin, heads, runs=1, steps=200)) for heads in (1, 8))
     assert wide > 0.9
     assert thin < 0.75
     assert sum(shipped[1]) / 3 == pytest.approx(wide, abs=0.06)
@@ -580,7 +581,7 @@ def test_a_picture_of_heads_names_their_layer(layers, named):
 
 
 def test_the_lab_says_what_its_bars_are():
-    assert [panel["note"] for panel in SilenceLab().view["panels"]] == ["probability"] * 2
+    assert [panel["note"] for panel in AblationLab().view["panels"]] == ["probability"] * 2
 
 
 def test_thinness_draws_every_run():

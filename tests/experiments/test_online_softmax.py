@@ -11,7 +11,7 @@ from mha_course import flash, plots
 from mha_course.attention import attention
 from mha_course.errors import ShapeError
 from mha_course.experiments import costs, online_softmax
-from mha_course.widgets import BlocksLab
+from mha_course.widgets import TilingLab
 
 TOKENS = ["the", "grey", "cat", "that", "chased", "the", "loud", "dogs", "was", "hungry"]
 SIZES = (4, 3, 5, 8)
@@ -123,7 +123,7 @@ def panels(lab):
 @pytest.mark.parametrize("causal", [False, True])
 @pytest.mark.parametrize("size", SIZES)
 def test_the_lab_walks_through_all_tiles(scores, size, causal):
-    lab = BlocksLab(scores, TOKENS)
+    lab = TilingLab(scores, TOKENS)
     lab.set(size=size, causal=causal)
     visited = flash.blocks(10, 10, size, causal=causal)
     visible = scores.masked_fill(torch.ones(10, 10).triu(1).bool() & causal, -torch.inf)
@@ -146,17 +146,17 @@ def test_the_lab_walks_through_all_tiles(scores, size, causal):
 def test_the_lab_says_which_row_shrinks_most():
     rising = torch.tensor([0.0, 0.0, 2.0, 3.0]).repeat(4, 1)
     rising[1, 3] = 5.0
-    lab = BlocksLab(rising, ["a", "b", "c", "d"], sizes=(2,))
+    lab = TilingLab(rising, ["a", "b", "c", "d"], sizes=(2,))
     assert "each begins with the maximum that it finds" in lab.text
     lab.set(tile=2)
     assert "“b” meets a larger score, 5.0: its sum shrinks by the factor 0.007: 2.00 × 0.007 + 1.05 = 1.06." in lab.text
-    lab = BlocksLab(-rising, ["a", "b", "c", "d"], sizes=(2,))
+    lab = TilingLab(-rising, ["a", "b", "c", "d"], sizes=(2,))
     lab.set(tile=2)
     assert "nothing shrinks" in lab.text
 
 
 def test_the_lab_stays_at_the_last_tile_and_begins_again(scores):
-    lab = BlocksLab(scores, TOKENS)
+    lab = TilingLab(scores, TOKENS)
     lab.set(size=5)
     lab.set(tile=9)
     assert lab.values["tile"] == 4
@@ -165,20 +165,20 @@ def test_the_lab_stays_at_the_last_tile_and_begins_again(scores):
 
 
 def test_what_the_lab_shows_without_a_browser(scores):
-    lab = BlocksLab(scores[None, None].half(), TOKENS)
+    lab = TilingLab(scores[None, None].half(), TOKENS)
     data, metadata = lab._repr_mimebundle_()
     assert metadata["image/png"]["alt"] == lab.text
-    assert data["text/plain"] == f"BlocksLab: {lab.text}"
+    assert data["text/plain"] == f"TilingLab: {lab.text}"
 
 
 @pytest.mark.parametrize(
     ("given", "message"),
     [
-        (lambda s: (s[:, :9], TOKENS), "BlocksLab: scores"),
-        (lambda s: (s, TOKENS[:9]), "BlocksLab: scores"),
-        (lambda s: (s, []), "BlocksLab: tokens must be a list of words"),
+        (lambda s: (s[:, :9], TOKENS), "TilingLab: scores"),
+        (lambda s: (s, TOKENS[:9]), "TilingLab: scores"),
+        (lambda s: (s, []), "TilingLab: tokens must be a list of words"),
     ],
 )
 def test_bad_input_gets_one_clear_message(scores, given, message):
     with pytest.raises(ShapeError, match=message):
-        BlocksLab(*given(scores))
+        TilingLab(*given(scores))

@@ -7,6 +7,7 @@ import torch
 from rewriting import one_thread  # noqa: F401
 from torch import nn
 from torch.nn import functional as F
+from training_cache import train_once
 
 from mha_course import models, plots
 from mha_course.datasets import shapes
@@ -146,19 +147,21 @@ def test_votes_are_a_mean_of_single_patches():
 # What is learned and measured
 
 
-@pytest.mark.train
-def test_a_short_training_learns_and_repeats_itself():
-    pictures = drawn(500)
-    runs = [vision.new_model(0) for _ in range(2)]
-    losses = [
-        models.train(model, vision.training_batches(1), vision.answer_loss, steps=steps, lr=3e-3, progress=False)
-        for model, steps in zip(runs, (160, 5), strict=True)
-    ]
-    again = models.train(
-        vision.new_model(0), vision.training_batches(1), vision.answer_loss, steps=5, lr=3e-3, progress=False
+def trained(steps):
+    model = vision.new_model(0)
+    return model, models.train(
+        model, vision.training_batches(1), vision.answer_loss, steps=steps, lr=3e-3, progress=False
     )
-    assert losses[1] == again
-    assert vision.accuracy(runs[0], pictures) > 0.8
+
+
+def test_training_repeats_itself():
+    assert trained(5)[1] == trained(5)[1]
+
+
+@pytest.mark.train
+def test_a_short_training_learns():
+    pictures = drawn(500)
+    assert vision.accuracy(train_once(trained, 160)[0], pictures) > 0.8
     assert vision.accuracy(vision.new_model(0), pictures) < 0.65
 
 

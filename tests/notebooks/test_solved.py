@@ -7,21 +7,19 @@ import nbclient
 import nbformat
 import pytest
 
-from mha_course.exercises.lessons import LESSONS as LESSON_LIST
+from mha_course.exercises import catalogue
 
 pytestmark = pytest.mark.notebook
 ROOT = Path(__file__).resolve().parents[2]
 PATHS = sorted((ROOT / "notebooks").glob("*.ipynb"))
 CHECK = re.compile(r'check\("(\w+)", (\w+)\)')
-SOLVED = "from mha_course.exercises.catalogue import EXERCISES\n{name} = EXERCISES['{name}'][0].reference"
+SOLVED = "from mha_course.exercises.catalogue import EXERCISES\n{name} = EXERCISES['{name}'].reference"
 MISTAKEN = """
-from mha_course.exercises.mistakes import MISTAKES
-from mha_course.exercises.noting import implementation
-from mha_course.exercises.recognising import ways
-from mha_course.exercises.steps import COMPOSED
-for number, way in ways("{name}") if "{name}" in COMPOSED else ():
-    wrong = MISTAKES[number]
-    report = check("{name}", implementation("{name}", wrong.applies("{name}")[way]))
+from mha_course.exercises.catalogue import EXERCISES, MISTAKES
+from mha_course.exercises.diagnose import ways
+for number, way in ways("{name}"):
+    wrong, exercise = MISTAKES[number], EXERCISES["{name}"]
+    report = check("{name}", exercise.implementation(wrong.applies(exercise)[way]))
     assert report.mistake in (wrong.name, *wrong.same_as), (report, wrong.name, way)
 """
 
@@ -54,7 +52,7 @@ def test_solved_it_says_correct_everywhere(path, monkeypatch):
         if found and found[1] == found[2]:
             assert cell.outputs[0]["data"]["text/plain"].startswith(f"{found[1]}: Correct."), found[1]
             names.append(found[1])
-    assert tuple(names) == LESSON_LIST[int(path.stem[:2])][1]
+    assert names == [exercise.name for exercise in catalogue.LESSONS[int(path.stem[:2])].exercises]
 
 
 @pytest.mark.parametrize("path", PATHS, ids=lambda path: path.stem)

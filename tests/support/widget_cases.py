@@ -1,5 +1,9 @@
 """How each widget is made, and how a browser moves it: for every test that looks at all of them."""
 
+import inspect
+
+from mha_course.widgets.labs import LABS
+
 START = """
 import numpy as np, torch
 from mha_course import plots
@@ -15,29 +19,41 @@ def draw(size): return plots.heatmap(np.eye(size)), f"An identity of {size}."
 """
 
 
-def lab(call, **moved):
-    """Return how a lab is made, what the browser asks of it, and what must hold then."""
-    return call, {"request": {"asker": "a", "number": 1, "moved": moved}}, "made.view['number'] == 1", "view"
+# What labs must be given, by the names of their parameters.
+GIVEN = {
+    "scores": "scores",
+    "tokens": "words",
+    "model": "CausalLanguageModel(len(language.WORDS), 32, **small)",
+}
+# What the browser moves in a lab, where its first control changes nothing that can be read.
+MOVED_IN_LABS = {"WeightedSumLab": {"weights": [0.1, 0.1, 0.1, 0.1, 0.6]}}
 
 
-# How it is made, what the browser sets, what is true then, and which trait the browser gets back.
+def call_of(lab):
+    """Return how a lab is made."""
+    needed = [each.name for each in inspect.signature(lab).parameters.values() if each.default is each.empty]
+    return f"{lab.__name__}({', '.join(GIVEN[name] for name in needed)})"
+
+
+def first_move(name, controls, values):
+    """Return what the browser sends where the first control of a lab is moved."""
+    if name in MOVED_IN_LABS:
+        return MOVED_IN_LABS[name]
+    spec = next(spec for spec in controls if spec["kind"] != "painted")
+    now = values[spec["name"]]
+    return {spec["name"]: not now if spec["kind"] == "toggle" else (now + 1) % len(spec["words"])}
+
+
+# How it is made, what the browser sets, what is true then, and which trait the browser gets back. Labs are found.
 CASES = {
-    "BlocksLab": lab("BlocksLab(scores, words)", tile=1),
-    "CacheLab": lab("CacheLab()", tokens=1),
     "HeadExplorer": (
-        "HeadExplorer(weights(1), queries=words, recompute=weights)", {"request": {"serial": 1, "temperature": 5.0}},
-        "abs(made._maps.heads(0, 0)[0] - weights(5).numpy()).max() < 1e-3", "packet",
+        "HeadExplorer(weights(1), queries=words, recompute=weights)",
+        {"request": {"serial": 1, "values": {"temperature": 5.0}}},
+        "abs(made._maps.numbers[0, 0, :1] - weights(5).numpy()).max() < 1e-3", "packet",
     ),
     "LayoutPlayer": ("LayoutPlayer(followed)", {"position": 2}, "made.position == 2", None),
-    "MaskLab": lab("MaskLab(scores, words)", preset=0),
     "Panel": ("Panel(draw, size=W.IntSlider(2))", {"value": 5}, "made.text == 'An identity of 5.'", "value"),
-    "RotaryLab": lab("RotaryLab()", distance=1),
-    "SamplingLab": lab("SamplingLab(CausalLanguageModel(len(language.WORDS), 32, **small))", temperature=1),
-    "ScalingLab": lab("ScalingLab()", divide_by=0),
     "ShapeTracer": ("ShapeTracer(followed)", {"position": 1}, "made.position == 1", None),
-    "SilenceLab": lab("SilenceLab()", l1_h1=True),
-    "SoftmaxLab": lab("SoftmaxLab(scores, words)", temperature=2),
-    "SplitLab": lab("SplitLab()", num_heads=1),
-    "WeightedSumLab": lab("WeightedSumLab()", weights=[0.1, 0.1, 0.1, 0.1, 0.6]),
+    **{name: (call_of(lab), None, "made.view['number'] == 1", "view") for name, lab in LABS.items()},
 }  # fmt: skip
 MOVED = {"Panel": "made._controls['size']"}  # which model the browser moves, where it is not the widget itself

@@ -80,7 +80,7 @@ def test_bars_lines_and_table_agree():
     assert cache[-1] == pytest.approx(128 / 4 * cache[at], rel=1e-3)
 
 
-def test_the_twin_is_a_picture_with_the_sentence():
+def test_the_static_picture_is_a_picture_with_the_sentence():
     data, metadata = CacheLab()._repr_mimebundle_()
     assert data["image/png"]
     assert metadata["image/png"]["alt"] == CacheLab().text

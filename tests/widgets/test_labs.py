@@ -9,6 +9,7 @@ import threading
 import pytest
 import torch
 from torch.nn import functional as F
+from widget_cases import CASES, START, first_move
 
 from mha_course import example, masks
 from mha_course.attention import attention
@@ -16,10 +17,11 @@ from mha_course.cli.jupyter_hooks import WIDGET_VIEW
 from mha_course.errors import ShapeError
 from mha_course.experiments import scaling
 from mha_course.widgets import MaskLab, ScalingLab, SoftmaxLab, SplitLab, WeightedSumLab
-from mha_course.widgets.labs import scaling as scores_module
-from mha_course.widgets.labs.controls import Drawn, Pick, Switch
-from mha_course.widgets.labs.hull import hull, inside
+from mha_course.widgets.controls import ChoiceControl, NumberControl, PaintedControl, TextControl, ToggleControl
+from mha_course.widgets.labs import LABS
+from mha_course.widgets.labs import scaling as scaling_lab
 from mha_course.widgets.labs.mask import BY_HAND, COURSE, FINITE, PRESETS
+from mha_course.widgets.labs.weighted_sum import hull, inside
 
 EVIL = '"><img src=x onerror="window.hacked=1"><script>window.hacked=1</script>$x$'
 TOKENS = ["the", "cat", "the", "it", "dogs", ","]
@@ -28,7 +30,7 @@ TOKENS = ["the", "cat", "the", "it", "dogs", ","]
 @pytest.fixture(autouse=True)
 def narrow(monkeypatch):
     """Measure narrow heads only: the wide ones take seconds."""
-    monkeypatch.setattr(scores_module, "WIDTHS", (8, 16, 64))
+    monkeypatch.setattr(scaling_lab, "WIDTHS", (8, 16, 64))
 
 
 @pytest.fixture
@@ -36,16 +38,13 @@ def scores(draw):
     return 2 * draw(6, 6, dtype=torch.float32)
 
 
-@pytest.fixture
-def labs(scores):
-    makers = {
-        "scaling": ScalingLab,
-        "softmax": lambda: SoftmaxLab(scores, TOKENS, word="it"),
-        "mask": lambda: MaskLab(scores, TOKENS),
-        "sum": WeightedSumLab,
-        "split": SplitLab,
-    }
-    return lambda name: makers[name]()
+SPACE = {}  # what the calls in CASES need
+exec(START, SPACE)
+
+
+def make(name):
+    """Make a lab as all tests of widgets do."""
+    return eval(CASES[name][0], SPACE)
 
 
 def ask(lab, **moved):
@@ -63,22 +62,23 @@ def tensor(numbers):
     return torch.tensor([[math.nan if x is None else x for x in row] for row in numbers], dtype=torch.float64)
 
 
-NAMES = ["scaling", "softmax", "mask", "sum", "split"]
+# Controls whose value may be another than the one that was sent: lists, and what others set bounds to.
+RECONCILED = {"mask", "weights", "scores", "num_kv_heads", "tile"}
 
 
-@pytest.mark.parametrize("name", NAMES)
-def test_every_value_of_every_control_is_drawn(labs, name):
-    lab = labs(name)
+@pytest.mark.parametrize("name", LABS)
+def test_every_value_of_every_control_is_drawn(name):
+    lab = make(name)
     seen = set()
     for control in lab._controls.values():
-        if isinstance(control, Pick):
+        if isinstance(control, ChoiceControl):
             values = range(len(control.options))
         else:
-            values = [True, False] if isinstance(control, Switch) else [control.start]
+            values = [True, False] if isinstance(control, ToggleControl) else [control.start]
         for sent in values:
             view = ask(lab, **{control.name: sent})
             assert not view["trouble"]
-            assert view["values"][control.name] == sent or control.name in ("mask", "weights", "scores")
+            assert view["values"][control.name] == sent or control.name in RECONCILED
             assert view["panels"]
             json.dumps(view, allow_nan=False)
             seen.add(json.dumps(view["panels"]))
@@ -87,9 +87,9 @@ def test_every_value_of_every_control_is_drawn(labs, name):
     assert len(seen) >= 3
 
 
-@pytest.mark.parametrize("name", NAMES)
-def test_the_twin_is_a_picture_with_the_sentence(labs, name):
-    lab = labs(name)
+@pytest.mark.parametrize("name", LABS)
+def test_the_static_picture_has_the_sentence(name):
+    lab = make(name)
     data, metadata = lab._repr_mimebundle_()
     assert base64.b64decode(data["image/png"])[1:4] == b"PNG"
     assert data["text/plain"] == repr(lab)
@@ -100,39 +100,30 @@ def test_the_twin_is_a_picture_with_the_sentence(labs, name):
     assert titles == {one["title"] for one in lab.view["panels"]}
 
 
-MOVES = {
-    "scaling": {"head_dim": 8},
-    "softmax": {"temperature": 10.0},
-    "mask": {"preset": "window"},
-    "sum": {"weights": [1, 0, 0, 0, 0]},
-    "split": {"num_heads": 2},
-}
-
-
-@pytest.mark.parametrize("name", NAMES)
-def test_the_twin_follows(labs, name):
-    lab = labs(name)
+@pytest.mark.parametrize("name", LABS)
+def test_the_static_picture_follows(name):
+    lab = make(name)
     before = lab.png()
-    lab.set(**MOVES[name])
+    ask(lab, **first_move(name, lab.spec["controls"], lab.view["values"]))
     assert lab.png() != before
 
 
-def test_showing_prints_what_it_shows_at_the_start(labs, capsys):
-    lab = labs("split")
+def test_showing_prints_what_it_shows_at_the_start(capsys):
+    lab = SplitLab()
     lab.show()
     assert f"At the start: {lab.text}" in capsys.readouterr().out.replace("\n", " ")
 
 
-@pytest.mark.parametrize("name", NAMES)
-def test_start_again_sends_the_start_of_all(labs, name):
-    lab = labs(name)
+@pytest.mark.parametrize("name", LABS)
+def test_start_again_sends_the_start_of_all(name):
+    lab = make(name)
     before = lab.view
     for control in lab._controls.values():
-        if isinstance(control, Pick):
+        if isinstance(control, ChoiceControl):
             ask(lab, **{control.name: len(control.options) - 1})
-    after = ask(lab, **lab.face["start"])
+    after = ask(lab, **lab.spec["start"])
     assert (after["panels"], after["text"]) == (before["panels"], before["text"])
-    picks = [control.name for control in lab._controls.values() if isinstance(control, Pick)]
+    picks = [control.name for control in lab._controls.values() if isinstance(control, ChoiceControl)]
     assert [after["values"][name] for name in picks] == [before["values"][name] for name in picks]
 
 
@@ -168,8 +159,8 @@ def test_setting_what_there_is_not(moved, message):
     assert str(caught.value) == message
 
 
-def test_a_control_moved_in_another_thread(labs):
-    lab = labs("split")
+def test_a_control_moved_in_another_thread():
+    lab = SplitLab()
     thread = threading.Thread(target=lambda: ask(lab, num_heads=0))
     thread.start()
     thread.join()
@@ -178,9 +169,18 @@ def test_a_control_moved_in_another_thread(labs):
 
 def test_controls_say_what_they_hold():
     with pytest.raises(ShapeError, match="expected True or False, got 3"):
-        Switch("free", "free").accept("Lab", 3)
-    assert Drawn("x", [1], lambda sent: sent[::-1]).accept("Lab", [1, 2]) == [2, 1]
-    assert Pick("x", "x", "menu", (0.5, 2), 2).face()["words"] == ["0.5", "2"]
+        ToggleControl("free", "free").accept("Lab", 3)
+    assert PaintedControl("x", [1], lambda sent: sent[::-1]).accept("Lab", [1, 2]) == [2, 1]
+    assert ChoiceControl("x", "x", "menu", (0.5, 2), 2).spec()["words"] == ["0.5", "2"]
+    number, text = NumberControl("x", "x", 1.0, 0.1, 10, "log"), TextControl("sentence", "sentence", "it sat")
+    assert number.spec() == {"name": "x", "label": "x", "kind": "log", "start": 1.0, "low": 0.1, "high": 10}
+    assert (number.read("Lab", 3), NumberControl("n", "n", 3, 1, 8, "whole").read("Lab", 2.6)) == (3.0, 3)
+    for nonsense in (math.nan, math.inf, "2", True, None):
+        with pytest.raises(ShapeError, match=r"x is a number\. expected a finite number"):
+            number.read("Lab", nonsense)
+    assert text.read("Lab", "") == ""
+    with pytest.raises(ShapeError, match=r"sentence is a text\. expected a str, got 3"):
+        text.accept("Lab", 3)
 
 
 # ---- scaling ----

@@ -175,7 +175,7 @@ def test_a_strip_names_the_sentence_where_there_are_several(both):
     (lane,) = lanes(LayoutPlayer(made))
     assert (lane["cells"]["13"]["tag"], lane["cells"]["13"]["whose"]) == ("t0 h0", "b1 t0 h0")
     assert lanes(both)[0]["cells"]["13"]["whose"] == "t1 h1"
-    assert ["13", "b1 t0 h0"] in [cell for row in Tables(LayoutPlayer(made).twin).tables[0] for cell in row]
+    assert ["13", "b1 t0 h0"] in [cell for row in Tables(LayoutPlayer(made).static).tables[0] for cell in row]
 
 
 def test_nothing_is_said_of_tokens_and_heads_where_no_axis_is_known():
@@ -294,7 +294,7 @@ def test_of_a_large_batch_the_first_sentence_is_shown_and_said_to_be():
     player = LayoutPlayer(made)
     (lane,) = lanes(player)
     assert lane["part"] == "Shown: B=0, 120 of 240 numbers."
-    assert lane["part"] in player.twin
+    assert lane["part"] in player.static
     assert len(lane["strips"][0]) == len(lane["cells"]) == 120
     assert lane["frames"][-1]["ids"] == [
         n if n < 120 else -1 for n in x.view(2, 5, 4, 6).transpose(1, 2).flatten().tolist()
@@ -338,8 +338,8 @@ class Tables(HTMLParser):
             self.tables[-1][-1][-1].append(text)
 
 
-def test_the_twin_says_in_text_what_the_colours_say(both):
-    read = Tables(both.twin)
+def test_the_static_picture_says_in_text_what_the_colours_say(both):
+    read = Tables(both.static)
     assert read.tags <= {"table", "caption", "tr", "th", "td", "small", "br", "p"}
     assert read.captions[0] == "Strip 1 of memory: place, token and head"
     assert read.captions[3] == f"3. {lanes(both)[0]['frames'][2]['sentence']} Strip 1, read as (B=1, H=2, S=3, D=4)."
@@ -353,11 +353,11 @@ def test_the_twin_says_in_text_what_the_colours_say(both):
         assert cells == [[str(heads[0, h, token, d].item()), f"t{token} h{h}"] for h in range(2) for d in range(4)]
     odd = [cell for row in read.tables[4][1:] for cell in row[1:] if "⚠" in cell[1]]
     assert len(odd) == len(lanes(both)[1]["frames"][1]["odd"])
-    assert "⚠ each head holds slices of 2 heads, from only 2 of 3 tokens" in both.twin
+    assert "⚠ each head holds slices of 2 heads, from only 2 of 3 tokens" in both.static
 
 
-def test_the_twin_of_a_copy_has_its_strip():
-    read = Tables(LayoutPlayer(trace(merge, counted(1, 2, 3, 4), axes="B H S D")).twin)
+def test_the_static_picture_of_a_copy_has_its_strip():
+    read = Tables(LayoutPlayer(trace(merge, counted(1, 2, 3, 4), axes="B H S D")).static)
     assert read.captions[3] == "Strip 2 of memory: place, token and head"
     cells = [cell for row in read.tables[3] for cell in row[1:]]
     merged = merge(counted(1, 2, 3, 4)).flatten().tolist()
@@ -365,11 +365,11 @@ def test_the_twin_of_a_copy_has_its_strip():
     assert [cell[0] for cell in cells] == [str(place) for place in range(24)]
 
 
-def test_the_twin_is_the_same_each_time_and_stands_beside_the_view(both):
+def test_the_static_picture_is_the_same_each_time_and_stands_beside_the_view(both):
     again = LayoutPlayer(trace(right, counted(1, 3, 8), **KNOWN), trace(wrong, counted(1, 3, 8), **KNOWN))
-    assert again.twin == both.twin
+    assert again.static == both.static
     data, _ = both._repr_mimebundle_()
-    assert (data["text/html"], data[WIDGET_VIEW]["model_id"]) == (both.twin, both.model_id)
+    assert (data["text/html"], data[WIDGET_VIEW]["model_id"]) == (both.static, both.model_id)
 
 
 def hostile():
@@ -384,8 +384,8 @@ def hostile():
 
 
 def test_words_of_others_are_escaped():
-    assert "<img" not in hostile().twin
-    assert "<script" not in hostile().twin
+    assert "<img" not in hostile().static
+    assert "<script" not in hostile().static
 
 
 GRID = """(lane) => [...document.querySelectorAll('#one .lane')[lane].querySelectorAll('.board:last-child .cell')]

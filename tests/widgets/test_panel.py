@@ -1,4 +1,4 @@
-"""Panels answer to their controls, keep a static twin, and saved notebooks need no kernel."""
+"""Panels answer to their controls, keep a static static, and saved notebooks need no kernel."""
 
 import asyncio
 import base64
@@ -44,7 +44,7 @@ def test_names_of_controls_are_not_cut(panel):
     assert {control.style.description_width for control in panel._controls.values()} == {"initial"}
 
 
-def test_the_static_twin_is_a_picture_with_alt_text(panel):
+def test_the_static_picture_is_there_with_alt_text(panel):
     data, metadata = panel._repr_mimebundle_()
     assert base64.b64decode(data["image/png"])[1:4] == b"PNG"
     assert data["text/plain"] == "Panel: An identity of 2 for “it”."
@@ -91,15 +91,15 @@ def test_showing_prints_what_it_shows_at_the_start(panel, capsys):
     assert "At the start: An identity of 2 for “it”." in capsys.readouterr().out
 
 
-def test_saving_drops_live_views_that_have_a_twin():
-    twin = {"output_type": "display_data", "data": {WIDGET_VIEW: {}, "image/png": "x", "text/plain": "Panel"}}
+def test_saving_drops_live_views_that_have_a_static_picture():
+    static = {"output_type": "display_data", "data": {WIDGET_VIEW: {}, "image/png": "x", "text/plain": "Panel"}}
     alone = {"output_type": "display_data", "data": {WIDGET_VIEW: {}, "text/plain": "IntSlider()"}}
     stream = {"output_type": "stream", "name": "stdout", "text": "hello"}
-    model = {"type": "notebook", "content": {"cells": [{"outputs": [twin, alone, stream]}, {"source": "no outputs"}]}}
+    model = {"type": "notebook", "content": {"cells": [{"outputs": [static, alone, stream]}, {"source": "no outputs"}]}}
     before = copy.deepcopy(model)
     drop_widget_views(model=model, path="lesson.ipynb")
-    assert WIDGET_VIEW not in twin["data"]
-    assert twin["data"]["image/png"] == "x"
+    assert WIDGET_VIEW not in static["data"]
+    assert static["data"]["image/png"] == "x"
     assert model["content"]["cells"][0]["outputs"][1:] == before["content"]["cells"][0]["outputs"][1:]
 
 

@@ -4,6 +4,7 @@ import math
 
 import pytest
 import torch
+from matplotlib.patches import Circle
 from torch.testing import assert_close
 
 from mha_course import plots, positions
@@ -47,7 +48,7 @@ def test_the_dot_product_depends_on_the_distance_alone():
             sums.add(lab.text.partition("q · k = ")[2].partition(",")[0])
             dials, added, wave = panels(lab)
             total = sum(added["values"])
-            assert total == pytest.approx(wave["values"][distance], abs=5e-3)
+            assert total == pytest.approx(wave["lines"][0]["values"][distance], abs=5e-3)
             assert_close(
                 total,
                 sum(a * c for p in dials["pairs"] for a, c in zip(p["q"], p["k"], strict=True)),
@@ -87,12 +88,14 @@ def test_messages(given, message):
 
 
 @pytest.mark.parametrize("width", [2, 12, 24])
-def test_the_twin_is_a_picture_with_its_sentence(width, draw):
+def test_the_static_picture_is_a_picture_with_its_sentence(width, draw):
     lab = RotaryLab(draw(width), draw(width, seed=1))
     data, metadata = lab._repr_mimebundle_()
     assert set(data) == {"text/plain", "image/png", WIDGET_VIEW}
     assert metadata["image/png"]["alt"] == lab.text
-    assert len(lab.picture().axes) == width // 2 + 2
+    dials, *others = lab.picture().axes
+    assert len(others) == 2
+    assert sum(isinstance(patch, Circle) for patch in dials.patches) == width // 2
 
 
 def test_drawings_hold_every_cell():

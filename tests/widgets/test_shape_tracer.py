@@ -82,7 +82,7 @@ def test_the_sentence_says_how_many_steps_lead_where(reference):
     assert told.endswith(reference.summary().partition(": ")[2] + ".")
 
 
-def test_the_twin_is_the_table_of_the_trace(reference):
+def test_the_static_picture_is_the_table_of_the_trace(reference):
     widget = ShapeTracer(reference)
     data, _ = widget._repr_mimebundle_()
     assert data["text/html"] == reference._repr_html_()
@@ -150,7 +150,7 @@ def test_words_from_people_stay_words():
     data = json.loads(json.dumps(payload(hostile())))
     assert data["sources"][0]["code"] == f"def f(x):\n    return '{EVIL}'"
     assert data["words"][data["steps"][1]["line"]] == EVIL
-    assert "<script" not in ShapeTracer(hostile()).twin
+    assert "<script" not in ShapeTracer(hostile()).static
 
 
 # ---- in a browser ----

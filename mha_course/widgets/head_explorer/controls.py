@@ -1,28 +1,30 @@
-"""What a learner's function can be asked: its parameters become controls, and controls become its arguments.
+"""The controls of a learner's function: its parameters become controls, and controls become its arguments.
 
 Axes: T query tokens, S key tokens.
 """
 
 from __future__ import annotations
 
-import base64
 import inspect
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 import torch
 
 from mha_course.errors import ShapeError
+from mha_course.widgets.controls import ChoiceControl, Control, NumberControl, TextControl, ToggleControl
+from mha_course.widgets.head_explorer.maps import PLACE
 
 FOUR = ("temperature", "scale", "mask", "sentence")
 MASKS = ("none", "causal", "window of 3", "painted")
-PLACE = "HeadExplorer"
 
 
-class Asking:
-    """Turn a function into controls by the names of its parameters, and call it with what they say.
+class RecomputeControls:
+    """Turn a function into controls by the names of its parameters, and call it with their values.
+
+    ``sentence`` and ``mask`` are where controls of these names start.
 
     Raises: ShapeError if a parameter is no control and has no default.
     """
@@ -32,105 +34,100 @@ class Asking:
             rule, got = "recompute must be a function", type(function).__name__
             raise ShapeError(PLACE, rule, expected="def recompute(temperature): …", got=got)
         self._function = function
-        self._first, self._named = _parameters(function)
-        pairs = [*self._first, *self._named.items()]
-        given = next(
-            (default for name, default in pairs if name == "sentence" and default and isinstance(default, str)),
-            sentence,
-        )
-        starts = {"sentence": given, "mask": mask}
-        self.controls = [_control(name, starts.get(name, default)) for name, default in pairs]
-        if not self.controls:
-            raise ShapeError(
-                PLACE, "recompute must have a parameter", expected="def recompute(temperature): …", got="none"
-            )
+        defaults, self._positional = _parameters(function)
+        if not defaults:
+            rule = "recompute must have a parameter"
+            raise ShapeError(PLACE, rule, expected="def recompute(temperature): …", got="none")
+        starts = {"mask": mask}
+        if not isinstance(defaults.get("sentence"), str) or not defaults["sentence"]:
+            starts["sentence"] = sentence
+        self.controls = {name: _control(name, starts.get(name, default)) for name, default in defaults.items()}
 
-    def has(self, name: str) -> bool:
-        """Say whether there is a control of this name."""
-        return any(control["name"] == name for control in self.controls)
+    def specs(self) -> list[dict[str, Any]]:
+        """Return what the browser builds the controls from."""
+        return [control.spec() for control in self.controls.values()]
 
-    def __call__(self, values: dict[str, Any], mask: torch.Tensor | None) -> Any:
-        """Call the function with the controls' values; what has no sensible value stays at its start."""
-        given = {control["name"]: _value(control, values.get(control["name"])) for control in self.controls}
-        given |= {"mask": mask}
-        first = [given[name] for name, _ in self._first]
-        return self._function(*first, **{name: given[name] for name in self._named})
+    def start(self) -> dict[str, Any]:
+        """Return where the controls start, as the browser knows it."""
+        return {name: control.write(control.start) for name, control in self.controls.items()}
+
+    def read(self, sent: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the value of each control; where the browser sent none that makes sense, its start."""
+        values = {}
+        for name, control in self.controls.items():
+            try:
+                values[name] = control.read(PLACE, sent.get(name))
+            except ShapeError:
+                values[name] = control.start
+        return values
+
+    def __call__(self, values: Mapping[str, Any]) -> Any:
+        """Call the function with a value for each control."""
+        named = dict(values)
+        first = [named.pop(name) for name in self._positional]
+        return self._function(*first, **named)
 
 
-def _parameters(function: Callable[..., Any]) -> tuple[list[tuple[str, Any]], dict[str, Any]]:
-    """Return the parameters that become controls, with their defaults: by position, and by name."""
-    four: list[tuple[str, Any]] = [(name, None) for name in FOUR]
+def _parameters(function: Callable[..., Any]) -> tuple[dict[str, Any], Sequence[str]]:
+    """Return the parameters that become controls, with their defaults, and which of them are given by position."""
+    by_position = dict.fromkeys(FOUR), FOUR
     try:
         signature = inspect.signature(getattr(function, "forward", function))
     except (TypeError, ValueError):  # some builtins have none
-        return four, {}
-    known, strange = [], []
-    for parameter in signature.parameters.values():
-        if parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD):
-            continue
-        default = None if parameter.default is parameter.empty else parameter.default
-        if parameter.name in FOUR or (isinstance(default, (bool, int, float)) and math.isfinite(default)):
-            known.append((parameter, default))
-        elif parameter.default is parameter.empty:
-            strange.append(parameter.name)
-    if strange or not known:
-        try:
-            signature.bind(*FOUR)
-        except TypeError:
-            pass
-        else:
-            if not any(parameter.name in FOUR for parameter, _ in known):
-                return four, {}
-    if strange:
-        rule = f"recompute has no control for its parameter {strange[0]!r}"
+        return by_position
+    parameters = [one for one in signature.parameters.values() if one.kind not in (one.VAR_POSITIONAL, one.VAR_KEYWORD)]
+    known = [one for one in parameters if one.name in FOUR or _is_number(one.default)]
+    unknown = [one.name for one in parameters if one not in known and one.default is one.empty]
+    named = any(one.name in FOUR for one in known)
+    if (unknown or not known) and not named and _takes_four(signature):
+        return by_position
+    if unknown:
+        rule = f"recompute has no control for its parameter {unknown[0]!r}"
         expected = f"{', '.join(FOUR)}, or a number as default"
-        raise ShapeError(PLACE, rule, expected=expected, got=f"recompute{signature}", fix=f"{strange[0]}=1.0")
-    first = [(one.name, default) for one, default in known if one.kind is one.POSITIONAL_ONLY]
-    return first, {one.name: default for one, default in known if one.kind is not one.POSITIONAL_ONLY}
+        raise ShapeError(PLACE, rule, expected=expected, got=f"recompute{signature}", fix=f"{unknown[0]}=1.0")
+    defaults = {one.name: None if one.default is one.empty else one.default for one in known}
+    return defaults, [one.name for one in known if one.kind is one.POSITIONAL_ONLY]
 
 
-def _control(name: str, default: Any) -> dict[str, Any]:
-    """Describe one control: its kind, where it starts and how far it goes."""
+def _is_number(default: Any) -> bool:
+    return isinstance(default, (bool, int, float)) and math.isfinite(default)
+
+
+def _takes_four(signature: inspect.Signature) -> bool:
+    try:
+        signature.bind(*FOUR)
+    except TypeError:
+        return False
+    return True
+
+
+def _control(name: str, default: Any) -> Control:
+    """Choose a control by the name of a parameter and by its default."""
     if name == "sentence":
-        return {"name": name, "kind": "sentence", "start": default}
+        return TextControl(name, name, default)
     if name == "mask":
-        return {"name": name, "kind": "mask", "start": default, "choices": list(MASKS)}
+        return ChoiceControl(name, name, "menu", MASKS, default)
     number = default if isinstance(default, (int, float)) and not isinstance(default, bool) else None
     if name == "temperature":
-        return {
-            "name": name,
-            "kind": "log",
-            "start": number if number and 0.1 <= number <= 10 else 1.0,
-            "low": 0.1,
-            "high": 10.0,
-        }
+        start = number if number and 0.1 <= number <= 10 else 1.0
+        return NumberControl(name, name, start, 0.1, 10.0, "log")
     if name == "scale":
         start = float(number) if number and number > 0 else 1.0
-        return {"name": name, "kind": "log", "start": start, "low": start / 10, "high": start * 10}
+        return NumberControl(name, name, start, start / 10, start * 10, "log")
     if isinstance(default, bool):
-        return {"name": name, "kind": "check", "start": default}
+        return ToggleControl(name, name, default)
     if isinstance(default, int):
-        ends = (1, max(8, 4 * default)) if default > 0 else (2 * default, 8 if default == 0 else 0)
-        return {"name": name, "kind": "whole", "start": default, "low": ends[0], "high": ends[1]}
+        least, most = (1, max(8, 4 * default)) if default > 0 else (2 * default, 8 if default == 0 else 0)
+        return NumberControl(name, name, default, least, most, "whole")
     low, high = sorted((0.0, 2 * default)) if default else (-1.0, 1.0)
-    return {"name": name, "kind": "linear", "start": default, "low": low, "high": 1.0 if 0 < default < 1 else high}
+    return NumberControl(name, name, default, low, 1.0 if 0 < default < 1 else high)
 
 
-def _value(control: dict[str, Any], value: Any) -> Any:
-    """Return what a control says, in the type that the function expects."""
-    kind, start = control["kind"], control["start"]
-    if kind in ("sentence", "mask"):
-        return value if isinstance(value, str) else start
-    if kind == "check":
-        return value if isinstance(value, bool) else start
-    number = value if isinstance(value, (int, float)) and math.isfinite(value) else start
-    return round(number) if kind == "whole" else float(number)
-
-
-def mask_of(choice: str, size: tuple[int, int], painted: dict[str, Any] | None, device: Any) -> torch.Tensor | None:
+def mask_from_choice(choice: str, size: tuple[int, int], painted: Sequence[str] | None, device: Any) -> Any:
     """Make the mask that was chosen, (T, S), bool, True = may attend; None lets all be seen.
 
-    Of T tokens the last of S are meant, as with a cache. painted: rows, columns, and their bits in base64.
+    The T queries are the last of S tokens, as with a cache. painted: a string of 0 and 1 for each row, 1 = may attend;
+    it may have been painted for other tokens.
     """
     T, S = size
     full = torch.ones(T, S, dtype=torch.bool, device=device)
@@ -142,31 +139,25 @@ def mask_of(choice: str, size: tuple[int, int], painted: dict[str, Any] | None, 
     if choice != "painted":
         return None
     if painted:
-        rows, columns = int(painted["rows"]), int(painted["columns"])
-        bits = np.frombuffer(base64.b64decode(painted["bits"]), dtype=np.uint8)
-        seen = np.unpackbits(bits, count=rows * columns).reshape(rows, columns).astype(bool)
-        full[:rows, :columns] = torch.from_numpy(seen[:T, :S]).to(full.device)
+        cells = torch.tensor([[cell == "1" for cell in row[:S]] for row in painted[:T]])
+        full[: cells.size(0), : cells.size(1)] = cells.to(full.device)
     return full
 
 
-def paint(mask: Any) -> dict[str, Any]:
+def paint(mask: Any) -> list[str]:
     """Write a mask (T, S) as the browser does."""
-    bits = np.packbits(np.asarray(mask, dtype=bool).reshape(-1)).tobytes()
-    return {"rows": mask.shape[0], "columns": mask.shape[1], "bits": base64.b64encode(bits).decode()}
+    return ["".join("01"[int(cell)] for cell in row) for row in np.asarray(mask, dtype=bool)]
 
 
-def parts(result: Any) -> tuple[Any, Any, Any]:
+def split_result(result: Any) -> tuple[Any, Any, Any]:
     """Take apart what a function returned: weights, and queries and keys where it names them."""
     if not isinstance(result, tuple):
         return result, None, None
-    words = all(_is_tokens(one) for one in result[1:])
-    if len(result) not in (2, 3) or not words:
+    if len(result) not in (2, 3) or not all(_is_tokens(one) for one in result[1:]):
+        expected = "weights, (weights, queries) or (weights, queries, keys)"
         got = f"({', '.join(type(one).__name__ for one in result)})"
         fix = "weights alone" if len(result) == 2 else None
-        rule = "a tuple must hold weights, then tokens"
-        raise ShapeError(
-            PLACE, rule, expected="weights, (weights, queries) or (weights, queries, keys)", got=got, fix=fix
-        )
+        raise ShapeError(PLACE, "a tuple must hold weights, then tokens", expected=expected, got=got, fix=fix)
     return result[0], result[1], result[2] if len(result) == 3 else None
 
 

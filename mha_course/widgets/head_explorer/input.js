@@ -1,113 +1,130 @@
-// Pointer and keyboard: what is pointed at, what is chosen, and what is painted.
+// Pointer and keyboard: what is pointed at, what is chosen, and what is painted. `explorer` is that of widget.js.
 
-const clamp = (value, most) => Math.max(0, Math.min(most, value));
+import { clamp } from "../dom.js";
+import { cellAt } from "./draw.js";
 
-/** Follow the pointer over the large picture; with a painted mask it is a brush. */
-function pointAt(state, glass, asking, acts) {
-  let brush = null;
-  const place = (event) => {
-    const { left, top } = glass.getBoundingClientRect(), { box, cell, bars } = state.scene.plan, { T, S } = state.packet;
-    const [x, y] = [event.clientX - left, event.clientY - top];
-    const row = Math.floor((y - box.y) / cell.h), slant = y < box.y ? (box.y - y) / Math.tan(SLANT) : 0; // of the words
-    const column = Math.floor((x - box.x - slant) / cell.w), kept = (state.hover ?? state.cursor)?.row;
-    const [rows, columns] = [row >= 0 && row < T, column >= 0 && column < S];
-    if (rows && x < box.x) return { row };
-    if (rows && columns) return { row, column };
-    if (columns && y < box.y) return { column };
-    return columns && kept != null && y > bars.y && y < bars.y + bars.h ? { row: kept, column } : null;
-  };
-  /** Hide or show a cell. All cells of a stroke become what its first one became. */
-  function stroke({ row, column }) {
+/** A brush for masks: all cells of a stroke become what its first one became. */
+function makeBrush(explorer) {
+  let stroke = null;
+  function paint({ row, column }) {
     if (row == null || column == null) return;
-    const { packet } = state, index = row * packet.S + column;
-    if (!brush) {
-      const { hidden } = packet.matrix(acts.current());
-      brush = { seen: new Uint8Array(packet.T * packet.S).map((_, i) => Number(!hidden?.[i])), to: hidden?.[index] ? 1 : 0 };
-    } else if (brush.seen[index] === brush.to) return;
-    brush.seen[index] = brush.to;
-    asking.paint({ rows: packet.T, columns: packet.S, seen: brush.seen });
+    stroke ??= { rows: explorer.visibleMask().map((cells) => [...cells]), to: null };
+    stroke.to ??= stroke.rows[row][column] === "1" ? "0" : "1";
+    if (stroke.rows[row][column] === stroke.to) return;
+    stroke.rows[row][column] = stroke.to;
+    explorer.recompute.paint(stroke.rows.map((cells) => cells.join("")));
   }
-  const lift = () => { brush = null; };
+  const lift = () => (stroke = null);
+  return { paint, lift, down: () => stroke !== null };
+}
+
+/** Follow the pointer over the large picture; with a painted mask it is a brush, which is returned. */
+export function followPointer(explorer, overlay) {
+  const brush = makeBrush(explorer);
+  const place = ({ clientX, clientY }) => {
+    const { left, top } = overlay.getBoundingClientRect(), row = (explorer.hover ?? explorer.cursor)?.row;
+    return cellAt({ x: clientX - left, y: clientY - top }, explorer.scene.plan, explorer.maps, row);
+  };
   const listeners = {
     pointermove(event) {
-      if (!state.scene) return;
-      state.hover = place(event);
-      if (brush) stroke(state.hover ?? {});
-      if (!acts.busy()) acts.drawGlass();
+      explorer.hover = place(event);
+      if (brush.down()) brush.paint(explorer.hover ?? {});
+      explorer.drawOverlay();
     },
     pointerleave() {
-      state.hover = null;
-      if (state.scene) acts.drawGlass();
+      explorer.hover = null;
+      explorer.drawOverlay();
     },
     pointerdown(event) {
-      const at = state.scene && place(event);
+      const at = place(event);
       if (at?.row == null || at.column == null) return;
-      state.cursor = at;
-      if (acts.paints()) {
-        glass.setPointerCapture(event.pointerId);
-        stroke(at);
+      explorer.cursor = at;
+      if (explorer.recompute.painting()) {
+        overlay.setPointerCapture(event.pointerId);
+        brush.paint(at);
       }
-      acts.drawGlass();
+      explorer.drawOverlay();
     },
-    pointerup: lift,
-    pointercancel: lift,
+    pointerup: brush.lift,
+    pointercancel: brush.lift,
     focus() {
-      state.cursor = state.cursor ?? { row: 0, column: 0 };
-      if (state.scene && glass.matches(":focus-visible")) acts.drawGlass();
+      explorer.cursor ??= { row: 0, column: 0 };
+      if (overlay.matches(":focus-visible")) explorer.drawOverlay();
     },
   };
-  for (const [event, call] of Object.entries(listeners)) glass.addEventListener(event, call);
-  return (at) => {
-    stroke(at);
-    lift();
+  for (const [event, call] of Object.entries(listeners)) {
+    overlay.addEventListener(event, (details) => {
+      if (explorer.scene) call(details); // else nothing is drawn yet
+    });
+  }
+  return brush;
+}
+
+/** Say what each key does in the large picture. */
+function keysOfLarge(explorer, brush) {
+  const far = 1e6;
+  const move = (down, right) => () => {
+    const { T, S } = explorer.maps, { row, column } = { row: 0, column: 0, ...explorer.cursor };
+    explorer.cursor = { row: clamp(row + down, 0, T - 1), column: clamp(column + right, 0, S - 1) };
+    explorer.hover = null;
+  };
+  const turn = (by) => () => {
+    const { layer, slot } = explorer.current();
+    explorer.choose(layer, slot + by);
+  };
+  function toggle() {
+    if (!explorer.recompute.painting() || !explorer.cursor) return;
+    brush.paint(explorer.cursor);
+    brush.lift();
+  }
+  return {
+    ArrowRight: move(0, 1), ArrowLeft: move(0, -1), ArrowDown: move(1, 0), ArrowUp: move(-1, 0),
+    Home: move(0, -far), End: move(0, far), PageUp: turn(-1), PageDown: turn(1),
+    Escape: () => (explorer.cursor = null), " ": toggle,
   };
 }
 
+/** Answer to a key among the small pictures, and say whether it was one of ours. */
+function pressThumb(explorer, list, { key, shiftKey }, target) {
+  const { slots, L } = explorer.maps, { layer, slot } = explorer.current(), last = L * slots - 1;
+  const own = explorer.thumbs.findIndex(({ node }) => node === target), from = shiftKey ? own : layer * slots + slot;
+  if (key === "Enter" && shiftKey) {
+    explorer.compare(own);
+    return true;
+  }
+  const across = L > 1 ? slots : getComputedStyle(list).gridTemplateColumns.split(" ").length;
+  const steps = { ArrowRight: 1, ArrowLeft: -1, ArrowDown: across, ArrowUp: -across, Home: -from, End: last - from };
+  if (!Object.hasOwn(steps, key)) return false;
+  const to = from + steps[key];
+  if (to < 0 || to > last) return true;
+  explorer.thumbs[to].node.focus();
+  if (!shiftKey) explorer.choose(Math.floor(to / slots), to % slots); // with Shift one looks for a head to compare with
+  return true;
+}
+
 /** Answer to keys, and keep those that are answered from JupyterLab. Return how to stop. */
-function pressKeys(state, { root, glass, list }, paint, acts) {
-  const far = 1e6, turn = (by) => acts.choose(acts.current().layer, acts.current().slot + by);
-  const step = (row, column) => {
-    const { T, S } = state.packet, from = { row: 0, column: 0, ...state.cursor };
-    state.cursor = { row: clamp(from.row + row, T - 1), column: clamp(from.column + column, S - 1) };
-    state.hover = null;
-  };
-  const inLarge = {
-    ArrowRight: () => step(0, 1), ArrowLeft: () => step(0, -1), ArrowDown: () => step(1, 0), ArrowUp: () => step(-1, 0),
-    Home: () => step(0, -far), End: () => step(0, far), PageUp: () => turn(-1), PageDown: () => turn(1),
-    Escape: () => { state.cursor = null; },
-    " ": () => { if (acts.paints() && state.cursor) paint(state.cursor); },
-  };
-  function pressLarge(key) {
-    if (!Object.hasOwn(inLarge, key)) return false;
-    inLarge[key]();
-    acts.drawGlass();
+export function followKeys(explorer, { root, overlay, list }, brush) {
+  const large = keysOfLarge(explorer, brush);
+  const leaves = ({ key, ctrlKey, metaKey, altKey }) => ctrlKey || metaKey || altKey || key === "Tab";
+  function answer(event, target) {
+    if (target !== overlay) return list.contains(target) && pressThumb(explorer, list, event, target);
+    if (!Object.hasOwn(large, event.key)) return false;
+    large[event.key]();
+    explorer.drawOverlay();
     return true;
   }
-  function pressThumb(key, shift, target) {
-    const { slots, L } = state.packet, { layer, slot } = acts.current(), last = L * slots - 1;
-    const across = L > 1 ? slots : getComputedStyle(list).gridTemplateColumns.split(" ").length;
-    const own = state.thumbs.findIndex(({ node }) => node === target), from = shift ? own : layer * slots + slot;
-    if (key === "Enter" && shift) acts.compare(own);
-    const steps = { ArrowRight: 1, ArrowLeft: -1, ArrowDown: across, ArrowUp: -across, Home: -from, End: last - from };
-    if (!Object.hasOwn(steps, key)) return key === "Enter" && shift;
-    const to = from + steps[key];
-    if (to < 0 || to > last) return true;
-    state.thumbs[to].node.focus();
-    if (!shift) acts.choose(Math.floor(to / slots), to % slots); // with Shift one looks for a head to compare with
-    return true;
-  }
-  const press = (event) => { // on the window, because JupyterLab listens on the document before we would hear of it
-    const path = event.composedPath(), target = path[0];
-    if (!path.includes(root) || event.ctrlKey || event.metaKey || event.altKey || event.key === "Tab") return;
-    if (["INPUT", "SELECT"].includes(target.tagName)) {
-      if (event.key !== "Escape") event.stopPropagation(); // they answer by themselves
+  function press(event) { // on the window, because JupyterLab listens on the document before we would hear of it
+    const path = event.composedPath(), [target] = path;
+    if (!path.includes(root) || leaves(event)) return;
+    const field = ["INPUT", "SELECT"].includes(target.tagName), button = ["BUTTON", "SUMMARY"].includes(target.tagName);
+    if (field) { // they answer by themselves
+      if (event.key !== "Escape") event.stopPropagation();
       return;
     }
-    const ours = target === glass ? pressLarge(event.key) : list.contains(target) && pressThumb(event.key, event.shiftKey, target);
-    const answers = [" ", "Enter"].includes(event.key) && ["BUTTON", "SUMMARY"].includes(target.tagName);
-    if (ours || answers) event.stopPropagation();
+    const ours = answer(event, target);
+    if (ours || (button && [" ", "Enter"].includes(event.key))) event.stopPropagation();
     if (ours) event.preventDefault();
-  };
+  }
   window.addEventListener("keydown", press, true);
   return () => window.removeEventListener("keydown", press, true);
 }

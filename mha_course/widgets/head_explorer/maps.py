@@ -1,161 +1,185 @@
-"""Weights, tokens and masks in one form, whatever they came as.
+"""Weights, tokens and masks in one form, whatever they came as, and what the browser gets of them.
 
 Axes: L layers, B sentences, H heads, T query tokens, S key tokens. A map is one matrix (T, S); every layer has
-one more than it has heads, their average, unless there is only one head.
+M maps: its heads and, if there are several, their average.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 
 from mha_course.errors import ShapeError
+from mha_course.plots.inputs import as_hidden, as_numbers, as_row_and_column_names
 
 PLACE = "HeadExplorer"
-MOST = 2048  # tokens
-Array = NDArray[np.float64] | NDArray[np.float32]
+MAX_TOKENS = 512  # a cell is a pixel then
+MAX_BYTES = 64 * 2**20  # in one message to the browser, where they are copied several times
+HALF = ("torch.float16", "torch.bfloat16", "float16")
 
 
 @dataclass(frozen=True)
 class Maps:
-    """Numbers (L, B, H, T, S) where they lie, and the names of rows and columns, one list for all or one a sentence.
+    """Numbers (L, B, M, T, S), names of rows and columns, and where a mask hides the numbers.
 
-    ``mask``: (L, B, H, T, S), where each of the first three axes may be 1; True = may attend.
+    ``tokens`` has one pair of lists for all sentences, or one for each; ``tolerance`` is by how much a row of weights
+    may miss 1.
     """
 
-    numbers: Any
-    queries: list[list[str]]
-    keys: list[list[str]]
-    mask: NDArray[np.bool_] | None = None
+    numbers: NDArray[np.float32]
+    num_heads: int
+    tokens: list[tuple[list[str], list[str]]]
+    hidden: NDArray[np.bool_] | None
+    tolerance: float
 
     @property
     def shape(self) -> tuple[int, int, int, int, int]:
-        """Return the five sizes."""
-        L, B, H, T, S = self.numbers.shape
-        return L, B, H, T, S
+        """Return L, B, H, T, S."""
+        L, B, _, T, S = self.numbers.shape
+        return L, B, self.num_heads, T, S
 
     @property
     def slots(self) -> int:
         """Count the maps of a layer: its heads and their average."""
-        return self.shape[2] + (self.shape[2] > 1)
+        return self.numbers.shape[2]
 
-    def heads(self, layer: int, item: int) -> Array:
-        """Bring the heads of one layer and sentence here, and add their average, (slots, T, S)."""
-        part = self.numbers[layer, item]
-        if isinstance(part, torch.Tensor):
-            part = part.to("cpu", torch.float64 if part.dtype == torch.float64 else torch.float32).numpy()
-        heads = part.astype(np.float64 if part.dtype.itemsize > 4 else np.float32, copy=False)
-        if len(heads) == 1:
-            return heads
-        with np.errstate(invalid="ignore"):  # inf - inf
-            return np.concatenate([heads, heads.mean(0, keepdims=True)])
-
-    def hidden(self, layer: int, item: int) -> NDArray[np.bool_] | None:
-        """Return which cells of one layer and sentence are hidden, (slots or 1, T, S)."""
-        if self.mask is None:
-            return None
-        hidden = ~self.mask[layer % self.mask.shape[0], item % self.mask.shape[1]]
-        return hidden if len(hidden) == 1 else np.concatenate([hidden, hidden.all(0, keepdims=True)])
+    @cached_property
+    def hatched(self) -> NDArray[np.bool_] | None:
+        """Return which cells are drawn as hidden: by the mask, or because a score of -inf says so."""
+        hidden = np.isneginf(self.numbers)
+        if self.hidden is not None:
+            hidden |= self.hidden
+        return hidden if hidden.any() else None
 
     def names(self, item: int) -> tuple[list[str], list[str]]:
         """Return the names of the rows and columns of one sentence."""
-        return self.queries[item % len(self.queries)], self.keys[item % len(self.keys)]
+        return self.tokens[item % len(self.tokens)]
+
+    def message(self, serial: int) -> dict[str, Any]:
+        """Return what the browser draws: facts as JSON, numbers as float32, hidden cells as one byte each."""
+        facts = [self._facts(*index) for index in np.ndindex(self.numbers.shape[:3])]
+        hatched = self.hatched
+        return {
+            "serial": serial, "shape": list(self.shape), "slots": self.slots, "facts": facts,
+            "queries": [queries for queries, _ in self.tokens], "keys": [keys for _, keys in self.tokens],
+            "low": min(fact["low"] for fact in facts), "high": max(fact["high"] for fact in facts),
+            "numbers": self.numbers.astype("<f4", copy=False).tobytes(),
+            "hidden": None if hatched is None else hatched.tobytes(),
+        }  # fmt: skip
+
+    def _facts(self, layer: int, item: int, slot: int) -> dict[str, Any]:
+        """Describe one map.
+
+        Rows that see nothing or hold NaN do not count. ``sums`` are the least and the largest sum of a row;
+        ``entropy`` is the mean over rows, in nats, where each of them sums to 1; ``over_queries`` says that instead the
+        columns do; ``leak`` is the largest weight in a cell that the mask hides.
+        """
+        matrix = self.numbers[layer, item, slot]
+        hidden = None if self.hidden is None else self.hidden[layer, item, slot]
+        finite, nans = np.isfinite(matrix), np.isnan(matrix)
+        numbers = np.where(finite, matrix, 0)
+        low, high = (float(matrix[finite].min()), float(matrix[finite].max())) if finite.any() else (0.0, 0.0)
+        used = (numbers != 0).any(1) & ~nans.any(1)
+        if hidden is not None:
+            used &= ~hidden.all(1)
+        rows = numbers.sum(1, dtype=np.float64)[used]
+        columns = numbers.sum(0, dtype=np.float64)
+        logs = np.log(np.where(numbers > 0, numbers, 1))
+        entropy = -(numbers * logs).sum(1, dtype=np.float64)[used]
+        sum_to_1 = used.any() and bool((np.abs(rows - 1) <= self.tolerance).all()) and low >= -self.tolerance
+        return {
+            "low": low,
+            "high": high,
+            "entropy": max(float(entropy.mean()), 0.0) if sum_to_1 else None,
+            "sums": [float(rows.min()), float(rows.max())] if used.any() else None,
+            "over_queries": not sum_to_1 and bool((np.abs(columns - 1) <= self.tolerance).all()),
+            "nans": int(nans.sum()),
+            "leak": 0.0 if hidden is None else float(np.abs(numbers * hidden).max()),
+        }
 
 
 def read(weights: Any, queries: Any = None, keys: Any = None, mask: Any = None) -> Maps:
     """Bring weights of 2 to 5 axes, names and a mask to one form, or raise ShapeError."""
-    numbers = _numbers(weights)
-    numbers = numbers.reshape((1,) * (5 - numbers.ndim) + tuple(numbers.shape))
-    _, B, _, T, S = numbers.shape
-    if keys is None and T == S:
-        keys = queries
-    return Maps(
-        numbers, _names("queries", "row", queries, B, T), _names("keys", "column", keys, B, S),
-        _mask(mask, tuple(numbers.shape), np.ndim(weights) if not hasattr(weights, "ndim") else weights.ndim),
-    )  # fmt: skip
+    shape = tuple(getattr(weights, "shape", ()))
+    if len(shape) >= 2:  # before many numbers are copied
+        _check_size(shape)
+    given = as_numbers(PLACE, weights)
+    _check_size(given.shape)
+    five = (1,) * (5 - given.ndim) + given.shape
+    _, B, H, T, S = five
+    names = _names(B, T, S, queries, keys)
+    hidden = _hidden(mask, given.shape)
+    with np.errstate(over="ignore", invalid="ignore"):  # the average of inf and -inf is NaN
+        numbers = given.reshape(five).astype(np.float32)
+        if H > 1:
+            numbers = np.concatenate([numbers, numbers.mean(2, keepdims=True)], 2)
+    if hidden is not None:
+        hidden = hidden.reshape(five)
+        if H > 1:
+            hidden = np.concatenate([hidden, hidden.all(2, keepdims=True)], 2)
+    tolerance = 2e-2 if str(getattr(weights, "dtype", "")) in HALF else 1e-3
+    return Maps(numbers, H, names, hidden, tolerance)
 
 
-def _numbers(weights: Any) -> Any:
-    """Return a tensor without its history, or an array."""
+def _check_size(shape: tuple[int, ...]) -> None:
+    """Raise unless these are 2 to 5 axes, none of them empty, that the browser can draw at once."""
     expected = "(T, S), (H, T, S), (B, H, T, S) or (L, B, H, T, S)"
-    if hasattr(weights, "detach"):
-        numbers = weights.detach()
-        kind = "c" if numbers.is_complex() else "f"
-    else:
-        try:
-            numbers = np.asarray(weights)
-            kind = numbers.dtype.kind
-            got = f"{type(weights).__name__} of {numbers.dtype}"
-        except (TypeError, ValueError, RuntimeError) as error:  # lists of unequal lengths, tensors with a history
-            kind, got = "", f"{type(weights).__name__}: {error}".splitlines()[0]
-        if kind not in list("biufc"):
-            lists = "a tensor, array or lists of one length"
-            raise ShapeError(PLACE, "weights must be numbers", expected=lists, got=got)
-    if kind == "c":
-        raise ShapeError(PLACE, "weights must be real numbers", expected="a float dtype", got=str(numbers.dtype))
-    shape = tuple(numbers.shape)
     if not 2 <= len(shape) <= 5:
         fix = "weights[0]" if len(shape) == 6 else None
-        raise ShapeError(PLACE, "weights must have 2 to 5 axes", expected=expected, got=str(shape), fix=fix)
+        raise ShapeError(PLACE, "weights must have 2 to 5 axes", expected=expected, got=str(tuple(shape)), fix=fix)
     if 0 in shape:
-        raise ShapeError(PLACE, "weights must not be empty", expected=f"{expected}, none of them 0", got=str(shape))
-    if max(shape[-2:]) > MOST:
-        fix = f"weights[..., :{MOST}, :{MOST}]"
-        rule = f"a picture has room for {MOST:,} tokens"
-        raise ShapeError(PLACE, rule, expected=f"T and S <= {MOST}", got=str(shape), fix=fix)
-    return numbers
+        expected = f"{expected}, none of them 0"
+        raise ShapeError(PLACE, "weights must not be empty", expected=expected, got=str(tuple(shape)))
+    fits = [*shape[:-2], *(min(size, MAX_TOKENS) for size in shape[-2:])]
+    for axis in range(len(fits) - 2):  # fewer layers if that is enough, then fewer sentences, then fewer heads
+        while fits[axis] > 1 and _bytes(fits) > MAX_BYTES:
+            fits[axis] -= 1
+    if fits != list(shape):
+        index = ", ".join(":" if fit == size else f":{fit}" for fit, size in zip(fits, shape, strict=True))
+        raise ShapeError(
+            PLACE,
+            f"the explorer shows up to {MAX_TOKENS} tokens and {MAX_BYTES >> 20} MiB",
+            expected=f"T and S <= {MAX_TOKENS}, and heads with their average in {MAX_BYTES >> 20} MiB of float32",
+            got=f"{tuple(shape)}, {_bytes(shape) / 2**20:.0f} MiB",
+            fix=f"weights[{index}], and tokens and mask that fit it",
+        )
 
 
-def _names(word: str, side: str, given: Any, sentences: int, size: int) -> list[list[str]]:
-    """Return lists of names: one for all sentences, or one for each."""
-    rule, wanted = f"{word} must name every {side}", f"{size} token{'s' * (size > 1)}"
-    if given is None:
-        return [[str(n) for n in range(size)]]
-    if isinstance(given, str) or not hasattr(given, "__iter__"):
-        fix = f"{word}={word}.split()" if isinstance(given, str) else None
-        raise ShapeError(PLACE, rule, expected=f"a list of {wanted}", got=repr(given)[:60], fix=fix)
-    listed = list(given)
-    nested = bool(listed) and all(isinstance(one, Sequence) and not isinstance(one, str) for one in listed)
-    lists = [[str(name) for name in one] for one in (listed if nested else [listed])]
-    if nested and len(lists) != sentences:
-        raise ShapeError(PLACE, rule, expected=f"one list, or {sentences}, one a sentence", got=f"{len(lists)} lists")
-    for number, names in enumerate(lists):
-        if len(names) != size:
-            where = f" for sentence {number}" if nested else ""
-            raise ShapeError(PLACE, rule, expected=wanted, got=f"{len(names)} tokens{where}")
-    return lists
+def _bytes(shape: Sequence[int]) -> int:
+    """Count the bytes of weights and of the average of their heads."""
+    *outer, T, S = shape
+    heads = outer[-1] if outer else 1
+    return 4 * math.prod(outer[:-1]) * (heads + (heads > 1)) * T * S
 
 
-def _mask(mask: Any, shape: tuple[int, ...], axes: int) -> NDArray[np.bool_] | None:
-    """Return a mask with five axes, of which the first three may be 1."""
+def _names(sentences: int, T: int, S: int, queries: Any, keys: Any) -> list[tuple[list[str], list[str]]]:
+    """Return names of rows and columns: once for all sentences, or for each of them."""
+    lists = []
+    for word, given in (("queries", queries), ("keys", keys)):
+        many = isinstance(given, Sequence) and len(given) > 0 and not isinstance(given, str)
+        nested = many and all(isinstance(one, Sequence) and not isinstance(one, str) for one in given)
+        if nested and len(given) not in (1, sentences):
+            rule, expected = f"{word} must name every token", f"one list, or {sentences}, one a sentence"
+            raise ShapeError(PLACE, rule, expected=expected, got=f"{len(given)} lists")
+        lists.append(given if nested else [given])
+    count = max(map(len, lists))
+    places = [PLACE] if count == 1 else [f"{PLACE}: sentence {n}" for n in range(count)]
+    rows, columns = ([one[n % len(one)] for n in range(count)] for one in lists)
+    return [as_row_and_column_names(place, (T, S), *pair) for place, *pair in zip(places, rows, columns, strict=True)]
+
+
+def _hidden(mask: Any, shape: tuple[int, ...]) -> NDArray[np.bool_] | None:
+    """Return where a mask hides the weights, in their shape."""
     if mask is None:
         return None
-    allowed = np.asarray(mask.detach().cpu().numpy() if hasattr(mask, "detach") else mask)
-    if allowed.dtype != bool:
-        fix = "mask.bool() if 1 means may attend" if hasattr(mask, "bool") else None
-        raise ShapeError(
-            PLACE, "mask must be bool, True = may attend", expected="bool", got=str(allowed.dtype), fix=fix
-        )
-    got, rule = str(allowed.shape), "mask must be broadcastable to the weights"
-    if allowed.ndim == 3 and axes > 3 and allowed.shape[0] > 1:
-        rule, fix = "a mask of 3 axes is ambiguous: sentences or heads?", "mask[:, None], one a sentence"
+    if np.ndim(mask) == 3 and len(shape) > 3 and len(mask) > 1:
+        rule, got = "a mask of 3 axes is ambiguous: sentences or heads?", str(tuple(np.shape(mask)))
+        fix = "mask[:, None], one a sentence"
         raise ShapeError(PLACE, rule, expected="(T, S) or (B, 1, T, S)", got=got, fix=fix)
-    full = allowed.reshape((1,) * (5 - allowed.ndim) + allowed.shape) if allowed.ndim <= 5 else allowed
-    if full.ndim > 5 or any(have not in (1, want) for have, want in zip(full.shape, shape, strict=True)):
-        raise ShapeError(PLACE, rule, expected=f"(T, S) = {shape[3:]}, or broadcastable to {shape[-axes:]}", got=got)
-    return np.broadcast_to(full, (*full.shape[:3], *shape[3:]))
-
-
-def shorten(name: str, most: int = 14) -> str:
-    """Bring a token to one short line.
-
-    >>> [shorten(name) for name in ("cat", "", "a\\nb", "Donaudampfschifffahrt")]
-    ['cat', '(empty)', 'a⏎b', 'Donaudampfsch…']
-    """
-    line = name.replace("\n", "⏎").replace("\t", "⇥").strip() or ("␣" if name else "(empty)")
-    return line if len(line) <= most else f"{line[: most - 1]}…"
+    return as_hidden(PLACE, mask, shape)

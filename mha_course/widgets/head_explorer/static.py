@@ -1,11 +1,10 @@
-"""What is said of heads, and the picture of them where no script runs.
-
-Axes: H heads, T query tokens, S key tokens.
-"""
+"""The head explorer without Python or without scripts: a caption, a picture, and a page that needs no network."""
 
 from __future__ import annotations
 
-import math
+import base64
+import html
+import json
 from functools import cache
 from typing import Any
 
@@ -16,66 +15,126 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from mha_course import plots
-from mha_course.widgets.head_explorer.maps import Maps, shorten
-from mha_course.widgets.head_explorer.packing import SIDE, shrink
+from mha_course.widgets.head_explorer.maps import Maps
 
-HEADS, NAMES = 16, 20  # as many as a picture has room for
+MAX_HEADS = 16  # as many as can be told apart in a picture
+MAX_TOKENS = 64  # beyond which one head alone is drawn: with more, matplotlib takes seconds
 
 
-def told(maps: Maps, layer: int, item: int, slot: int) -> str:
+def shorten(name: str, most: int = 14) -> str:
+    """Bring a token to one short line.
+
+    >>> [shorten(name) for name in ("cat", "", "a\\nb", "Donaudampfschifffahrt")]
+    ['cat', '(empty)', 'a⏎b', 'Donaudampfsch…']
+    """
+    line = name.replace("\n", "⏎").replace("\t", "⇥").strip() or ("␣" if name else "(empty)")
+    return line if len(line) <= most else f"{line[: most - 1]}…"
+
+
+def caption(maps: Maps, layer: int, item: int, slot: int) -> str:
     """Say in one sentence how much there is, and where the head that is shown is largest.
 
-    A row that sees a single key tells nothing, so it is passed over where others see more.
+    A row that sees a single key has no choice, so it is passed over where others see more.
     """
     L, B, H, T, S = maps.shape
-    layer, item, slot = min(layer, L - 1), min(item, B - 1), min(slot, maps.slots - 1)
     counts = [f"{n} {word}s" for n, word in ((L, "layer"), (B, "sentence")) if n > 1]
-    tokens = f"{T} query and {S} key token{'s' * (S > 1)}"
-    said = ", ".join([*counts, f"{H} head{'s' * (H > 1)}", tokens])
-    if maps.slots > HEADS + 1:
-        said += f" (a still picture shows the first {HEADS} heads)"
-    if max(T, S) > SIDE:
-        said += f" (a still picture shows means of {math.ceil(T / SIDE)} × {math.ceil(S / SIDE)} cells)"
-    heads, hidden = maps.heads(layer, item), maps.hidden(layer, item)
-    seen = np.isfinite(heads[slot]) if hidden is None else np.isfinite(heads[slot]) & ~hidden[slot % len(hidden)]
-    where = f"layer {layer}, " * (L > 1) + (f"head {slot}" if slot < H else "the average of heads")
+    heads, tokens = f"{H} head{'s' * (H > 1)}", f"{T} query and {S} key token{'s' * (S > 1)}"
+    counted = ", ".join([*counts, heads, tokens])
+    if max(T, S) > MAX_TOKENS:
+        counted += " (a still picture shows this head alone)" if H > 1 else ""
+    elif H > MAX_HEADS:
+        counted += f" (a still picture shows the first {MAX_HEADS} heads)"
+    where = _name(maps, layer, slot, "the average of heads")
+    matrix, hatched = maps.numbers[layer, item, slot], maps.hatched
+    seen = np.isfinite(matrix)
+    if hatched is not None:
+        seen &= ~hatched[layer, item, slot]
     if not seen.any():
-        return f"{said}; in {where} there is no number to be seen."
+        return f"{counted}; in {where} there is no number to be seen."
     choosing = seen & (seen.sum(axis=1, keepdims=True) > 1)
-    matrix = np.where(choosing if choosing.any() else seen, heads[slot], -np.inf)
-    row, column = np.unravel_index(matrix.argmax(), matrix.shape)
+    candidates = np.where(choosing if choosing.any() else seen, matrix, -np.inf)
+    row, column = np.unravel_index(candidates.argmax(), matrix.shape)
     queries, keys = maps.names(item)
     pair = f"from “{shorten(queries[row])}” to “{shorten(keys[column])}”"
-    return f"{said}; in {where} the largest number is {matrix[row, column]:.2f}, {pair}."
+    return f"{counted}; in {where} the largest number is {matrix[row, column]:.2f}, {pair}."
 
 
-def drawn(maps: Maps, layer: int, item: int, slot: int) -> Axes | Figure:
-    """Draw up to 16 heads of the layer that is shown, or one head alone where its numbers are no weights."""
-    L, B, H, T, S = maps.shape
-    layer, item, slot = min(layer, L - 1), min(item, B - 1), min(slot, maps.slots - 1)
-    heads, hidden = maps.heads(layer, item), maps.hidden(layer, item)
-    dark = np.isneginf(heads) if hidden is None else np.isneginf(heads) | hidden
-    small, dark = shrink(heads, hidden), shrink(dark.astype(np.float32), None) == 1
-    queries, keys = (
-        _thin(names[:: math.ceil(size / SIDE)]) for names, size in zip(maps.names(item), (T, S), strict=True)
-    )
-    finite = small[np.isfinite(small)]
-    if H > 1 and (not finite.size or (finite.min() >= 0 and finite.max() <= 1.01)):
-        shown, names = slice(min(H, HEADS)), {"queries": queries, "keys": keys}
-        return plots.head_grid(small[shown], mask=~dark[shown], layer=layer if L > 1 else None, **names)
-    title = f"layer {layer}, " * (L > 1) + (f"head {slot}" if slot < H else "average of heads")
-    return plots.heatmap(small[slot], mask=~dark[slot], title=title, queries=queries, keys=keys)
+def figure(maps: Maps, layer: int, item: int, slot: int) -> Axes | Figure:
+    """Draw up to 16 heads of a layer, or one head alone where numbers are no weights or tokens are many."""
+    L, _, H, T, S = maps.shape
+    matrices, hatched = maps.numbers[layer, item], maps.hatched
+    seen = np.ones_like(matrices, dtype=bool) if hatched is None else ~hatched[layer, item]
+    numbers = matrices[seen & np.isfinite(matrices)]
+    weights = not numbers.size or (numbers.min() >= 0 and numbers.max() <= 1.01)
+    queries, keys = ([shorten(name) for name in names] for names in maps.names(item))
+    if H > 1 and weights and max(T, S) <= MAX_TOKENS:
+        shown, above = slice(min(H, MAX_HEADS)), layer if L > 1 else None
+        return plots.head_grid(matrices[shown], mask=seen[shown], layer=above, queries=queries, keys=keys)
+    title = _name(maps, layer, slot, "average of heads")
+    return plots.heatmap(matrices[slot], mask=seen[slot], title=title, queries=queries, keys=keys)
 
 
-def _thin(names: list[str]) -> list[str]:
-    """Leave every nth name, so that they can be read."""
-    every = math.ceil(len(names) / NAMES)
-    return [shorten(name) if number % every == 0 else "" for number, name in enumerate(names)]
+def _name(maps: Maps, layer: int, slot: int, average: str) -> str:
+    """Name a map: head 3, or layer 1, head 3."""
+    L, _, H, *_ = maps.shape
+    head = f"head {slot}" if slot < H else average
+    return f"layer {layer}, {head}" if L > 1 else head
 
 
 @cache
-def palettes() -> bytes:
-    """Return 256 colours from 0 to 1 and 256 to both sides of a white 0, three bytes each."""
+def palettes() -> dict[str, bytes]:
+    """Return 256 colours from 0 to 1, and 256 to both sides of a white 0: red, green, blue and alpha, a byte each."""
     places = np.linspace(0, 1, 256)
-    both: tuple[Any, ...] = (colormaps["cividis"], sns.color_palette("vlag", as_cmap=True))
-    return b"".join((colors(places)[:, :3] * 255).round().astype("u1").tobytes() for colors in both)
+    colours = {"plain": colormaps["cividis"], "signed": sns.color_palette("vlag", as_cmap=True)}
+    return {name: (colour(places) * 255).round().astype("u1").tobytes() for name, colour in colours.items()}
+
+
+PAGE = """<!doctype html>
+<html lang="en">
+<head>
+<meta charset="utf-8">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<title>%(title)s</title>
+<style>
+:root { color-scheme: light dark; }
+body { margin: 12px; background: Canvas; color: CanvasText; font-family: system-ui, sans-serif; }
+%(css)s
+</style>
+</head>
+<body>
+<div id="explorer"></div>
+<noscript><p>%(title)s</p></noscript>
+<script type="application/json" id="state">%(state)s</script>
+<script type="module">
+const source = `<!doctype html>\\n${document.documentElement.outerHTML}`; // before anything is drawn
+%(esm)s
+function bytesFrom(base64) {
+  const text = atob(base64), bytes = new Uint8Array(text.length);
+  for (let i = 0; i < bytes.length; i++) bytes[i] = text.charCodeAt(i); // Uint8Array.from takes ten times as long
+  return bytes;
+}
+const revive = (key, value) => (value?.base64 === undefined ? value : bytesFrom(value.base64));
+const state = JSON.parse(document.getElementById("state").textContent, revive);
+const events = new EventTarget();
+const model = {
+  get: (key) => (key === "page" ? new TextEncoder().encode(source) : state[key]),
+  set(key, value) {
+    state[key] = value;
+    events.dispatchEvent(new Event(`change:${key}`));
+  },
+  save_changes() {},
+  on: (event, call) => events.addEventListener(event, call),
+  off: (event, call) => events.removeEventListener(event, call),
+};
+render({ model, el: document.getElementById("explorer") });
+</script>
+</body>
+</html>
+"""
+
+
+def write_page(title: str, css: str, esm: str, state: dict[str, Any]) -> str:
+    """Write a page that draws a state, in which bytes may lie, with the widget's own script."""
+    data = json.dumps(state, default=lambda data: {"base64": base64.b64encode(data).decode()})
+    data = data.replace("<", "\\u003c")  # no word can end the script
+    return PAGE % {"title": html.escape(title), "css": css, "esm": esm, "state": data}

@@ -1,36 +1,43 @@
 // The small pictures: one for each head, one for their average, in a grid of layers and heads.
 
-const THUMB = { most: 96, least: 38 };
+import { clamp, make, makeButton, say } from "../dom.js";
+import { limits, number } from "./data.js";
+import { paintCells } from "./draw.js";
+import { coloursFor } from "./scene.js";
+import { entropyText, nameOf } from "./text.js";
 
-/** Make a button with a small picture for each map. */
-function makeThumbs(packet, list, act) {
-  const many = packet.L > 1, thumbs = [], rows = [];
-  for (let layer = 0; layer < packet.L; layer++) {
-    if (many) rows.push(make("span", "layer", `layer ${layer}`));
-    for (let slot = 0; slot < packet.slots; slot++) {
-      const at = { layer, slot }, canvas = make("canvas"), entropy = make("small");
-      const name = slot < packet.H ? (many ? `${slot}` : `head ${slot}`) : many ? "avg" : "average";
-      const node = make("button", "head", canvas, make("span", "", name), entropy);
-      node.type = "button";
-      node.addEventListener("click", (event) => act(at, event));
+const LARGEST_THUMB = 96, SMALLEST_THUMB = 38; // pixels
+const WIDE = 700; // pixels from which the small pictures stand beside the large one
+
+/** Make a button with a small picture for each map; `act` is called with the map whose button is clicked. */
+export function makeThumbs(maps, list, act) {
+  const many = maps.L > 1, thumbs = [], nodes = [];
+  for (let layer = 0; layer < maps.L; layer++) {
+    if (many) nodes.push(make("span", "layer", `layer ${layer}`));
+    for (let slot = 0; slot < maps.slots; slot++) {
+      const at = { layer, slot }, canvas = make("canvas"), entropy = make("small"), head = slot < maps.H;
+      const name = many ? (head ? `${slot}` : "avg") : head ? `head ${slot}` : "average";
+      const node = makeButton("head", "", (event) => act(at, event));
+      node.append(canvas, make("span", "", name), entropy);
       thumbs.push({ at, node, canvas, entropy });
-      rows.push(node);
+      nodes.push(node);
     }
   }
-  list.replaceChildren(...rows);
+  list.replaceChildren(...nodes);
   return thumbs;
 }
 
-/** Choose sizes so that the grid fits, and return them. */
-function layThumbs(root, list, packet, count, room) {
-  const wide = room >= 700, many = packet.L > 1;
-  const free = wide ? Math.min(many ? room * 0.5 : 340, room - 340) : room;
-  const columns = many ? packet.slots : Math.max(1, Math.min(count, wide ? (count > 4 ? 3 : 2) : Math.floor(free / 76)));
-  const size = Math.max(THUMB.least, Math.min(THUMB.most, Math.floor((free - (many ? 46 : 0)) / columns) - 12));
+/** Choose sizes so that the grid fits into the width of the widget, and return them. */
+export function layThumbs(root, list, maps, count, width) {
+  const wide = width >= WIDE, many = maps.L > 1;
+  const free = wide ? Math.min(many ? width * 0.5 : 340, width - 340) : width;
+  const fitting = wide ? (count > 4 ? 3 : 2) : Math.floor(free / 76);
+  const columns = many ? maps.slots : clamp(fitting, 1, count);
+  const size = clamp(Math.floor((free - (many ? 46 : 0)) / columns) - 12, SMALLEST_THUMB, LARGEST_THUMB);
+  const tall = Math.round(size * clamp(maps.T / maps.S, 0.3, 1.5));
   root.classList.toggle("wide", wide);
   root.classList.toggle("single", count === 1);
   list.classList.toggle("dense", many);
-  const tall = Math.round(size * Math.max(0.3, Math.min(1.5, packet.T / packet.S)));
   list.style.setProperty("--size", `${size}px`);
   list.style.setProperty("--tall", `${tall}px`);
   list.style.gridTemplateColumns = `${many ? "auto " : ""}repeat(${columns}, max-content)`;
@@ -38,30 +45,26 @@ function layThumbs(root, list, packet, count, room) {
 }
 
 /** Mark which head is shown and which it is compared with; one of all is reached with Tab. */
-function markThumbs(thumbs, packet, at, beside) {
-  for (const { at: own, node } of thumbs) {
-    const [chosen, other] = [at, beside].map((one) => Boolean(one) && one.layer === own.layer && one.slot === own.slot);
-    const { entropy } = packet.facts({ ...own, item: at.item }), name = nameOf(packet, own);
-    const said = `${name}${Number.isNaN(entropy) ? "" : `, entropy ${number(entropy)} nats`}${other ? ", compared with" : ""}`;
-    if (node.title === said && node.ariaPressed === `${chosen}`) continue; // what is written anew is laid out anew
+export function markThumbs(thumbs, maps, shown, compared) {
+  const same = (a, b) => Boolean(a) && a.layer === b.layer && a.slot === b.slot;
+  for (const { at, node } of thumbs) {
+    const { entropy } = maps.facts({ ...at, item: shown.item }), [chosen, other] = [same(shown, at), same(compared, at)];
+    const spread = entropy === null ? "" : `, entropy ${number(entropy)} nats`;
+    const label = `${nameOf(maps, at)}${spread}${other ? ", compared with" : ""}`;
+    if (node.title === label && node.ariaPressed === `${chosen}`) continue; // what is written anew is laid out anew
     node.ariaPressed = chosen;
     node.classList.toggle("beside", other);
     node.tabIndex = chosen ? 0 : -1;
-    node.ariaLabel = node.title = said;
+    node.ariaLabel = node.title = label;
   }
 }
 
 /** Draw one small picture, with its entropy. */
-function paintThumb({ at, canvas, entropy }, { size, tall }, packet, item, colours, look) {
-  const [wide, high] = [size, tall].map((length) => Math.round(length * look.dots));
-  const own = { ...at, item }, cells = packet.matrix(own), facts = packet.facts(own);
-  const small = shrink(cells, Math.max(1, Math.floor(cells.rows / high)), Math.max(1, Math.floor(cells.columns / wide)));
-  if (canvas.width !== wide || canvas.height !== high) Object.assign(canvas, { width: wide, height: high });
-  const context = canvas.getContext("2d");
+export function paintThumb({ at, canvas, entropy }, { size, tall }, maps, { item, scale, palettes, look }) {
+  const own = { ...at, item }, [width, height] = [size, tall].map((length) => Math.round(length * look.dots));
+  if (canvas.width !== width || canvas.height !== height) Object.assign(canvas, { width, height });
+  const context = canvas.getContext("2d"), box = { x: 0, y: 0, w: width / look.dots, h: height / look.dots };
   context.setTransform(look.dots, 0, 0, look.dots, 0, 0);
-  paintCells(context, small, colours, { x: 0, y: 0, w: wide / look.dots, h: high / look.dots }, look);
-  const rows = facts.least <= facts.most;
-  const word = Number.isNaN(facts.entropy) ? (rows && packet.kind === "weights" ? "Σ ≠ 1" : "") : number(facts.entropy);
-  const text = word + (packet.L > 1 || Number.isNaN(facts.entropy) ? "" : " nats");
-  say(entropy, text);
+  paintCells(context, maps.matrix(own), coloursFor(palettes, limits(maps, own, scale)), box, look);
+  say(entropy, entropyText(maps, own));
 }

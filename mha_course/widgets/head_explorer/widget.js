@@ -1,6 +1,17 @@
-// All heads as small pictures, and one of them large. The other files of heads_*.js stand before this one.
+// All heads as small pictures, and one of them large.
+
+import { clamp, make, makeButton, say, short } from "../dom.js";
+import { bytesOf, number, readMaps } from "./data.js";
+import { followKeys, followPointer } from "./input.js";
+import { makeRecompute } from "./recompute.js";
+import { compose, lookOf, paintLit, paintScene, pictureOf } from "./scene.js";
+import { nameOf, notesOf, readoutOf, titleOf } from "./text.js";
+import { layThumbs, makeThumbs, markThumbs, paintThumb } from "./thumbnails.js";
 
 const BUSY = 6; // milliseconds that small pictures may take of a frame
+const SETTLED = 150; // milliseconds until the kernel hears what was chosen: it need not follow every step
+const SPOKEN = 350; // milliseconds until a cell is read aloud: what is passed over is not
+const VIEW = ["layer", "item", "head", "beside", "scale"]; // what is chosen: traits of the model
 const ENTROPY = "Entropy of a head: mean over its rows, in nats; 0 means that each row looks at one key alone.";
 const KEYS = [
   ["In the large picture", "arrow keys move from cell to cell, Home and End go to the ends of the row, Page Up and Page Down to another head, Escape leaves."],
@@ -16,209 +27,262 @@ function download(name, type, data) {
   setTimeout(() => URL.revokeObjectURL(link.href), 10000);
 }
 
-function render({ model, el }) {
-  const root = make("div", "mha-heads"), palettes = palettesOf(model.get("palettes")), alone = Boolean(model.get("options").alone);
-  root.setAttribute("role", "group");
-  root.setAttribute("aria-label", "Heads of attention");
-  el.append(root);
-  const state = { packet: Object.assign(unpack(model.get("packet")), { alone }), scene: null, thumbs: [], hover: null, cursor: null };
-  let [room, due, fresh, saving, speaking, missing, asked, todo, seen, clear] = [0, false, false, 0, 0, "", false, [], "", ""];
+/** Bring a canvas to a size in CSS pixels, clear it, and return what draws on it. */
+function fitCanvas(canvas, { width, height }, dots) {
+  const [w, h] = [Math.round(width * dots), Math.round(height * dots)];
+  if (canvas.width !== w || canvas.height !== h) Object.assign(canvas, { width: w, height: h });
+  Object.assign(canvas.style, { width: `${width}px`, height: `${height}px` });
+  const context = canvas.getContext("2d");
+  context.setTransform(dots, 0, 0, dots, 0, 0);
+  context.clearRect(0, 0, width, height);
+  return context;
+}
 
-  const current = () => ({
-    layer: clamp(model.get("layer"), state.packet.L - 1), item: clamp(model.get("item"), state.packet.B - 1), slot: clamp(model.get("head"), state.packet.slots - 1),
-  });
-  const besideOf = () => {
-    const flat = model.get("beside"), at = current();
-    const other = { layer: Math.floor(flat / state.packet.slots), item: at.item, slot: flat % state.packet.slots };
-    return flat < 0 || other.layer >= state.packet.L || state.packet.index(other) === state.packet.index(at) ? null : other;
-  };
-  function put(values) {
-    for (const [key, value] of Object.entries(values)) model.set(key, value);
-    clearTimeout(saving);
-    saving = setTimeout(() => model.save_changes(), 150); // the kernel need not follow every step
-  }
-  const choose = (layer, slot) => put({ layer: clamp(layer, state.packet.L - 1), head: clamp(slot, state.packet.slots - 1) });
-  const compare = (flat) => put({ beside: flat === model.get("beside") ? -1 : flat });
+const field = (word, node) => make("label", "field", make("span", "", word), node);
 
-  const asking = makeAsking(model, () => {
-    const at = current(), hidden = state.packet.every ? state.packet.matrix(at).hidden : null;
-    return { rows: state.packet.T, columns: state.packet.S, seen: new Uint8Array(state.packet.T * state.packet.S).map((_, i) => Number(!hidden?.[i])) };
-  });
-  const field = (word, node) => make("label", "field", make("span", "", word), node);
-  const [items, besides, scales] = [make("select"), make("select"), make("select")];
-  const button = (text, spoken, action) => {
-    const node = make("button", "", text);
-    node.type = "button";
-    node.title = spoken;
-    node.addEventListener("click", action);
-    return node;
-  };
-  const saves = [button("PNG", "Save this picture", savePicture), button("HTML", "Save a page with all heads that needs no Python", savePage)];
-  const bar = make("div", "bar", field("sentence", items), field("compare with", besides), field("colours", scales), make("span", "saves", ...saves));
-  const list = make("div", "thumbs"), title = make("p", "title"), base = make("canvas", "base"), glass = make("canvas", "glass");
-  const [readout, notes, spoken] = [make("p", "readout"), make("p", "notes"), make("p", "spoken")];
-  const paper = make("div", "paper", base, glass), view = make("div", "view", title, paper, readout, notes, spoken);
-  const help = make("details", "keys", make("summary", "", "Keys"), ...KEYS.map(([where, what]) => make("p", "", make("b", "", where), `: ${what}`)), make("p", "", ENTROPY));
-  list.setAttribute("role", "group");
-  list.setAttribute("aria-label", "Heads: arrow keys choose, Shift+Enter compares");
-  glass.tabIndex = 0;
-  glass.setAttribute("role", "application");
-  glass.setAttribute("aria-roledescription", "heat map");
-  spoken.setAttribute("aria-live", "polite");
-  root.append(asking.node, bar, make("div", "body", make("div", "side", list), view), help);
-
-  /** Fill the selects anew where what there is has changed. */
-  function fill() {
-    const flats = Array.from({ length: state.packet.L * state.packet.slots }, (_, flat) => flat);
-    const name = (flat) => nameOf(state.packet, { layer: Math.floor(flat / state.packet.slots), slot: flat % state.packet.slots }, true);
-    besides.replaceChildren(new Option("nothing", -1), ...flats.map((flat) => new Option(name(flat), flat)));
-    const words = (item) => short(state.packet.queries(item).slice(0, 8).join(" "), 30);
-    items.replaceChildren(...Array.from({ length: state.packet.B }, (_, item) => new Option(`${item}: ${words(item)}`, item)));
-    items.parentNode.hidden = state.packet.B < 2;
-    besides.parentNode.hidden = flats.length < 2;
-    const fixed = { weights: "0 to 1", numbers: `0 to ${number(state.packet.high)}`, signed: "one for all heads" }[state.packet.kind];
-    scales.replaceChildren(new Option(fixed, "fixed"), new Option("each head its own", "head"));
-    state.thumbs = makeThumbs(state.packet, list, (at, event) => (event.shiftKey ? compare(at.layer * state.packet.slots + at.slot) : choose(at.layer, at.slot)));
-    state.sizes = layThumbs(root, list, state.packet, state.thumbs.length, room);
-  }
-  const size = (canvas, { width, height }, dots) => {
-    const [w, h] = [Math.round(width * dots), Math.round(height * dots)];
-    if (canvas.width !== w || canvas.height !== h) Object.assign(canvas, { width: w, height: h });
-    Object.assign(canvas.style, { width: `${width}px`, height: `${height}px` });
-    const context = canvas.getContext("2d");
-    context.setTransform(dots, 0, 0, dots, 0, 0);
-    context.clearRect(0, 0, width, height);
-    return context;
-  };
-  function drawLarge(look, width) {
-    state.scene = compose(state.packet, palettes, { at: current(), beside: besideOf(), scale: model.get("scale") }, look, width);
-    const { at, beside, plan, other } = state.scene;
-    paper.style.height = `${plan.height}px`;
-    paintAll(size(base, plan, look.dots), state.packet, state.scene);
-    base.dataset.place = [plan.box.x, plan.box.y, plan.cell.w, plan.cell.h].join(" "); // for those who measure
-    const { entropy } = state.packet.facts(at);
-    const name = other ? `${nameOf(state.packet, at)} − ${nameOf(state.packet, beside)}` : nameOf(state.packet, at);
-    title.replaceChildren(make("b", "", name), other || Number.isNaN(entropy) ? "" : ` · entropy ${number(entropy)} nats`);
-    notes.replaceChildren(...notesOf(state.packet, at, state.scene).map(([kind, text]) => make("span", kind, `${kind ? "⚠ " : ""}${text}`)));
-    glass.setAttribute("aria-label", `${name}, ${state.packet.T} queries in rows, ${state.packet.S} keys in columns. Arrow keys move, Home and End, Page Up and Page Down choose a head.`);
-    drawGlass();
-  }
-  function drawGlass() {
-    const lit = state.hover ?? state.cursor, { plan, look, at, beside } = state.scene, here = `${plan.width} ${plan.height} ${look.dots}`;
-    if (lit) paintLit(size(glass, plan, look.dots), state.packet, state.scene, lit);
-    else if (clear !== here) size(glass, plan, look.dots);
-    clear = lit ? "" : here; // a canvas that is touched is laid on the screen anew
-    const text = readoutOf(state.packet, at, beside, lit, state.scene);
-    say(readout, text || "Point at a cell, or at a word, to see its numbers.");
-    clearTimeout(speaking);
-    speaking = setTimeout(() => say(spoken, text), 350); // what is passed over is not read out
-  }
-  function drawThumbs() {
-    const start = performance.now(), { look } = state.scene;
-    while (todo.length && performance.now() - start < BUSY) {
-      const thumb = todo.shift(), { item } = current(), range = limits(state.packet, { ...thumb.at, item }, model.get("scale"));
-      paintThumb(thumb, state.sizes, state.packet, item, { palette: range.low < 0 ? palettes.signed : palettes.plain, ...range }, look);
-    }
-    if (todo.length) requestAnimationFrame(drawThumbs);
-    else root.dataset.drawn = state.packet.serial;
-  }
-  function draw() {
-    due = false;
-    if (!fresh) requestAnimationFrame(() => { fresh = false; });
-    fresh = true; // what is drawn was not on the screen yet
-    const look = lookOf(root), width = view.clientWidth; // asked for first: after a change it would be laid out twice
-    if (!root.isConnected || !width) return;
-    const at = current(), beside = besideOf(), scale = model.get("scale");
-    items.value = at.item;
-    for (const one of besides.options) one.disabled = +one.value === at.layer * state.packet.slots + at.slot; // arrow keys pass it
-    besides.value = beside ? beside.layer * state.packet.slots + beside.slot : -1;
-    scales.value = scale;
-    if (state.cursor) state.cursor = { row: clamp(state.cursor.row, state.packet.T - 1), column: clamp(state.cursor.column, state.packet.S - 1) };
-    markThumbs(state.thumbs, state.packet, at, beside);
-    drawLarge(look, width);
-    const now = `${state.packet.serial} ${at.item} ${scale} ${room} ${state.scene.look.ink} ${state.scene.look.dots}`;
-    if (now !== seen) todo = [...state.thumbs];
-    seen = now;
-    drawThumbs();
-    root.dataset.serial = state.packet.serial;
-    performance.mark("mha-heads-drawn");
-    fetchWhole([at, beside]);
-  }
-  /** Draw when all changes of this moment are there; once more in the same frame it waits for the next. */
-  const soon = () => {
-    if (due) return;
-    due = true;
-    if (!fresh) queueMicrotask(draw);
-    else requestAnimationFrame(draw);
-  };
-  /** Ask for all cells of what is shown, where only means are here. */
-  function fetchWhole(wanted) {
-    const lacking = alone ? null : wanted.find((at) => at && !state.packet.whole(at));
-    if (!lacking) return;
-    const key = `${state.packet.serial} ${state.packet.index(lacking)}`;
-    if (missing === key) return; // it is on its way
-    missing = key;
-    model.set("wanted", { serial: state.packet.serial, map: [lacking.layer, lacking.item, lacking.slot], key, count: (model.get("wanted").count ?? 0) + 1 });
-    model.save_changes();
+class Explorer {
+  constructor(model, el) {
+    this.model = model;
+    this.palettes = Object.fromEntries(
+      Object.entries(model.get("options").palettes).map(([name, bytes]) => [name, new Uint32Array(bytesOf(bytes).buffer)]),
+    );
+    this.maps = readMaps(model.get("packet"));
+    this.scene = this.hover = this.cursor = null;
+    this.width = 0; // of the whole widget
+    this.waiting = []; // small pictures that are to be drawn
+    this.recompute = makeRecompute(model, () => this.visibleMask());
+    this.build(el);
+    this.fill();
+    this.brush = followPointer(this, this.overlay);
+    this.stops = [followKeys(this, this, this.brush), () => this.recompute.stop(), ...this.followModel(), ...this.followPage()];
   }
 
-  function savePicture() {
-    pictureOf(state.packet, state.scene, title.textContent, state.cursor).toBlob(async (blob) => {
-      download("heads.png", "image/png", await blob.arrayBuffer());
+  build(el) {
+    this.items = make("select");
+    this.compares = make("select");
+    this.scales = make("select");
+    this.items.addEventListener("change", () => this.put({ item: Number(this.items.value) }));
+    this.compares.addEventListener("change", () => this.put({ beside: Number(this.compares.value) }));
+    this.scales.addEventListener("change", () => this.put({ scale: this.scales.value }));
+    const png = makeButton("", "PNG", () => this.savePicture()), page = makeButton("", "HTML", () => this.savePage());
+    png.title = "Save this picture";
+    page.title = "Save a page with all heads that needs no Python";
+    const fields = [field("sentence", this.items), field("compare with", this.compares), field("colours", this.scales)];
+    const bar = make("div", "bar", ...fields, make("span", "saves", png, page));
+
+    this.list = make("div", "thumbs");
+    this.list.setAttribute("role", "group");
+    this.list.setAttribute("aria-label", "Heads: arrow keys choose, Shift+Enter compares");
+    this.title = make("p", "title");
+    this.base = make("canvas", "base");
+    this.overlay = make("canvas", "glass"); // what is lit lies over the picture, which stays as it is
+    this.overlay.tabIndex = 0;
+    this.overlay.setAttribute("role", "application");
+    this.overlay.setAttribute("aria-roledescription", "heat map");
+    this.paper = make("div", "paper", this.base, this.overlay);
+    this.readout = make("p", "readout");
+    this.notes = make("p", "notes");
+    this.spoken = make("p", "spoken");
+    this.spoken.setAttribute("aria-live", "polite");
+    this.view = make("div", "view", this.title, this.paper, this.readout, this.notes, this.spoken);
+
+    const lines = KEYS.map(([where, what]) => make("p", "", make("b", "", where), `: ${what}`));
+    const help = make("details", "keys", make("summary", "", "Keys"), ...lines, make("p", "", ENTROPY));
+    const body = make("div", "body", make("div", "side", this.list), this.view);
+    this.root = make("div", "mha-heads", this.recompute.node, bar, body, help);
+    this.root.setAttribute("role", "group");
+    this.root.setAttribute("aria-label", "Heads of attention");
+    el.append(this.root);
+  }
+
+  /** Follow the model, and return how to stop. */
+  followModel() {
+    const calls = { packet: () => this.packetCame(), page: () => this.keepPage() };
+    for (const name of VIEW) calls[name] = () => this.soon();
+    return Object.entries(calls).map(([name, call]) => {
+      this.model.on(`change:${name}`, call);
+      return () => this.model.off(`change:${name}`, call);
     });
   }
-  function savePage() {
-    if (alone) return keepPage();
-    asked = true;
-    model.set("asked", model.get("asked") + 1);
-    model.save_changes();
-  }
-  function keepPage() {
-    if (asked || alone) download("heads.html", "text/html", bytesOf(model.get("page")));
-    asked = false;
+
+  /** Follow the widget's width and the page's theme, and return how to stop. */
+  followPage() {
+    const soon = () => this.soon();
+    const size = new ResizeObserver(([{ contentRect: { width } }]) => {
+      if (!width || width === this.width) return;
+      this.width = width;
+      this.sizes = layThumbs(this.root, this.list, this.maps, this.thumbs.length, width);
+      this.draw();
+    });
+    const theme = new MutationObserver(soon), dark = matchMedia("(prefers-color-scheme: dark)");
+    // JupyterLab skips what is out of sight: a theme that changes meanwhile shows no new colours until it is back.
+    const sight = new IntersectionObserver(soon);
+    size.observe(this.root);
+    sight.observe(this.root);
+    theme.observe(document.body, { attributes: true, attributeFilter: ["data-jp-theme-light", "data-jp-theme-name", "class"] });
+    dark.addEventListener("change", soon);
+    return [() => size.disconnect(), () => sight.disconnect(), () => theme.disconnect(), () => dark.removeEventListener("change", soon)];
   }
 
-  const acts = { current, choose, compare, drawGlass, busy: () => due, paints: () => asking.painting() && state.packet.every };
-  const stopKeys = pressKeys(state, { root, glass, list }, pointAt(state, glass, asking, acts), acts);
-  items.addEventListener("change", () => put({ item: Number(items.value) }));
-  besides.addEventListener("change", () => put({ beside: Number(besides.value) }));
-  scales.addEventListener("change", () => put({ scale: scales.value }));
-  const packetCame = () => {
-    const before = state.packet;
-    performance.mark("mha-heads-answered");
-    state.packet = Object.assign(unpack(model.get("packet")), { alone });
-    if (["L", "B", "slots", "T", "S", "kind"].some((key) => state.packet[key] !== before[key]) || (state.packet.B > 1 && `${state.packet.queries(0)}` !== `${before.queries(0)}`)) fill();
-    asking.packetCame(state.packet.serial);
-    draw(); // at once: the screen shows it with the next frame
-  };
-  const fullCame = () => {
-    state.packet.add(model.get("full"));
-    missing = "";
-    soon();
-  };
-  const heard = [["packet", packetCame], ["full", fullCame], ["page", keepPage], ...["layer", "item", "head", "beside", "scale"].map((key) => [key, soon])];
-  for (const [key, call] of heard) model.on(`change:${key}`, call);
-  const watch = new ResizeObserver(([{ contentRect }]) => {
-    if (contentRect.width === room || !contentRect.width) return;
-    room = contentRect.width;
-    state.sizes = layThumbs(root, list, state.packet, state.thumbs.length, room);
-    draw();
-  });
-  const theme = new MutationObserver(soon), dark = matchMedia("(prefers-color-scheme: dark)");
-  theme.observe(document.body, { attributes: true, attributeFilter: ["data-jp-theme-light", "data-jp-theme-name", "class"] });
-  dark.addEventListener("change", soon);
-  fill();
-  watch.observe(root);
-  return () => {
-    asking.stop();
-    for (const timer of [saving, speaking]) clearTimeout(timer);
-    watch.disconnect();
-    theme.disconnect();
-    dark.removeEventListener("change", soon);
-    stopKeys();
-    for (const [key, call] of heard) model.off(`change:${key}`, call);
-    root.remove();
-  };
+  /** Return the map that is shown: of new maps there may be fewer than before. */
+  current() {
+    const { L, B, slots } = this.maps, { model } = this;
+    return {
+      layer: clamp(model.get("layer"), 0, L - 1), item: clamp(model.get("item"), 0, B - 1), slot: clamp(model.get("head"), 0, slots - 1),
+    };
+  }
+
+  /** Return the map that it is compared with, or null. */
+  compared() {
+    const flat = this.model.get("beside"), { L, slots, index } = this.maps, at = this.current();
+    const other = { layer: Math.floor(flat / slots), item: at.item, slot: flat % slots };
+    return flat < 0 || other.layer >= L || index(other) === index(at) ? null : other;
+  }
+
+  /** Return the mask that is seen: a string of 0 and 1 for each row, 1 = may attend. */
+  visibleMask() {
+    const { T, S } = this.maps, { hidden } = this.maps.matrix(this.current());
+    const rowOf = (i) => Array.from({ length: S }, (_, j) => (hidden?.[i * S + j] ? "0" : "1")).join("");
+    return Array.from({ length: T }, (_, i) => rowOf(i));
+  }
+
+  put(values) {
+    for (const [name, value] of Object.entries(values)) this.model.set(name, value);
+    clearTimeout(this.saving);
+    this.saving = setTimeout(() => this.model.save_changes(), SETTLED);
+  }
+
+  choose(layer, slot) {
+    this.put({ layer: clamp(layer, 0, this.maps.L - 1), head: clamp(slot, 0, this.maps.slots - 1) });
+  }
+
+  compare(flat) {
+    this.put({ beside: flat === this.model.get("beside") ? -1 : flat });
+  }
+
+  /** Fill the selects and the small pictures anew: there are other maps. */
+  fill() {
+    const { maps } = this, { L, B, slots, kind } = maps;
+    const all = Array.from({ length: L * slots }, (_, flat) => ({ layer: Math.floor(flat / slots), slot: flat % slots }));
+    this.compares.replaceChildren(new Option("nothing", -1), ...all.map((at, flat) => new Option(nameOf(maps, at, true), flat)));
+    const words = (item) => short(maps.queries(item).slice(0, 8).join(" "), 30);
+    this.items.replaceChildren(...Array.from({ length: B }, (_, item) => new Option(`${item}: ${words(item)}`, item)));
+    const fixed = { weights: "0 to 1", numbers: `0 to ${number(maps.high)}`, signed: "one for all heads" }[kind];
+    this.scales.replaceChildren(new Option(fixed, "fixed"), new Option("each head its own", "head"));
+    this.items.parentNode.hidden = B < 2;
+    this.compares.parentNode.hidden = all.length < 2;
+    this.thumbs = makeThumbs(maps, this.list, ({ layer, slot }, { shiftKey }) => {
+      if (shiftKey) this.compare(layer * slots + slot);
+      else this.choose(layer, slot);
+    });
+    this.sizes = layThumbs(this.root, this.list, maps, this.thumbs.length, this.width);
+  }
+
+  packetCame() {
+    const before = this.maps, maps = (this.maps = readMaps(this.model.get("packet")));
+    const sizes = ["L", "B", "slots", "T", "S", "kind"].some((name) => maps[name] !== before[name]);
+    const sentences = maps.B > 1 && `${maps.queries(0)}` !== `${before.queries(0)}`; // they stand in the select
+    if (sizes || sentences) this.fill();
+    this.recompute.answered(maps.serial);
+    this.draw(); // at once: the screen shows it with the next frame
+  }
+
+  /** Draw when all changes of this moment are there; once more in the same frame it waits for the next. */
+  soon() {
+    if (this.due) return;
+    this.due = true;
+    if (this.fresh) requestAnimationFrame(() => this.draw());
+    else queueMicrotask(() => this.draw());
+  }
+
+  draw() {
+    this.due = false;
+    if (!this.fresh) requestAnimationFrame(() => (this.fresh = false));
+    this.fresh = true; // what is drawn was not on the screen yet
+    const look = lookOf(this.root), width = this.view.clientWidth; // asked for first: after a change it would be laid out twice
+    if (!this.root.isConnected || !width) return;
+    const { maps } = this, at = this.current(), compared = this.compared(), scale = this.model.get("scale");
+    this.items.value = at.item;
+    this.scales.value = scale;
+    this.compares.value = compared ? compared.layer * maps.slots + compared.slot : -1;
+    for (const one of this.compares.options) one.disabled = Number(one.value) === at.layer * maps.slots + at.slot; // arrow keys pass it
+    if (this.cursor) this.cursor = { row: clamp(this.cursor.row, 0, maps.T - 1), column: clamp(this.cursor.column, 0, maps.S - 1) };
+    this.scene = compose(maps, this.palettes, { at, compared, scale }, look, width);
+    markThumbs(this.thumbs, maps, at, compared);
+    this.drawLarge();
+    const thumbs = `${maps.serial} ${at.item} ${scale} ${this.width} ${look.ink} ${look.dots}`;
+    if (thumbs !== this.drawnThumbs) this.waiting = [...this.thumbs];
+    this.drawnThumbs = thumbs;
+    this.drawThumbs();
+    this.root.dataset.serial = maps.serial;
+  }
+
+  drawLarge() {
+    const { maps, scene } = this, { at, plan, look, other } = scene;
+    this.paper.style.height = `${plan.height}px`;
+    paintScene(fitCanvas(this.base, plan, look.dots), maps, scene);
+    this.base.dataset.place = [plan.box.x, plan.box.y, plan.cell.w, plan.cell.h].join(" "); // for those who measure
+    const { entropy } = maps.facts(at), name = titleOf(maps, scene);
+    this.title.replaceChildren(make("b", "", name), other || entropy === null ? "" : ` · entropy ${number(entropy)} nats`);
+    const notes = notesOf(maps, at).map(({ warning, text }) => make("span", warning ? "odd" : "", `${warning ? "⚠ " : ""}${text}`));
+    this.notes.replaceChildren(...notes);
+    const help = "Arrow keys move, Home and End, Page Up and Page Down choose a head.";
+    this.overlay.setAttribute("aria-label", `${name}, ${maps.T} queries in rows, ${maps.S} keys in columns. ${help}`);
+    this.drawOverlay();
+  }
+
+  /** Light what is pointed at, and say what it is. */
+  drawOverlay() {
+    if (this.due) return; // it comes with the picture
+    const lit = this.hover ?? this.cursor, { plan, look } = this.scene, size = `${plan.width} ${plan.height} ${look.dots}`;
+    if (lit) paintLit(fitCanvas(this.overlay, plan, look.dots), this.maps, this.scene, lit);
+    else if (this.clear !== size) fitCanvas(this.overlay, plan, look.dots);
+    this.clear = lit ? "" : size; // a canvas that is touched is laid on the screen anew
+    const text = lit ? readoutOf(this.maps, this.scene, lit) : "";
+    say(this.readout, text || "Point at a cell, or at a word, to see its numbers.");
+    clearTimeout(this.speaking);
+    this.speaking = setTimeout(() => say(this.spoken, text), SPOKEN);
+  }
+
+  /** Draw small pictures as long as there is time in this frame, and the others with the next. */
+  drawThumbs() {
+    const start = performance.now(), { item } = this.current(), { look } = this.scene;
+    const view = { item, scale: this.model.get("scale"), palettes: this.palettes, look };
+    while (this.waiting.length && performance.now() - start < BUSY) {
+      paintThumb(this.waiting.shift(), this.sizes, this.maps, view);
+    }
+    if (this.waiting.length) requestAnimationFrame(() => this.drawThumbs());
+    else this.root.dataset.drawn = this.maps.serial;
+  }
+
+  savePicture() {
+    const picture = pictureOf(this.maps, this.scene, this.title.textContent, this.cursor);
+    picture.toBlob(async (blob) => download("heads.png", "image/png", await blob.arrayBuffer()));
+  }
+
+  savePage() {
+    this.saves = true;
+    if (this.model.get("options").alone) return this.keepPage();
+    this.model.set("page_requests", this.model.get("page_requests") + 1);
+    this.model.save_changes();
+  }
+
+  keepPage() {
+    if (this.saves) download("heads.html", "text/html", bytesOf(this.model.get("page")));
+    this.saves = false; // another view may have asked for the next one
+  }
+
+  remove() {
+    for (const stop of this.stops) stop();
+    clearTimeout(this.saving);
+    clearTimeout(this.speaking);
+    this.root.remove();
+  }
+}
+
+function render({ model, el }) {
+  const explorer = new Explorer(model, el);
+  return () => explorer.remove();
 }
 
 export default { render };

@@ -12,7 +12,7 @@ from mha_course.errors import ShapeError
 from mha_course.example import MASK, encode, trained_model
 from mha_course.experiments import head_analysis
 from mha_course.models import MaskedWordModel
-from mha_course.widgets.labs.controls import Pick, Switch
+from mha_course.widgets.controls import ChoiceControl, ToggleControl
 from mha_course.widgets.labs.lab import Lab
 from mha_course.widgets.labs.panels import Panels, bars
 
@@ -27,38 +27,40 @@ SENTENCES = (
 GUESSES = 6
 
 
-class SilenceLab(Lab):
-    """Silence heads, and compare the guesses for a hidden word.
+class AblationLab(Lab):
+    """Ablate heads, and compare the guesses for a hidden word.
 
-    Args: sentences of the small world, each with one ``<mask>``; the heads silent at the start, as ``"L1 H1"``.
+    Args: sentences of the small world, each with one ``<mask>``; the heads ablated at the start, as ``"L1 H1"``.
     Raises: ShapeError for an unknown word, another number of hidden words, or a head that does not exist.
     """
 
     question = "Which heads does this guess need?"
     hint = "L1 H0 is head 0 of layer 1; both are counted from 0. Try one head, then pairs."
 
-    def __init__(self, sentences: Sequence[str] = SENTENCES, *, silent: Sequence[str] = ()) -> None:
+    def __init__(self, sentences: Sequence[str] = SENTENCES, *, ablated: Sequence[str] = ()) -> None:
         self._model = trained_model()
         for sentence in sentences:
             hidden = sentence.split().count("<mask>")
             if hidden != 1:
                 got = f"{hidden} in {sentence!r}"
-                raise ShapeError("SilenceLab", "one word must be hidden", expected="one <mask>", got=got)
+                raise ShapeError("AblationLab", "one word must be hidden", expected="one <mask>", got=got)
         self._full = {sentence: guesses(self._model, sentence) for sentence in sentences}
         names = head_analysis.head_names(self._model)
-        if not set(silent) <= set(names):
-            raise ShapeError("SilenceLab", "silent must name heads", expected=", ".join(names), got=repr(list(silent)))
+        if not set(ablated) <= set(names):
+            raise ShapeError(
+                "AblationLab", "ablated must name heads", expected=", ".join(names), got=repr(list(ablated))
+            )
         self._places = dict(zip(map(_control, names), head_analysis.all_heads(self._model), strict=True))
         super().__init__(
             [
-                Pick("sentence", "sentence", "menu", tuple(sentences), sentences[0]),
-                *(Switch(_control(name), f"silence {name}", name in silent) for name in names),
+                ChoiceControl("sentence", "sentence", "menu", tuple(sentences), sentences[0]),
+                *(ToggleControl(_control(name), f"silence {name}", name in ablated) for name in names),
             ]
         )
 
-    def draw(self, sentence: str, **silent: bool) -> tuple[Panels, str]:
-        """Draw what is guessed with all heads, and without the silent ones."""
-        off = [place for name, place in self._places.items() if silent[name]]
+    def draw(self, sentence: str, **ablated: bool) -> tuple[Panels, str]:
+        """Draw what is guessed with all heads, and without the ablated ones."""
+        off = [place for name, place in self._places.items() if ablated[name]]
         full, left = self._full[sentence], guesses(head_analysis.ablate_heads(self._model, off), sentence)  # (V,) each
         likely = torch.maximum(full, left).topk(GUESSES).indices
         words = [vocabulary()[number] for number in likely]
@@ -89,5 +91,5 @@ def guesses(model: MaskedWordModel, sentence: str) -> Tensor:
 
 
 def _control(name: str) -> str:
-    """Return the name of a head's switch: ``l1_h0`` for L1 H0."""
+    """Return the name of a head's toggle: ``l1_h0`` for L1 H0."""
     return name.lower().replace(" ", "_")

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from mha_course.experiments.model_sizes import MODELS, Published, amount, length
-from mha_course.widgets.labs.controls import Pick
+from mha_course.widgets.controls import ChoiceControl
 from mha_course.widgets.labs.lab import Lab
 from mha_course.widgets.labs.panels import Panels, bars, lines, table
 
@@ -28,19 +28,19 @@ class CacheLab(Lab):
     question = "When does the cache outgrow the model?"
 
     def __init__(self, model: str = "Llama 3 8B") -> None:
-        menu = Pick("model", "model", "menu", tuple(_BY_NAME), model)
+        menu = ChoiceControl("model", "model", "menu", tuple(_BY_NAME), model)
         menu.accept("CacheLab", model)
         super().__init__(
             [
                 menu,
-                Pick("tokens", "tokens", "slider", TOKENS, 4096, tuple(map(length, TOKENS))),
-                Pick("batch", "texts at once", "slider", BATCHES, 1),
-                Pick("num_kv_heads", "KV heads", "slider", _GROUPS, _BY_NAME[model].num_kv_heads),
-                Pick("stored", "cache stored as", "choice", tuple(STORED), "float16"),
+                ChoiceControl("tokens", "tokens", "slider", TOKENS, 4096, tuple(map(length, TOKENS))),
+                ChoiceControl("batch", "texts at once", "slider", BATCHES, 1),
+                ChoiceControl("num_kv_heads", "KV heads", "slider", _GROUPS, _BY_NAME[model].num_kv_heads),
+                ChoiceControl("stored", "cache stored as", "choice", tuple(STORED), "float16"),
             ]
         )
 
-    def settle(self, values: dict[str, Any], moved: Mapping[str, Any]) -> dict[str, Any]:
+    def reconcile(self, values: dict[str, Any], moved: Mapping[str, Any]) -> dict[str, Any]:
         """Give a new model its own KV heads, and let the slider rest only where they divide the heads."""
         model, groups = _BY_NAME[values["model"]], values["num_kv_heads"]
         if "model" in moved and "num_kv_heads" not in moved:

@@ -16,29 +16,31 @@ from matplotlib.figure import Figure
 from torch import Tensor
 
 from mha_course.errors import ShapeError
-from mha_course.widgets.base import Live, esm
+from mha_course.widgets.base import StaticFallbackWidget, esm
+from mha_course.widgets.controls import Control
 from mha_course.widgets.labs import static
-from mha_course.widgets.labs.controls import Control
 from mha_course.widgets.labs.panels import PALETTES, Panels
 
 HERE = Path(__file__).parent
-SCRIPTS = ("tensor.js", "lab_bars.js", "lab_matrix.js", "lab_panels.js", "lab_controls.js", "lab.js")
 
 
-class Lab(Live):
+class Lab(StaticFallbackWidget):
     """Move a control, and see what becomes of the numbers.
 
     A subclass sets ``question``, gives its controls to ``__init__``, and draws in ``draw``, whose arguments are the
-    controls' values by name. ``values`` holds them. Each move calls ``settle`` first, where one control may set others.
-    What ``draw`` raises is shown in place, the last picture stays, and the next move tries again.
+    controls' values by name. ``values`` holds them. Each move calls ``reconcile`` first, where one control may set
+    others. What ``draw`` raises is shown in place, the last picture stays, and the next move tries again.
+
+    A kind of panel that no other lab has is a script, which registers it with ``KINDS`` of panels.js, and a static
+    drawing: see rotary.py.
     """
 
     question: ClassVar[str] = ""
     hint: ClassVar[str] = ""
     draw: Callable[..., tuple[Panels, str]]
-    _esm = esm(*SCRIPTS, folder=HERE)
+    _esm = esm("lab.js", folder=HERE)
     _css = HERE / "lab.css"
-    face = traitlets.Dict().tag(sync=True)
+    spec = traitlets.Dict().tag(sync=True)
     request = traitlets.Dict().tag(sync=True)
     view = traitlets.Dict().tag(sync=True)
 
@@ -47,11 +49,11 @@ class Lab(Live):
         self.values: dict[str, Any] = {control.name: control.start for control in controls}
         self.text, self._panels, self._serial, self._lock = "", Panels(), 0, threading.RLock()
         words = {"kind": type(self).__name__, "question": self.question, "hint": self.hint}
-        faces = [control.face() for control in controls]
-        super().__init__(face={**words, "controls": faces, "start": self._written(), "palettes": PALETTES})
+        specs = [control.spec() for control in controls]
+        super().__init__(spec={**words, "controls": specs, "start": self._written(), "palettes": PALETTES})
         self._move({})
 
-    def settle(self, values: dict[str, Any], moved: Mapping[str, Any]) -> dict[str, Any]:
+    def reconcile(self, values: dict[str, Any], moved: Mapping[str, Any]) -> dict[str, Any]:
         """Return the values after some were moved: where one control sets another, a subclass does it here."""
         del moved
         return values
@@ -87,7 +89,7 @@ class Lab(Live):
         """Bring picture and sentence up to the controls."""
         with self._lock:
             trouble = ""
-            self.values = self.settle({**self.values, **moved}, moved)
+            self.values = self.reconcile({**self.values, **moved}, moved)
             try:
                 self._panels, self.text = self.draw(**self.values)
             except Exception as error:  # shown to whoever moved the control
@@ -113,10 +115,10 @@ class Lab(Live):
         return {name: control.write(self.values[name]) for name, control in self._controls.items()}
 
 
-class Own:
+class LearnerFunction:
     """A function that the learner wrote, with the course's own in reserve.
 
-    ``said`` is the end of the sentence: whose function it was.
+    ``caption`` is the end of the sentence: whose function it was.
     """
 
     def __init__(self, place: str, name: str, function: Any, reference: Callable[..., Tensor]) -> None:
@@ -124,7 +126,7 @@ class Own:
             rule, got = f"{name} must be a function", type(function).__name__
             raise ShapeError(place, rule, expected="a callable", got=got)
         self.name, self.function, self.reference = name, function, reference
-        self.said = "" if function is None else f" Computed by your {name}."
+        self.caption = "" if function is None else f" Computed by your {name}."
 
     def __call__(self, *tensors: Tensor, shape: Sequence[int]) -> Tensor:
         """Return what the function makes of the tensors; where it is not written yet, what the course's does."""
@@ -133,11 +135,11 @@ class Own:
         try:
             result = self.function(*tensors)
         except Exception as error:
-            raise OwnError(f"your {self.name}: {one_line(error)}") from error
+            raise LearnerFunctionError(f"your {self.name}: {one_line(error)}") from error
         if result is None:
-            self.said = f" Your {self.name} returns nothing yet: computed by the course's."
+            self.caption = f" Your {self.name} returns nothing yet: computed by the course's."
             return self.reference(*tensors)
-        self.said = f" Computed by your {self.name}."
+        self.caption = f" Computed by your {self.name}."
         if not isinstance(result, Tensor) or tuple(result.shape) != tuple(shape):
             got = tuple(result.shape) if isinstance(result, Tensor) else type(result).__name__
             rule = "the result must be a tensor of the right shape"
@@ -145,11 +147,11 @@ class Own:
         return result
 
 
-class OwnError(Exception):
+class LearnerFunctionError(Exception):
     """Something that a learner's function raised."""
 
 
 def one_line(error: Exception) -> str:
     """Say in one line what went wrong."""
     words = " ".join(str(error).split())
-    return words if isinstance(error, ShapeError | OwnError) else f"{type(error).__name__}: {words}"
+    return words if isinstance(error, ShapeError | LearnerFunctionError) else f"{type(error).__name__}: {words}"

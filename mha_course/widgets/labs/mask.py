@@ -12,10 +12,10 @@ from torch import Tensor
 from mha_course.attention import masked_softmax
 from mha_course.errors import ShapeError, require_mask
 from mha_course.masks import additive_mask, causal_mask, combine_masks, padding_mask
-from mha_course.widgets.labs.controls import Drawn, Pick
+from mha_course.widgets.controls import ChoiceControl, PaintedControl
+from mha_course.widgets.labs.inputs import scores_and_tokens
 from mha_course.widgets.labs.lab import Lab
 from mha_course.widgets.labs.panels import Panels, matrix
-from mha_course.widgets.labs.scaling import scores_and_tokens
 
 PAINTED = "painted"
 PRESETS = ("none", "causal", "padding", "left padding, causal", "window", PAINTED)
@@ -40,10 +40,10 @@ class MaskLab(Lab):
         start = causal_mask(size) if mask is None else self._painted(mask)
         super().__init__(
             [
-                Pick("preset", "mask", "menu", PRESETS, "causal" if mask is None else PAINTED),
-                Pick("n", "n, of padding and window", "slider", tuple(range(size)), min(2, size - 1)),
-                Pick("fill", "a row that sees nothing", "choice", (COURSE, BY_HAND, FINITE), COURSE),
-                Drawn("mask", start.int().tolist(), lambda sent: self._painted(sent).int().tolist()),
+                ChoiceControl("preset", "mask", "menu", PRESETS, "causal" if mask is None else PAINTED),
+                ChoiceControl("n", "n, of padding and window", "slider", tuple(range(size)), min(2, size - 1)),
+                ChoiceControl("fill", "a row that sees nothing", "choice", (COURSE, BY_HAND, FINITE), COURSE),
+                PaintedControl("mask", start.int().tolist(), lambda sent: self._painted(sent).int().tolist()),
             ]
         )
 
@@ -64,7 +64,7 @@ class MaskLab(Lab):
         require_mask("MaskLab", mask, {"B": 1, "H": 1, "T": size, "S": size})
         return mask.detach().cpu().expand(1, 1, size, size)[0, 0]
 
-    def settle(self, values: dict[str, Any], moved: Mapping[str, Any]) -> dict[str, Any]:
+    def reconcile(self, values: dict[str, Any], moved: Mapping[str, Any]) -> dict[str, Any]:
         """Let a painted cell make the mask a painted one, and a preset or its n paint all cells."""
         if "mask" in moved and "preset" not in moved:
             return {**values, "preset": PAINTED}

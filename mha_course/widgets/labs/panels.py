@@ -1,4 +1,4 @@
-"""The panels of a lab as data: what the browser draws, and the static twin too.
+"""The panels of a lab as data: what the browser draws, and its static picture too.
 
 A panel is a dict that JSON can carry. Numbers are rounded to four digits; None stands for NaN.
 """
@@ -74,13 +74,11 @@ def matrix(
     return {**words, **cells, "low": low, "high": high, "palette": palette, "size": size, **more}
 
 
-def lines(
-    title: str, x: Sequence[float], drawn: Sequence[dict[str, Any]], *, at: int, xlabel: str, logarithmic: bool = False
-) -> dict[str, Any]:
+def lines(title: str, x: Sequence[float], drawn: Sequence[dict[str, Any]], *, at: int, xlabel: str) -> dict[str, Any]:
     """Describe lines over the same x, spaced evenly; ``at`` is marked. A line is a dict of name, values and style."""
     ready = [{**line, "values": plain(line["values"])} for line in drawn]
     words = {"kind": "lines", "title": title, "x": list(x), "xlabel": xlabel}
-    return {**words, "lines": ready, "at": at, "logarithmic": logarithmic, "note": ""}
+    return {**words, "lines": ready, "at": at, "note": ""}
 
 
 def plane(title: str, names: Sequence[str], points: Any, context: Any, hull: Any, **more: Any) -> dict[str, Any]:
@@ -89,9 +87,9 @@ def plane(title: str, names: Sequence[str], points: Any, context: Any, hull: Any
     return {**words, "points": plain(points), "context": plain(context), "hull": plain(hull)}
 
 
-def blocks(title: str, width: int, num_heads: int, note: str = "") -> dict[str, Any]:
+def weight_rows(title: str, width: int, num_heads: int, note: str = "") -> dict[str, Any]:
     """Describe a projection whose rows, and the vector that comes out, are cut into heads."""
-    return {"kind": "blocks", "title": title, "width": width, "heads": num_heads, "note": note}
+    return {"kind": "weight_rows", "title": title, "width": width, "heads": num_heads, "note": note}
 
 
 def table(title: str, head: Sequence[str], rows: Sequence[Sequence[str]], note: str = "") -> dict[str, Any]:

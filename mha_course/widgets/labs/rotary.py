@@ -3,24 +3,25 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from typing import Any
 
-import seaborn as sns
 import torch
 from matplotlib.axes import Axes
-from matplotlib.figure import Figure
 from matplotlib.patches import Circle
 from torch import Tensor
 
 from mha_course import plots, positions
 from mha_course.errors import ShapeError, require_float, require_shape
 from mha_course.widgets.base import esm
-from mha_course.widgets.labs.controls import Pick
-from mha_course.widgets.labs.lab import HERE, SCRIPTS, Lab, Own
-from mha_course.widgets.labs.panels import Panels, bars, plain
+from mha_course.widgets.controls import ChoiceControl
+from mha_course.widgets.labs import static
+from mha_course.widgets.labs.lab import HERE, Lab, LearnerFunction
+from mha_course.widgets.labs.panels import Panels, bars, lines, plain
 
 PLACES, FURTHEST, MOST_PAIRS = 121, 40, 12
 BASES = (100.0, 10_000.0, 500_000.0)
+ACROSS = 6  # dials in a row of the static picture
 Q = "#c27800"  # as in rotary.css
 # One query and one key of 6 pairs, drawn once.
 QUERY = (1.0, 0.7, -0.8, 0.9, 0.5, 1.1, 0.3, -0.8, 0.6, 0.5, -0.9, 0.2)
@@ -38,7 +39,7 @@ class RotaryLab(Lab):
 
     question = "Both tokens move on, and every arrow turns. What becomes of q · k?"
     hint = "Dashed: before the turn. Pair i is made of the channels i and i + D/2."
-    _esm = esm(*SCRIPTS[:-1], "rotary.js", SCRIPTS[-1], folder=HERE)
+    _esm = esm("rotary.js", folder=HERE)
     _css = "".join((HERE / name).read_text(encoding="utf-8") for name in ("lab.css", "rotary.css"))  # type: ignore[assignment]
 
     def __init__(self, q: Any = None, k: Any = None, *, rope: Any = None) -> None:
@@ -50,12 +51,12 @@ class RotaryLab(Lab):
             rule, expected = "channels go in pairs", f"D even, from 2 to {2 * MOST_PAIRS}"
             raise ShapeError("RotaryLab", rule, expected=expected, got=f"D={q.size(0)}")
         self._q, self._k = (vector.detach().cpu().double() for vector in (q, k))
-        self._rope = Own("RotaryLab", "rope", rope, positions.rope)
+        self._rope = LearnerFunction("RotaryLab", "rope", rope, positions.rope)
         super().__init__(
             [
-                Pick("position", "place of the key", "slider", tuple(range(PLACES)), 0),
-                Pick("distance", "the query stands further on by", "slider", tuple(range(FURTHEST + 1)), 3),
-                Pick("base", "base", "choice", BASES, 10_000.0, tuple(f"{base:,.0f}" for base in BASES)),
+                ChoiceControl("position", "place of the key", "slider", tuple(range(PLACES)), 0),
+                ChoiceControl("distance", "the query stands further on by", "slider", tuple(range(FURTHEST + 1)), 3),
+                ChoiceControl("base", "base", "choice", BASES, 10_000.0, tuple(f"{base:,.0f}" for base in BASES)),
             ]
         )
 
@@ -73,16 +74,17 @@ class RotaryLab(Lab):
         waves = self.turned(self._q, torch.arange(FURTHEST + 1), base) @ k[0]  # (41,)
         limit = float(_pairs(self._q).norm(dim=-1).mul(_pairs(self._k).norm(dim=-1)).max())
         names = [f"pair {i}" for i in range(len(parts))]
+        line = {"name": "q · k", "style": "main", "values": waves}
+        xlabel = "distance from key to query"
         panels: Panels = (
             self._dials(q[1], k[1], base),
             bars(f"what each pair adds; sum {now:.2f}", names, parts, low=-limit, high=limit),
-            {"kind": "wave", "title": "q · k by distance, wherever both stand", "values": plain(waves),
-             "at": distance, "xlabel": "distance from key to query", "note": ""},
-        )  # fmt: skip
+            lines("q · k by distance, wherever both stand", range(FURTHEST + 1), [line], at=distance, xlabel=xlabel),
+        )
         alike = "the same as" if math.isclose(start, now, abs_tol=1e-6) else "not the same as"
         return panels, (
             f"Key at place {position}, query at {position + distance}: q · k = {now:.2f}, {alike} at places 0 and "
-            f"{distance}, where it is {start:.2f}.{self._rope.said}"
+            f"{distance}, where it is {start:.2f}.{self._rope.caption}"
         )
 
     def _dials(self, q: Tensor, k: Tensor, base: float) -> dict[str, Any]:
@@ -97,49 +99,31 @@ class RotaryLab(Lab):
         title = "each pair of channels: query (q) and key (k), turned by their places"
         return {"kind": "dials", "title": title, "pairs": pairs, "reach": reach, "places": PLACES, "note": ""}
 
-    def picture(self) -> Figure:
-        """Draw the same panels without a browser."""
-        dials, added, wave = self._panels
-        count = len(dials["pairs"])
-        across = min(count, 6)
-        figure = plots.new_figure(11, 1.6 + 2.0 * math.ceil(count / across) + 2.2)
-        figure.suptitle(self.question, x=0.01, ha="left", fontsize=12, fontweight="bold")
-        heights = 2.0 * math.ceil(count / across), 2.6
-        above, below = figure.subfigures(2, 1, squeeze=False, height_ratios=heights)[:, 0]
-        axes = above.subplots(math.ceil(count / across), across, squeeze=False)
-        for ax, pair in zip(axes.flat, dials["pairs"], strict=False):
-            _dial(ax, pair, dials["reach"])
-        for ax in axes.flat[count:]:
-            ax.remove()
-        left, right = below.subplots(1, 2)
-        left.barh(range(count), added["values"], color=plots.BAR)
-        left.set_yticks(range(count), added["names"], fontsize=9)
-        left.set(xlim=(added["low"], added["high"]))
-        left.invert_yaxis()
-        right.plot(wave["values"], color=plots.BAR)
-        right.plot(wave["at"], wave["values"][wave["at"]], "o", color=plots.ACCENT, markeredgecolor=plots.INK)
-        right.set(xlabel=wave["xlabel"])
-        for ax, panel in ((left, added), (right, wave)):
-            ax.set_title(panel["title"], loc="left", fontsize=10)
-            sns.despine(ax=ax)
-        left.axvline(0, color=plots.INK, linewidth=0.8)
-        right.axhline(0, color=plots.INK, linewidth=0.8)
-        return figure
-
 
 def _pairs(vector: Tensor) -> Tensor:
     """Return the pairs of a vector (D,), (D/2, 2): channels i and i + D/2."""
     return torch.stack(vector.chunk(2), dim=-1)
 
 
-def _dial(ax: Axes, pair: dict[str, Any], reach: float) -> None:
-    """Draw a query and a key of one pair, before and after their turns."""
-    for vector, color in zip(pair["start"], (Q, plots.BAR), strict=True):
-        ax.plot(*zip((0, 0), vector, strict=True), color=color, linestyle=":", linewidth=1.2)
-    for name, color in (("k", plots.BAR), ("q", Q)):
-        x, y = pair[name]
-        ax.annotate("", (x, y), (0, 0), arrowprops={"arrowstyle": "-|>", "color": color, "linewidth": 1.8})
-        ax.annotate(name, (1.14 * x, 1.14 * y), ha="center", va="center", fontsize=9, color=plots.INK)
-    ax.add_patch(Circle((0, 0), reach, fill=False, edgecolor=plots.QUIET))
-    ax.set(xlim=(-1.3 * reach, 1.3 * reach), ylim=(-1.3 * reach, 1.3 * reach), aspect="equal", xticks=[], yticks=[])
-    ax.set_title(f"{pair['name']}: {pair['turn']} rad a token", fontsize=8)
+def _dials(ax: Axes, panel: Mapping[str, Any]) -> None:
+    """Draw the dials beside each other: each has a square of the side 1, its circle in the middle."""
+    pairs, reach = panel["pairs"], panel["reach"]
+    for n, pair in enumerate(pairs):
+        x, y = n % ACROSS + 0.5, n // ACROSS + 0.5
+        ends = {name: (x + 0.36 * pair[name][0] / reach, y - 0.36 * pair[name][1] / reach) for name in "qk"}
+        for name, start, color in zip("qk", pair["start"], (Q, plots.BAR), strict=True):
+            ax.plot((x, x + 0.36 * start[0] / reach), (y, y - 0.36 * start[1] / reach), ":", color=color, linewidth=1.2)
+            ax.annotate("", ends[name], (x, y), arrowprops={"arrowstyle": "-|>", "color": color, "linewidth": 1.8})
+            beside = (x + 1.14 * (ends[name][0] - x), y + 1.14 * (ends[name][1] - y))
+            ax.annotate(name, beside, ha="center", va="center", fontsize=9, color=plots.INK)
+        ax.add_patch(Circle((x, y), 0.36, fill=False, edgecolor=plots.QUIET))
+        ax.text(x, y - 0.44, f"{pair['name']}: {pair['turn']} rad a token", ha="center", va="bottom", fontsize=8)
+    ax.set(xlim=(0, ACROSS), ylim=(_down(panel), 0), aspect="equal", anchor="W")
+    ax.axis("off")
+
+
+def _down(panel: Mapping[str, Any]) -> int:
+    return math.ceil(len(panel["pairs"]) / ACROSS)
+
+
+static.KINDS["dials"] = static.Kind(_dials, row=lambda panel: 0.4 + 1.8 * _down(panel))

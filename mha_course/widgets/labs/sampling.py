@@ -6,7 +6,7 @@ import torch
 
 from mha_course.datasets import grammar
 from mha_course.models import CausalLanguageModel, language
-from mha_course.widgets.labs.controls import Pick
+from mha_course.widgets.controls import ChoiceControl
 from mha_course.widgets.labs.lab import Lab
 from mha_course.widgets.labs.panels import Panels, bars, table
 
@@ -31,9 +31,9 @@ class SamplingLab(Lab):
         names = tuple(start or "<start>" for start in starts)
         super().__init__(
             [
-                Pick("temperature", "temperature", "slider", TEMPERATURES, 1.0),
-                Pick("start", "words so far", "menu", tuple(starts), starts[0], names),
-                Pick("seed", "dice", "slider", tuple(range(30)), 0),
+                ChoiceControl("temperature", "temperature", "slider", TEMPERATURES, 1.0),
+                ChoiceControl("start", "words so far", "menu", tuple(starts), starts[0], names),
+                ChoiceControl("seed", "dice", "slider", tuple(range(30)), 0),
             ]
         )
 

@@ -1,21 +1,19 @@
-"""Labs of lessons 3 and 4: what the scores are divided by, and what softmax makes of them."""
+"""The lab of lesson 3: what the scores are divided by."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
-import torch
 from torch import Tensor
 
-from mha_course import plots
-from mha_course.errors import ShapeError, require_float, require_shape
+from mha_course.errors import ShapeError
 from mha_course.experiments import scaling
 from mha_course.experiments.scaling import KEYS, Saturation
-from mha_course.widgets.labs.controls import Pick
-from mha_course.widgets.labs.lab import Lab, Own
-from mha_course.widgets.labs.panels import Panels, bars, lines, matrix, table
+from mha_course.widgets.controls import ChoiceControl
+from mha_course.widgets.labs.lab import Lab, LearnerFunction
+from mha_course.widgets.labs.panels import Panels, bars, lines, table
 
 WIDTHS = (8, 16, 32, 64, 128, 256, 512, 1024)
 DIVISORS = ("√D", "nothing", "D", "√d_model")
@@ -53,15 +51,15 @@ class ScalingLab(Lab):
         if not isinstance(num_heads, int) or num_heads < 1:
             rule, got = "num_heads must be a positive int", f"num_heads={num_heads!r}"
             raise ShapeError("ScalingLab", rule, expected="num_heads >= 1", got=got)
-        self._scores = Own("ScalingLab", "scaled_scores", scores, lambda q, k: q @ k.mT / math.sqrt(q.size(-1)))
-        self._softmax = Own("ScalingLab", "softmax", softmax, lambda s: s.softmax(-1))
+        self._scores = LearnerFunction("ScalingLab", "scaled_scores", scores, _scaled_scores)
+        self._softmax = LearnerFunction("ScalingLab", "softmax", softmax, lambda s: s.softmax(-1))
         self._heads, self._found = num_heads, dict[str, list[Saturation]]()
         options = DIVISORS if scores is None else (*DIVISORS, YOURS)
         super().__init__(
             [
-                Pick("head_dim", "D", "slider", WIDTHS, 64),
-                Pick("divide_by", "divide by", "choice", options, "nothing" if scores is None else YOURS),
-                Pick("follow", "follow along D", "menu", tuple(CURVES), next(iter(CURVES))),
+                ChoiceControl("head_dim", "D", "slider", WIDTHS, 64),
+                ChoiceControl("divide_by", "divide by", "choice", options, "nothing" if scores is None else YOURS),
+                ChoiceControl("follow", "follow along D", "menu", tuple(CURVES), next(iter(CURVES))),
             ]
         )
 
@@ -76,7 +74,7 @@ class ScalingLab(Lab):
             self._table(found),
             self._curve(follow, divide_by, at),
         )
-        said = (self._scores.said if divide_by == YOURS else "") + self._softmax.said
+        said = (self._scores.caption if divide_by == YOURS else "") + self._softmax.caption
         by = "scaled by your scaled_scores" if divide_by == YOURS else f"divided by {divide_by}"
         return panels, (
             f"D = {head_dim}, {by}: the scores spread by {found.spread:.2f}, the largest weight is {found.top:.2f} "
@@ -137,102 +135,5 @@ class ScalingLab(Lab):
         return lines(f"{follow}, {by}", WIDTHS, drawn, at=at, xlabel="D")
 
 
-class SoftmaxLab(Lab):
-    """Turn scores into weights: at a temperature, over an axis, with something added to all of them.
-
-    Args:
-        scores: scaled scores (T, S) with T = S, of one head; axes of size 1 in front are dropped.
-        tokens: the S words. word: whose row is drawn at the start, by default the first.
-        softmax: your ``softmax(scores)``, in the place of torch's.
-    """
-
-    question = "What changes the weights of a row, and what leaves them alone?"
-    hint = "Click a row of the matrix, or walk there with ↑ and ↓, to choose its word."
-
-    def __init__(self, scores: Any, tokens: Sequence[str], *, softmax: Any = None, word: str | None = None) -> None:
-        self._scores, self._tokens = scores_and_tokens("SoftmaxLab", scores, tokens)
-        self._softmax = Own("SoftmaxLab", "softmax", softmax, lambda s: s.softmax(-1))
-        if word is not None and word not in self._tokens:
-            rule, expected = "word must be one of the tokens", ", ".join(dict.fromkeys(self._tokens))
-            raise ShapeError("SoftmaxLab", rule, expected=expected, got=repr(word))
-        places, start = tuple(range(len(self._tokens))), 0 if word is None else self._tokens.index(word)
-        temperatures = (0.1, 0.2, 0.3, 0.5, 0.7, 1.0, 1.5, 2.0, 3.0, 5.0, 10.0)
-        self._keys, self._queries = "the keys (dim=-1)", "the queries (dim=-2)"
-        super().__init__(
-            [
-                Pick("word", "word", "menu", places, start, tuple(self._tokens)),
-                Pick("temperature", "temperature", "slider", temperatures, 1.0, tuple(f"{t:g}" for t in temperatures)),
-                Pick("shift", "add to all scores", "slider", (-1000, -100, -10, -1, 0, 1, 10, 100, 1000), 0),
-                Pick("over", "softmax over", "choice", (self._keys, self._queries), self._keys),
-            ]
-        )
-
-    def draw(self, word: int, temperature: float, shift: int, over: str) -> tuple[Panels, str]:
-        """Draw the scores and weights of one word, and all weights with their sums."""
-        moved = (self._scores + shift) / temperature  # (T, S)
-        turned = over == self._queries
-        inputs = (moved.mT if turned else moved)[None, None]
-        weights = self._softmax(inputs, shape=inputs.shape)[0, 0].detach()
-        weights = weights.mT if turned else weights  # (T, S)
-        row, tokens = weights[word], self._tokens
-        top = max(1.0, float(row.nan_to_num().max()))
-        inputs_row, reach = self._scores[word] / temperature, float((self._scores / temperature).abs().max()) or 1.0
-        note = _shifted(shift, temperature)
-        sums: dict[str, Any] = {"rows_sum": _sums(weights, 1), "columns_sum": _sums(weights, 0)}
-        panels = (
-            bars(f"scores of “{tokens[word]}”", tokens, inputs_row, low=-reach, high=reach, note=note),
-            bars(f"weights of “{tokens[word]}”: sum {float(row.sum()):.2f}", tokens, row, high=top),
-            matrix("all weights, with their sums", tokens, tokens, weights, lit=word, pick="word", **sums),
-        )
-        return panels, self._sentence(word, weights, turned) + self._softmax.said
-
-    def _sentence(self, word: int, weights: Tensor, turned: bool) -> str:
-        """Read the row of a word, and the sums of all."""
-        row, tokens = weights[word], self._tokens
-        if not bool(row.isfinite().all()):
-            return f"“{tokens[word]}”: the weights are not numbers (NaN): e to such scores overflows."
-        looks = plots.strongest(row[None], [tokens[word]], tokens)
-        sums = weights.sum(0 if turned else 1)
-        other = weights.sum(1 if turned else 0)
-        one, two = ("column", "rows") if turned else ("row", "columns")
-        even = "1.00" if torch.allclose(sums, torch.ones_like(sums), atol=5e-3) else _range(sums)
-        entropy = float(torch.special.entr(row).sum())
-        read = f"; entropy {entropy:.2f} of at most {math.log(len(tokens)):.2f} nats" if not turned else ""
-        return (
-            f"{looks}; the row sums to {float(row.sum()):.2f}{read}. Every {one} sums to {even}, "
-            f"{two} to {_range(other)}."
-        )
-
-
-def _sums(weights: Tensor, dim: int) -> list[str]:
-    """Write the sums along an axis."""
-    return [f"{total:.2f}" if math.isfinite(total) else "NaN" for total in weights.sum(dim).tolist()]
-
-
-def _range(numbers: Tensor) -> str:
-    """Write the smallest and the largest number."""
-    return f"{float(numbers.min()):.2f} … {float(numbers.max()):.2f}"
-
-
-def _shifted(shift: int, temperature: float) -> str:
-    """Say what was done to the scores before they are drawn."""
-    done = [f"divided by {temperature:g}"] if temperature != 1 else []
-    done += [f"drawn without the {shift} added to each"] if shift else []
-    return ", ".join(done)
-
-
-def scores_and_tokens(place: str, scores: Any, tokens: Sequence[str], most: int = 32) -> tuple[Tensor, list[str]]:
-    """Return the scores (S, S) and the tokens as words, or raise ShapeError."""
-    require_float(place, {"scores": scores})
-    while scores.dim() > 2 and scores.size(0) == 1:
-        scores = scores[0]
-    words = [str(token) for token in ([] if tokens is None or isinstance(tokens, str) else tokens)]
-    if not 1 <= len(words) <= most:
-        rule, got = "tokens must be a list of words", f"{len(words)} tokens" if words else repr(tokens)
-        raise ShapeError(place, rule, expected=f"1 to {most} tokens", got=got)
-    fix = "scores[0, 0], one head of one sentence" if scores.dim() > 2 else None
-    require_shape(place, "scores", scores, {"T": len(words), "S": len(words)}, fix)
-    if not bool(scores.isfinite().all()):
-        rule, fix = "scores must be finite", "the scaled scores, before a mask hides any"
-        raise ShapeError(place, rule, expected="finite numbers", got="inf or NaN among them", fix=fix)
-    return scores.detach().cpu(), words
+def _scaled_scores(q: Tensor, k: Tensor) -> Tensor:
+    return q @ k.mT / math.sqrt(q.size(-1))

@@ -1,46 +1,61 @@
-"""The static twin of a lab: the panels that the browser draws, drawn by matplotlib."""
+"""The static picture of a lab: its panels, drawn by ``plots`` in rows."""
 
 from __future__ import annotations
 
+import math
 import textwrap
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import seaborn as sns
 from matplotlib.axes import Axes
 from matplotlib.colors import ListedColormap
 from matplotlib.figure import Figure
-from matplotlib.patches import Polygon, Rectangle
+from matplotlib.patches import Rectangle
 
 from mha_course import plots
 from mha_course.widgets.labs.panels import HEADS, PALETTES
 
 WIDTH = 11.0  # inches
 BOOL = ["#ffffff", plots.BAR]
+LINES: dict[str, dict[str, Any]] = {
+    "main": {"color": plots.BAR, "alpha": 1},
+    "dashed": {"color": plots.BAR, "alpha": 1, "linestyle": "--"},
+    "faint": {"color": plots.INK, "alpha": 0.45},
+}
 Panel = Mapping[str, Any]
 
 
+class Kind(NamedTuple):
+    """How one kind of panel is drawn on an Axes, and how wide it is beside others."""
+
+    draw: Callable[[Axes, Panel], None]
+    share: float = 1.3
+    row: Callable[[Panel], float] | None = None  # the height in inches, of a kind that has a row of its own
+
+
 def figure(question: str, panels: Sequence[Panel]) -> Figure:
-    """Draw panels in rows: first the big ones beside each other, then small and tiny matrices."""
-    rows = [[panel for panel in panels if "size" not in panel or panel["size"] == "big"]]
-    rows += [[panel for panel in panels if panel.get("size") == "small"]]
-    tiny = [panel for panel in panels if panel.get("size") == "tiny"]
-    rows += [tiny[start : start + 8] for start in range(0, len(tiny), 8)]
+    """Draw panels in rows: those that need a whole one, the big ones beside each other, small and tiny matrices."""
+    whole = [panel for panel in panels if KINDS[panel["kind"]].row]
+    big = [panel for panel in panels if panel not in whole and panel.get("size", "big") == "big"]
+    small, tiny = ([panel for panel in panels if panel.get("size") == size] for size in ("small", "tiny"))
+    rows = [*([panel] for panel in whole), big, small, *(tiny[start : start + 8] for start in range(0, len(tiny), 8))]
     rows = [row for row in rows if row]
     heights = [max(map(_height, row)) for row in rows]
     made = plots.new_figure(WIDTH, 0.4 + sum(heights))
     made.suptitle(question, x=0.01, ha="left", fontsize=12, fontweight="bold")
-    if not rows:
+    if not rows:  # what the lab draws was an error from the start
         return made
     parts = made.subfigures(len(rows), 1, squeeze=False, height_ratios=heights)[:, 0]
     for part, row in zip(parts, rows, strict=True):
         places = max(len(row), 8 if row[0].get("size") == "tiny" else 1)
-        shares = [*map(_share, row), *[1.0] * (places - len(row))]
+        shares = [*(KINDS[panel["kind"]].share for panel in row), *[1.0] * (places - len(row))]
         axes = part.subplots(1, places, squeeze=False, width_ratios=shares)[0]
         for ax, panel in zip(axes, row, strict=False):
-            KINDS[panel["kind"]](ax, panel)
-            ax.set_title(textwrap.fill(panel["title"], 44), loc="left", fontsize=9 if panel.get("group") else 10)
+            KINDS[panel["kind"]].draw(ax, panel)
+            title = panel["title"] if KINDS[panel["kind"]].row else textwrap.fill(panel["title"], 44)
+            ax.set_title(title, loc="left", fontsize=9 if panel.get("group") else 10)
         for ax in axes[len(row) :]:
             ax.remove()
     return made
@@ -48,18 +63,15 @@ def figure(question: str, panels: Sequence[Panel]) -> Figure:
 
 def _height(panel: Panel) -> float:
     """Return how many inches a panel needs."""
+    own = KINDS[panel["kind"]].row
+    if own:
+        return own(panel)
     if panel["kind"] == "matrix":
         return {"big": 1.4 + 0.25 * len(panel["rows"]), "small": 2.2, "tiny": 1.6}[panel["size"]]
     return 1.2 + 0.24 * max(9, len(panel.get("names", ())))
 
 
-def _share(panel: Panel) -> float:
-    """Return how wide a panel is beside others."""
-    return {"bars": 1.0, "table": 1.3, "lines": 1.3, "plane": 1.3, "matrix": 1.5, "blocks": 1.3}[panel["kind"]]
-
-
 def _short(word: str) -> str:
-    """Return a word as one line that leaves room for the picture."""
     line = " ".join(word.split())
     return line if len(line) <= 12 else f"{line[:11]}…"
 
@@ -70,100 +82,80 @@ def _numbers(values: Any) -> Any:
 
 
 def _bars(ax: Axes, panel: Panel) -> None:
-    """Draw horizontal bars with their numbers."""
-    values, names = np.nan_to_num(_numbers(panel["values"])), panel["names"]
-    colors = [plots.ACCENT if n in panel["lit"] else plots.BAR for n in range(len(names))]
-    ax.barh(range(len(names)), values, color=colors)
+    values = np.nan_to_num(_numbers(panel["values"]))
+    plots.bars(values, [_short(name) for name in panel["names"]], unit=panel["note"], ax=ax)
+    for n in panel["lit"]:  # by place: a word may come twice
+        ax.patches[n].set_color(plots.ACCENT)
     for n, value in enumerate(panel["values"]):
         beside: dict[str, Any] = {"xytext": (3, 0), "textcoords": "offset points", "va": "center", "fontsize": 8}
         ax.annotate("NaN" if value is None else f"{value:.2f}", (max(0.0, values[n]), n), **beside)
-    ax.axvline(0, color=plots.INK, linewidth=0.8)
-    ax.set_yticks(range(len(names)), map(_short, names), fontsize=9, parse_math=False)
-    ax.set(xlim=(panel["low"], panel["high"] + 0.18 * (panel["high"] - panel["low"])), xlabel=panel["note"])
-    ax.tick_params(axis="y", length=0)
-    ax.invert_yaxis()
-    sns.despine(ax=ax, left=True)
+    ax.set_xlim(panel["low"], panel["high"] + 0.18 * (panel["high"] - panel["low"]))
 
 
 def _matrix(ax: Axes, panel: Panel) -> None:
     """Draw cells; hidden ones are hatched, and coloured beneath where they have a weight all the same."""
-    values, colors = _numbers(panel["values"]), BOOL if panel["palette"] == "bool" else PALETTES[panel["palette"]]
+    values = _numbers(panel["values"])
     hidden = np.zeros(values.shape, bool) if panel["hidden"] is None else np.array(panel["hidden"], bool)
-    empty = np.ma.masked_where((hidden & (values == 0)) | np.isnan(values), values)
-    look = {"cmap": ListedColormap(colors), "vmin": panel["low"], "vmax": panel["high"], "edgecolors": "#d5d8de"}
-    ax.pcolormesh(empty, linewidth=0.5, **look)
-    for (row, column), value in np.ndenumerate(values):
-        if hidden[row, column]:
-            ax.add_patch(Rectangle((column, row), 1, 1, fill=False, hatch="////", edgecolor="#9aa1ad", linewidth=0))
-        if np.isnan(value):
-            ax.text(column + 0.5, row + 0.5, "NaN", ha="center", va="center", fontsize=6, color="#b3261e")
-    ax.set_aspect("equal")
-    ax.invert_yaxis()
-    ax.set(xticks=[], yticks=[])
-    if panel["size"] == "big":
-        _names(ax, panel)
+    leaks = hidden & (values != 0)
+    plots.heatmap(values, queries=panel["rows"], keys=panel["columns"], mask=~hidden | leaks, annotate=False, ax=ax)
+    cells: Any = ax.collections[0]
+    cells.colorbar.remove()
+    ax.set_anchor("C")  # making room for the bar had moved the cells to the right
+    ax.spines[:].set(visible=True, color=plots.INK, linewidth=0.8)  # else what is empty at the edge has no end
+    colors = ListedColormap(BOOL if panel["palette"] == "bool" else PALETTES[panel["palette"]])
+    cells.set(cmap=colors, clim=(panel["low"], panel["high"]), edgecolor="#d5d8de", linewidth=0.5)
+    for row, column in np.argwhere(leaks):
+        ax.add_patch(Rectangle((column, row), 1, 1, fill=False, hatch="////", edgecolor="#9aa1ad", linewidth=0))
+    if panel["size"] != "big":
+        ax.set(xticks=[], yticks=[], xlabel="", ylabel="")
     if "on" in panel:
+        ax.xaxis.set_label_position("bottom")
         ax.set_xlabel(f"■ {panel['on']}   □ {panel['off']}", fontsize=8)
-
-
-def _names(ax: Axes, panel: Panel) -> None:
-    """Write the tokens along both sides, and the sums where there are some."""
-    look: dict[str, Any] = {"fontsize": 8, "parse_math": False}
-    columns, rows = list(map(_short, panel["columns"])), list(map(_short, panel["rows"]))
     if "rows_sum" in panel:
-        rows = [f"{name}  Σ {total}" for name, total in zip(rows, panel["rows_sum"], strict=True)]
-        columns = [f"{name}  Σ {total}" for name, total in zip(columns, panel["columns_sum"], strict=True)]
-    ax.xaxis.tick_top()
-    ax.set_xticks(np.arange(len(columns)) + 0.5, columns, rotation=60, ha="left", rotation_mode="anchor", **look)
-    ax.set_yticks(np.arange(len(rows)) + 0.5, rows, **look)
-    ax.tick_params(length=0, pad=2)
+        down, across = values.shape
+        for n, total in enumerate(panel["rows_sum"]):
+            ax.text(across + 0.2, n + 0.5, f"Σ {total}", va="center", fontsize=8)
+        for n, total in enumerate(panel["columns_sum"]):
+            ax.text(n + 0.5, down + 0.2, f"Σ {total}", ha="center", va="top", fontsize=8, rotation=90)
 
 
 def _lines(ax: Axes, panel: Panel) -> None:
     """Draw lines over evenly spaced places, and mark the place that was chosen."""
-    styles: dict[str, dict[str, Any]] = {
-        "main": {"marker": "o"},
-        "dashed": {"linestyle": "--", "marker": "s"},
-        "faint": {"alpha": 0.45},
-    }
-    for line in panel["lines"]:
-        color = plots.INK if line["style"] == "faint" else plots.BAR
-        ax.plot(_numbers(line["values"]), color=color, label=line["name"], **styles[line["style"]])
-    ax.axvline(panel["at"], color=plots.ACCENT, linewidth=2)
-    ax.set_xticks(range(len(panel["x"])), [f"{x:g}" for x in panel["x"]], fontsize=8)
-    ax.set(xlabel=panel["xlabel"], ylim=(0, None))
-    ax.legend(frameon=False, fontsize=8)
-    sns.despine(ax=ax)
+    names, places, at = [f"{x:g}" for x in panel["x"]], range(len(panel["x"])), panel["at"]
+    values = {line["name"]: _numbers(line["values"]) for line in panel["lines"]}
+    plots.curves(places, values, xlabel=panel["xlabel"], ylabel="", logarithmic=False, ax=ax)
+    for line, artist in zip(panel["lines"], ax.lines, strict=True):
+        artist.set(markevery=[at], markersize=6, **LINES[line["style"]])
+    ax.axvline(at, color=plots.ACCENT, linewidth=2, zorder=0)
+    every = math.ceil(len(names) / 8)
+    ax.set_xticks(places[::every], names[::every], fontsize=8)
+    if all(np.nanmin(line, initial=0.0) >= 0 for line in values.values()):
+        ax.set_ylim(0, None)
+    else:
+        ax.axhline(0, color=plots.INK, linewidth=0.8)
+    ax.legend(frameon=False, fontsize=8)  # anew: it keeps the looks that the lines had
 
 
 def _plane(ax: Axes, panel: Panel) -> None:
-    """Draw values as arrows from 0, their hull, and the context."""
-    ax.add_patch(Polygon(_numbers(panel["hull"]), color=plots.BAR, alpha=0.18))
-    for name, point in zip(panel["names"], panel["points"], strict=True):
-        ax.annotate("", point, (0, 0), arrowprops={"arrowstyle": "->", "color": plots.BAR, "lw": 1.6})
-        ax.annotate(_short(name), point, fontsize=9, parse_math=False)
-    ax.annotate("", panel["context"], (0, 0), arrowprops={"arrowstyle": "->", "color": plots.ACCENT, "lw": 2.4})
-    ax.plot(*panel["context"], "o", color=plots.ACCENT, markersize=9, markeredgecolor=plots.INK)
-    reach = panel["reach"]
-    ax.set(xlim=(-reach, reach), ylim=(-reach, reach), aspect="equal")
-    ax.tick_params(labelsize=8)
-    sns.despine(ax=ax)
+    look = {"corners": panel["hull"], "reach": panel["reach"], "labels": ["context"]}
+    plots.plane(panel["points"], [panel["context"]], [_short(name) for name in panel["names"]], **look, ax=ax)
+    ax.annotate("", panel["context"], (0, 0), arrowprops={"arrowstyle": "-|>", "color": plots.ACCENT, "lw": 2.4})
 
 
-def _blocks(ax: Axes, panel: Panel) -> None:
+def _weight_rows(ax: Axes, panel: Panel) -> None:
     """Draw the rows of a projection, and beside them the vector that comes out, in the colours of the heads."""
-    width, deep = panel["width"], panel["width"] // panel["heads"]
+    width, each = panel["width"], panel["width"] // panel["heads"]
     for row in range(width):
-        color = HEADS[row // deep % len(HEADS)]
+        color = HEADS[row // each % len(HEADS)]
         ax.add_patch(Rectangle((0, row), width, 0.92, color=color, alpha=0.8))
         ax.add_patch(Rectangle((1.12 * width, row), 0.06 * width, 0.92, color=color))
-    ax.hlines(np.arange(deep, width, deep) - 0.04, 0, 1.18 * width, color=plots.INK, linewidth=1)
+    ax.hlines(np.arange(each, width, each) - 0.04, 0, 1.18 * width, color=plots.INK, linewidth=1)
     ax.set(xlim=(0, 1.2 * width), ylim=(width, 0), aspect="equal", xticks=[], yticks=[])
     sns.despine(ax=ax, left=True, bottom=True)
 
 
 def _table(ax: Axes, panel: Panel) -> None:
-    """Write the rows beneath each other."""
+    """Write the rows below each other."""
     ax.axis("off")
     columns = len(panel["head"])
     lines = [panel["head"], *panel["rows"]] if any(panel["head"]) else panel["rows"]
@@ -175,6 +167,7 @@ def _table(ax: Axes, panel: Panel) -> None:
     ax.text(0, 0, textwrap.fill(panel["note"], 50), fontsize=8, va="bottom", color="#5b606b")
 
 
-KINDS: dict[str, Callable[[Axes, Panel], None]] = {
-    "bars": _bars, "matrix": _matrix, "lines": _lines, "plane": _plane, "blocks": _blocks, "table": _table,
+KINDS = {  # a lab with a kind of its own adds it
+    "bars": Kind(_bars, share=1.0), "matrix": Kind(_matrix, share=1.5), "lines": Kind(_lines), "plane": Kind(_plane),
+    "weight_rows": Kind(_weight_rows), "table": Kind(_table),
 }  # fmt: skip

@@ -1,4 +1,4 @@
-"""Labs of lessons 5 and 2: the context among the values, and one projection cut into heads."""
+"""The lab of lesson 5: the context among the values, and the hull that it stays in."""
 
 from __future__ import annotations
 
@@ -10,10 +10,9 @@ import torch
 from torch import Tensor
 
 from mha_course.errors import ShapeError, require_float, require_shape
-from mha_course.widgets.labs.controls import Drawn, Pick, Switch
-from mha_course.widgets.labs.hull import hull, inside
+from mha_course.widgets.controls import ChoiceControl, PaintedControl, ToggleControl
 from mha_course.widgets.labs.lab import Lab
-from mha_course.widgets.labs.panels import Panels, bars, blocks, matrix, plain, plane, table
+from mha_course.widgets.labs.panels import Panels, bars, plain, plane
 
 VALUES = ((2.0, 0.5), (0.6, 2.1), (-1.7, 1.3), (-1.2, -1.5), (1.3, -1.4))
 WORDS = ("cat", "hungry", "ate", "chased", "dogs")
@@ -47,10 +46,10 @@ class WeightedSumLab(Lab):
         start = [0.4, *[0.6 / (count - 1)] * (count - 1)]
         super().__init__(
             [
-                Pick("drag", "drag", "choice", (SHARES, SCORES), SHARES),
-                Switch("free", "let weights be negative, or not sum to 1"),
-                Drawn("weights", start, self._checked),
-                Drawn("scores", [math.log(share / start[0]) for share in start], self._checked),
+                ChoiceControl("drag", "drag", "choice", (SHARES, SCORES), SHARES),
+                ToggleControl("free", "let weights be negative, or not sum to 1"),
+                PaintedControl("weights", start, self._checked),
+                PaintedControl("scores", [math.log(share / start[0]) for share in start], self._checked),
             ]
         )
 
@@ -64,7 +63,7 @@ class WeightedSumLab(Lab):
             raise ShapeError("WeightedSumLab", rule, expected=f"{count} finite numbers", got=got)
         return [None if x is None else float(x) for x in numbers]
 
-    def settle(self, values: dict[str, Any], moved: Mapping[str, Any]) -> dict[str, Any]:
+    def reconcile(self, values: dict[str, Any], moved: Mapping[str, Any]) -> dict[str, Any]:
         """Keep weights, scores and the two switches in step: only weights that are dragged can be free."""
         if moved.get("free") or "weights" in moved:
             values = {**values, "drag": SHARES}
@@ -132,61 +131,45 @@ def shared(weights: Sequence[float], before: Sequence[float]) -> list[float]:
     return [x / total if total > 0 else 1 / len(kept) for x in kept]
 
 
-class SplitLab(Lab):
-    """Cut one projection into heads, and see what it changes and what it leaves.
+def hull(points: Tensor) -> Tensor:
+    """Return the corners of the hull of points (S, 2), counter-clockwise; of points in a line its two ends.
 
-    Args: d_model is C, from 2 to 64. The projections and 5 tokens are drawn once, and stay the same for every H.
+    >>> hull(torch.tensor([[0.0, 0.0], [2.0, 0.0], [1.0, 0.5], [0.0, 2.0]])).tolist()
+    [[0.0, 0.0], [2.0, 0.0], [0.0, 2.0]]
     """
+    ordered = [torch.tensor(point, dtype=points.dtype) for point in sorted(set(map(tuple, points.tolist())))]
+    if len(ordered) < 3:
+        return torch.stack(ordered)
+    return torch.stack(_half(ordered)[:-1] + _half(ordered[::-1])[:-1])
 
-    question = "What changes when the same projection is cut into more heads?"
-    TOKENS = 5
 
-    def __init__(self, d_model: int = 24) -> None:
-        if not isinstance(d_model, int) or isinstance(d_model, bool) or not 2 <= d_model <= 64:
-            rule, got = "d_model must be drawn cell by cell", f"d_model={d_model!r}"
-            raise ShapeError("SplitLab", rule, expected="an int from 2 to 64", got=got)
-        self._width, generator = d_model, torch.Generator().manual_seed(0)
-        shapes = (self.TOKENS, d_model), (d_model, d_model), (d_model, d_model)
-        x, w_q, w_k = (torch.randn(*shape, generator=generator, dtype=torch.float64) for shape in shapes)
-        self._w_q, self._w_k = w_q / d_model**0.5, w_k / d_model**0.5  # q and k have variance 1
-        self._q, self._k = x @ self._w_q.T, x @ self._w_k.T  # (S, C)
-        heads = tuple(n for n in range(1, d_model + 1) if d_model % n == 0)
-        super().__init__([Pick("num_heads", "H, heads", "slider", heads, max(n for n in heads if n * n <= d_model))])
+def _half(ordered: list[Tensor]) -> list[Tensor]:
+    """Return the lower half of the hull of ordered points, each turn of it to the left."""
+    corners: list[Tensor] = []
+    for point in ordered:
+        while len(corners) > 1 and float(_turn(corners[-2], corners[-1], point)) <= 0:
+            corners.pop()
+        corners.append(point)
+    return corners
 
-    def weights(self, num_heads: int) -> Tensor:
-        """Return the weights of every head, (H, S, S)."""
-        q, k = (full.unflatten(1, (num_heads, -1)).transpose(0, 1) for full in (self._q, self._k))  # (H, S, D)
-        return (q @ k.mT / q.size(-1) ** 0.5).softmax(-1)  # (H, S, S)
 
-    def ranks(self, num_heads: int) -> Tensor:
-        """Return the rank of the form with which each head compares, (H,)."""
-        w_q, w_k = (full.unflatten(0, (num_heads, -1)) for full in (self._w_q, self._w_k))  # (H, D, C)
-        return torch.linalg.matrix_rank(w_q.mT @ w_k)
+def _turn(a: Tensor, b: Tensor, c: Tensor) -> Tensor:
+    """Return twice the area of a triangle: positive where the way a, b, c turns left."""
+    (ux, uy), (wx, wy) = (b - a).unbind(-1), (c - a).unbind(-1)
+    return ux * wy - uy * wx
 
-    def draw(self, num_heads: int) -> tuple[Panels, str]:
-        """Draw the rows in their blocks, the vector that comes out, and what each head makes of it."""
-        width, tokens = self._width, self.TOKENS
-        head_dim, parameters = width // num_heads, 4 * width * width + 4 * width
-        names, weights = [str(n) for n in range(tokens)], self.weights(num_heads)
-        one, rank = num_heads == 1, int(self.ranks(num_heads).max())
-        rows = [
-            ["D = C / H", f"{head_dim}"],
-            ["attention patterns", f"{num_heads}"],
-            ["scores, H · S · S", f"{num_heads} · {tokens} · {tokens} = {num_heads * tokens**2}"],
-            ["parameters, all four Linears", f"{parameters:,}"],
-            ["rank of a head's form W_Qᵀ W_K", f"{rank}, at most D = {head_dim}"],
-        ]
-        note = f"S = {tokens} tokens; biases are counted."
-        group = f"what each head makes of the same {tokens} tokens: its weights"
-        grid = [
-            matrix(f"head {n}", names, names, weights[n], size="tiny", head=n, group=group) for n in range(num_heads)
-        ]  # head: the colour of its title is that of its rows
-        return (
-            blocks(f"C = {width} rows of W_Q, and the query they make", width, num_heads),
-            table("what H changes", ("", ""), rows, note),
-            *grid,
-        ), (
-            f"H = {num_heads}: {'one head has all' if one else f'each of {num_heads} heads has'} D = {head_dim} of "
-            f"{width} rows and makes {'one pattern' if one else 'a pattern of its own'}. Parameters: {parameters:,}, "
-            f"the same for every H. Scores: {num_heads * tokens**2}. A head compares with a form of rank {rank}."
-        )
+
+def inside(point: Tensor, corners: Tensor) -> bool:
+    """Say whether a point lies in a hull or on its edge, but for rounding.
+
+    >>> square = torch.tensor([[0.0, 0.0], [1.0, 0.0], [1.0, 1.0], [0.0, 1.0]])
+    >>> inside(torch.tensor([0.5, 1.0]), square), inside(torch.tensor([0.5, 1.1]), square)
+    (True, False)
+    """
+    slack = 1e-9 * (1 + float(corners.abs().max()) ** 2)
+    spread = corners.amax(0) + slack, corners.amin(0) - slack
+    within = bool((point <= spread[0]).all() and (point >= spread[1]).all())
+    after = corners.roll(-1, 0)
+    turns = [float(_turn(a, b, point)) for a, b in zip(corners, after, strict=True)]
+    level = all(abs(turn) <= slack for turn in turns) if len(corners) < 3 else True
+    return within and level and min(turns, default=0.0) >= -slack

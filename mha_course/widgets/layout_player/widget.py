@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import traitlets
 
 from mha_course.tracing.records import Argument, Step, color
-from mha_course.widgets.base import Live, esm
+from mha_course.widgets.base import StaticFallbackWidget, esm
 from mha_course.widgets.layout_player import cells
 
 if TYPE_CHECKING:
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 HERE = Path(__file__).parent
 
 
-class LayoutPlayer(Live):
+class LayoutPlayer(StaticFallbackWidget):
     """Follow a tensor through view, reshape, transpose and contiguous, every number with its place in memory.
 
     Args: trace holds the steps; beside is a second trace, such as the wrong view, that plays along. chain chooses
@@ -35,7 +35,7 @@ class LayoutPlayer(Live):
     LayoutPlayer: view, transpose: 1 strip of memory, no copy.
     """
 
-    _esm = esm("plan.js", "widget.js", folder=HERE)
+    _esm = esm("widget.js", folder=HERE)
     _css = HERE / "layout_player.css"
     data = traitlets.Dict().tag(sync=True)
     position = traitlets.Int(0).tag(sync=True)
@@ -47,7 +47,7 @@ class LayoutPlayer(Live):
         known = [tensor for tensors in chains for tensor in tensors if "?" not in tensor.axes]
         lanes = [_lane(one, tensors, known, sizes) for one, tensors in zip(traces, chains, strict=True)]
         self.text = "; beside it ".join(map(_summary, lanes)) + "."
-        self.twin = _twin(lanes)
+        self.static = _tables(lanes)
         super().__init__(data={"lanes": lanes})
 
     @traitlets.validate("position")
@@ -169,7 +169,7 @@ def _summary(lane: dict[str, Any]) -> str:
     return f"{ops}: {strips}{mixing}"
 
 
-def _twin(lanes: list[dict[str, Any]]) -> str:
+def _tables(lanes: list[dict[str, Any]]) -> str:
     """Return the strips and every reading of them as tables; what the second lane begins with alike comes once."""
     parts = []
     for beside, lane in enumerate(lanes):

@@ -1,4 +1,6 @@
-// Shows the code that a step comes from, its line lit. tensor.js stands before this file.
+// Shows the code that a step comes from, its line lit.
+
+import { make } from "../dom.js";
 
 const PYTHON =
   "and as assert class def elif else False for from if import in is lambda None not or raise return True while with";
@@ -29,7 +31,7 @@ function coloured(text) {
 }
 
 /** Return a pane, and how to light a step in it; `go` is called with the first step of a line that is clicked. */
-function listing({ steps, sources, words }, go) {
+export function listing({ steps, sources, words }, go) {
   const pane = make("div", "code");
   const firsts = new Map();
   steps.forEach(({ source, lineno }, i) => {

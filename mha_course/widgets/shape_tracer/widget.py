@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import traitlets
 
 from mha_course.tracing.records import Step, color
-from mha_course.widgets.base import Live, esm
+from mha_course.widgets.base import StaticFallbackWidget, esm
 
 if TYPE_CHECKING:
     from mha_course.tracing import Trace
@@ -18,20 +18,20 @@ if TYPE_CHECKING:
 HERE = Path(__file__).parent
 
 
-class ShapeTracer(Live):
+class ShapeTracer(StaticFallbackWidget):
     """Show a trace one step at a time: its code, its tensors, what became of the memory, and what went wrong.
 
     Args: trace is what ``mha_course.tracing.trace`` returned, or the attribute ``trace`` of what it raised.
     ``position``, the step that is shown, from 0, follows the learner and may be set.
     """
 
-    _esm = esm("tensor.js", "listing.js", "widget.js", folder=HERE)
+    _esm = esm("widget.js", folder=HERE)
     _css = HERE / "shape_tracer.css"
     data = traitlets.Dict().tag(sync=True)
     position = traitlets.Int(0).tag(sync=True)
 
     def __init__(self, trace: Trace) -> None:
-        self.text, self.twin = sentence(trace), trace._repr_html_()
+        self.text, self.static = sentence(trace), trace._repr_html_()
         super().__init__(data=payload(trace))
 
     @traitlets.validate("position")

@@ -1,0 +1,200 @@
+"""Lesson 7, Multi-head attention: the functions of lessons 2 to 6 put together."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from mha_course.exercises.attention_steps import ALL_SIX, MASKED, NO_BIAS, Steps, pass_through
+from mha_course.exercises.inputs import C, H, S, draw, square, tokens
+from mha_course.exercises.inputs import mask as some_mask
+from mha_course.exercises.lessons.l02_head_splitting import split_heads
+from mha_course.exercises.lessons.l03_scaling import scaled_scores
+from mha_course.exercises.lessons.l04_softmax import masked_softmax, softmax
+from mha_course.exercises.lessons.l05_weighted_sum import weighted_sum
+from mha_course.exercises.lessons.l06_concatenation import merge_heads
+from mha_course.exercises.spec import Exercise, Lesson, Question
+
+
+def multi_head_attention(
+    x: Tensor, w_q: Tensor, w_k: Tensor, w_v: Tensor, w_o: Tensor, num_heads: int, mask: Tensor | None = None
+) -> tuple[Tensor, Tensor]:
+    """Do all six steps without bias: out (B, S, C) and weights (B, H, S, S)."""
+    q, k, v = (split_heads(x @ w.T, num_heads) for w in (w_q, w_k, w_v))
+    scores = scaled_scores(q, k)  # (B, H, S, S)
+    weights = softmax(scores) if mask is None else masked_softmax(scores, mask)  # (B, H, S, S)
+    context = weighted_sum(weights, v)  # (B, H, S, D)
+    return merge_heads(context) @ w_o.T, weights
+
+
+class MultiHeadAttention(nn.Module):
+    """All six steps as a module: four Linears with bias."""
+
+    def __init__(self, d_model: int, num_heads: int) -> None:
+        super().__init__()
+        self.num_heads = num_heads
+        self.q_proj, self.k_proj, self.v_proj, self.out_proj = (nn.Linear(d_model, d_model) for _ in range(4))
+
+    def forward(self, x: Tensor, mask: Tensor | None = None) -> Tensor:
+        """Map x (B, S, C) to out (B, S, C)."""
+        q, k, v = (split_heads(proj(x), self.num_heads) for proj in (self.q_proj, self.k_proj, self.v_proj))
+        scores = scaled_scores(q, k)  # (B, H, S, S)
+        weights = softmax(scores) if mask is None else masked_softmax(scores, mask)  # (B, H, S, S)
+        return self.out_proj(merge_heads(weighted_sum(weights, v)))
+
+
+def parameter_count(d_model: int, num_heads: int, bias: bool) -> int:
+    """Count what the module learns: four Linears, whatever the number of heads."""
+    return 4 * (d_model * d_model + (d_model if bias else 0))
+
+
+def fold_value_bias(w_o: Tensor, b_v: Tensor, b_o: Tensor) -> Tensor:
+    """Return the one output bias (C,) that replaces b_v and b_o: rows of weights sum to 1, so b_v passes whole."""
+    return w_o @ b_v + b_o  # (C,)
+
+
+def use_module(cls: Callable[..., Any], x: Tensor, mask: Tensor | None, *parameters: Tensor) -> Any:
+    """Build a learner's module, give it these weights and biases in turn, and run it."""
+    module = cls(C, H).to(x.dtype)
+    names = [f"{proj}.{kind}" for proj in ("q_proj", "k_proj", "v_proj", "out_proj") for kind in ("weight", "bias")]
+    with torch.no_grad():
+        for name, values in zip(names, parameters, strict=True):
+            module.get_parameter(name).copy_(values)
+    module.eval()
+    return module(x) if mask is None else module(x, mask)
+
+
+def _parameters() -> tuple[Tensor, ...]:
+    """Return weight and bias of the four Linears in turn."""
+    return tuple(p for n in range(4) for p in (*square(20 + n), draw(C, seed=30 + n)))
+
+
+def _build_function(s: Steps) -> Callable[..., tuple[Tensor, Tensor]]:
+    def answer(
+        x: Tensor, w_q: Tensor, w_k: Tensor, w_v: Tensor, w_o: Tensor, num_heads: int, mask: Tensor | None = None
+    ) -> tuple[Tensor, Tensor]:
+        return pass_through(s, x, x, (w_q, w_k, w_v, w_o), NO_BIAS, num_heads, mask)
+
+    return answer
+
+
+def _build_module(s: Steps) -> type[nn.Module]:
+    class Answer(MultiHeadAttention):
+        def forward(self, x: Tensor, mask: Tensor | None = None) -> Tensor:
+            linears = (self.q_proj, self.k_proj, self.v_proj, self.out_proj)
+            weights, biases = [one.weight for one in linears], [one.bias for one in linears]
+            return pass_through(s, x, x, weights, biases, self.num_heads, mask)[0]
+
+    return Answer
+
+
+LESSON = Lesson(
+    7,
+    "Multi-head attention",
+    exercises=[
+        Exercise(
+            "multi_head_attention",
+            multi_head_attention,
+            inputs=[
+                lambda: (tokens(), *square(2, 3, 4, 5), H),
+                lambda: (tokens(), *square(2, 3, 4, 5), H, some_mask(S)),
+            ],
+            axes=("B S C", "B H S S"),
+            steps=(*ALL_SIX, *MASKED),
+            build=_build_function,
+            mistake_at={"repeat": "dropout-at-eval"},
+            token_arguments=(0,),
+            query_arguments=(1,),
+            hints=(
+                "Which of your functions of lessons 1 to 6 does each step need, and in which order?",
+                "Project, split, compare and scale, softmax, mix, merge, project. Paste your functions in and call "
+                "them; the mask decides which softmax. See “The whole pass in one picture”.",
+                "q, k, v are (B, H, S, D), scores and weights (B, H, S, S), the context (B, H, S, D), the merged "
+                "heads (B, S, C), and so is the output.",
+                "scores = scaled_scores(q, k)  # (B, H, S, S)\n"
+                "weights = softmax(scores) if mask is None else masked_softmax(scores, mask)\n"
+                "context = weighted_sum(weights, v)  # (B, H, S, D)\n"
+                "return merge_heads(context) @ w_o.T, weights",
+            ),
+        ),
+        Exercise(
+            "MultiHeadAttention",
+            MultiHeadAttention,
+            inputs=[lambda: (tokens(), None, *_parameters()), lambda: (tokens(), some_mask(S), *_parameters())],
+            axes="B S C",
+            steps=(*ALL_SIX, *MASKED),
+            build=_build_module,
+            run=use_module,
+            mistake_at={"repeat": "dropout-at-eval"},
+            token_arguments=(0,),
+            query_arguments=(2, 3),
+            hints=(
+                "What has to be made once, when the module is built, and what at every call?",
+                "Four `nn.Linear` and the number of heads belong into `__init__`, the steps of `multi_head_attention` "
+                "into `forward`.",
+                "Each Linear maps (B, S, C) to (B, S, C). Three results are split to (B, H, S, D); out_proj takes the "
+                "merged heads (B, S, C).",
+                "# in __init__, and likewise k_proj, v_proj, out_proj\n"
+                "self.q_proj = nn.Linear(d_model, d_model)\n"
+                "# in forward, and likewise k and v\n"
+                "q = split_heads(self.q_proj(x), self.num_heads)  # (B, H, S, D)\n"
+                "# and at its end\n"
+                "return self.out_proj(merge_heads(context))",
+            ),
+        ),
+        Exercise(
+            "parameter_count",
+            parameter_count,
+            inputs=[lambda: (24, 4, True), lambda: (24, 6, False), lambda: (10, 2, True)],
+            hints=(
+                "Does each head have matrices of its own, or rows of one that all heads share?",
+                "Count the weights of the four Linears, and their biases where there are any. See “What the number of "
+                "heads changes, and what not”.",
+                "Four times C · C weights, and with bias four times C more. One argument plays no part. The result is "
+                "an int.",
+                "return 4 * (d_model * d_model + (d_model if bias else 0))",
+            ),
+        ),
+        Exercise(
+            "fold_value_bias",
+            fold_value_bias,
+            inputs=[lambda: (*square(1), draw(C, seed=2), draw(C, seed=3))],
+            axes="C",
+            hints=(
+                "b_v is added to the value of every token alike. What is left of it in a mixture with shares that sum "
+                "to 1?",
+                "It comes through the mixing whole, and meets the output projection like everything else. See “A bias "
+                "that is not needed”.",
+                "w_o (C, C) times b_v (C) gives (C), and b_o (C) is added.",
+                "return w_o @ b_v + b_o  # (C)",
+            ),
+        ),
+    ],
+    questions={
+        "count-heads": Question(
+            "d_model is 12, with biases. How many numbers does multi-head attention learn with 1, 2 and 12 heads?",
+            right="624, 624, 624",
+            right_at=1,
+            because="Four Linears of 12 · 12 + 12. Heads only say how the 12 rows are grouped.",
+            wrong={
+                "624, 1248, 7488": "Heads do not get matrices of their own size: they share out the rows of one.",
+                "468, 468, 468": "Those are three Linears. The output projection is the fourth.",
+            },
+        ),
+        "which-is-other": Question(
+            "One of these computes another function than the others, given the same weights. Which?",
+            right="every head as wide as d_model",
+            right_at=4,
+            because="A head that is as wide as the whole vector compares more numbers, and has more weights.",
+            wrong={
+                "one fused Linear for q, k, v": "Fused or apart: the same rows (lesson 1).",
+                "three Linears, then view and transpose": "That is the reference.",
+                "heads folded into the batch": "Folding only changes who stands in front (lesson 2).",
+                "permute instead of transpose": "Both name the same order of axes (lesson 2).",
+            },
+        ),
+    },
+)

@@ -1,0 +1,131 @@
+"""Lesson 9, Cross-attention."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import torch
+from torch import Tensor
+
+from mha_course.attention import attention, merge_heads, split_heads
+from mha_course.exercises.attention_steps import ALL_SIX, MASKED, NO_BIAS, Steps, pass_through
+from mha_course.exercises.inputs import B, C, H, S, T, draw, square
+from mha_course.exercises.spec import Exercise, Lesson, Question, mistake
+
+
+def cross_attention(
+    x: Tensor, memory: Tensor, w_q: Tensor, w_k: Tensor, w_v: Tensor, w_o: Tensor, num_heads: int,
+    memory_mask: Tensor | None = None,
+) -> tuple[Tensor, Tensor]:  # fmt: skip
+    """Ask from x (B, T, C), answer from memory (B, S, C): out (B, T, C) and weights (B, H, T, S)."""
+    q = split_heads(x @ w_q.T, num_heads)  # (B, H, T, D)
+    k, v = (split_heads(memory @ w.T, num_heads) for w in (w_k, w_v))  # (B, H, S, D)
+    context, weights = attention(q, k, v, memory_mask)
+    return merge_heads(context) @ w_o.T, weights
+
+
+def _sequences(queries: int) -> tuple[Tensor, Tensor]:
+    return draw(B, queries, C, seed=1), draw(B, S, C, seed=2)
+
+
+def _memory_mask() -> Tensor:
+    return torch.tensor([[True] * 5 + [False] * 2, [True] * 7])[:, None, None, :]
+
+
+def _build(s: Steps) -> Callable[..., tuple[Tensor, Tensor]]:
+    def answer(
+        x: Tensor, memory: Tensor, w_q: Tensor, w_k: Tensor, w_v: Tensor, w_o: Tensor, num_heads: int,
+        memory_mask: Tensor | None = None,
+    ) -> tuple[Tensor, Tensor]:  # fmt: skip
+        asks, answers = s.sources(x, memory)
+        return pass_through(s, asks, answers, (w_q, w_k, w_v, w_o), NO_BIAS, num_heads, memory_mask)
+
+    return answer
+
+
+CROSS = "9, Cross-attention: two sequences"
+MISTAKES = [
+    mistake(
+        "query-from-memory", "Queries come from the memory, too.",
+        "The one that asks is x: as many rows as x has tokens.", CROSS,
+        {"sources": lambda x, memory: (memory, memory)},
+    ),
+    mistake(
+        "memory-ignored", "Keys and values come from x.",
+        "x asks, memory answers: keys and values are projections of memory.", CROSS,
+        {"sources": lambda x, memory: (x, x)},
+        {"sources": lambda x, memory: (memory, x)},
+    ),
+    mistake(
+        "key-value-different-sources", "Keys and values come from different sequences.",
+        "A key and its value belong to one token: both from memory.", CROSS,
+        {"project": lambda x, m, w, b, h, s: (s.linear(x, w[0]), s.linear(m, w[1]), s.linear(x, w[2]))},
+        {"project": lambda x, m, w, b, h, s: (s.linear(x, w[0]), s.linear(x, w[1]), s.linear(m, w[2]))},
+        only=("cross_attention",),
+    ),
+]  # fmt: skip
+
+LESSON = Lesson(
+    9,
+    "Cross-attention",
+    exercises=[
+        Exercise(
+            "cross_attention",
+            cross_attention,
+            inputs=[
+                lambda: (*_sequences(T), *square(3, 4, 5, 6), H),
+                lambda: (*_sequences(T), *square(3, 4, 5, 6), H, _memory_mask()),
+                lambda: (*_sequences(S), *square(3, 4, 5, 6), H),
+            ],
+            axes=("B T C", "B H T S"),
+            steps=("sources", *ALL_SIX, *MASKED),
+            build=_build,
+            token_arguments=(0, 1),
+            query_arguments=(2,),
+            hints=(
+                "Who asks, and who is asked? Which of q, k and v come from x?",
+                "Take `multi_head_attention` and give keys and values another source. Nothing wants T and S to be "
+                "equal.",
+                "From x, q is (B, H, T, D). From memory, k and v are (B, H, S, D). So weights are (B, H, T, S), and "
+                "out is (B, T, C).",
+                "q = split_heads(x @ w_q.T, num_heads)  # (B, H, T, D)\n"
+                "k = split_heads(memory @ w_k.T, num_heads)  # (B, H, S, D)\n"
+                "v = split_heads(memory @ w_v.T, num_heads)  # (B, H, S, D)",
+            ),
+        ),
+    ],
+    questions={
+        "cross-weights": Question(
+            "x has shape (2, 5, 24), memory (2, 7, 24), and there are 4 heads. What is the shape of the weights?",
+            right="2, 4, 5, 7",
+            because="A row for each token that asks, a column for each token that answers, in every head.",
+            wrong={
+                "2, 4, 7, 5": "Queries come first: the 5 tokens of x ask, so there are 5 rows.",
+                "2, 4, 5, 5": "That is self-attention: here the keys come from memory, and there are 7.",
+                "2, 4, 7, 7": "That is memory asking itself. The queries come from x.",
+                "2, 5, 7": "Each of the 4 heads keeps weights of its own.",
+            },
+            letters="B, H, T, S",
+        ),
+        "later-word": Question(
+            "You change the last token of x. Can the cross-attention of an earlier token of x change?",
+            right="no",
+            right_at=1,
+            because="Each query meets the memory on its own: tokens of x never meet each other here.",
+            wrong={
+                "yes": "That takes keys or values made of x. Here both come from memory.",
+            },
+        ),
+        "keys-once": Question(
+            "A translation is said in 5 steps, one word each. How many times must k and v of the memory be computed?",
+            right="1",
+            because="The memory does not change while the translation is said, so neither do its keys and values.",
+            wrong={
+                "5": "That is how often q is computed. The memory is the same in every step.",
+                "10": "k and v are two tensors, but neither changes from step to step: one computation makes both.",
+            },
+            nudge="What changes from one step to the next: the memory, or what asks it?",
+        ),
+    },
+    mistakes=MISTAKES,
+)

@@ -1,0 +1,221 @@
+"""Lesson 13, Encoder block."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from mha_course.exercises.inputs import C, draw, square, tokens
+from mha_course.exercises.spec import Exercise, Lesson, Question, mistake
+
+Part = Callable[[Tensor], Tensor]
+
+
+def layer_norm(x: Tensor, gamma: Tensor, beta: Tensor, eps: float = 1e-5) -> Tensor:
+    """Give each token mean 0 and variance 1 over its channels, then stretch by gamma and shift by beta, (C,)."""
+    centred = x - x.mean(-1, keepdim=True)
+    variance = centred.square().mean(-1, keepdim=True)  # (B, S, 1), divided by C, not by C - 1
+    return gamma * centred / (variance + eps).sqrt() + beta  # (B, S, C)
+
+
+def encoder_block(
+    x: Tensor,
+    attention: Callable[[Tensor], Tensor],
+    feed_forward: Callable[[Tensor], Tensor],
+    norm1: Callable[[Tensor], Tensor],
+    norm2: Callable[[Tensor], Tensor],
+) -> Tensor:
+    """Add what attention finds, then what feed_forward makes of it; each reads a normed copy (pre-norm)."""
+    x = x + attention(norm1(x))  # (B, S, C)
+    return x + feed_forward(norm2(x))  # (B, S, C)
+
+
+def wire(answer: Callable[..., Any], x: Tensor, first: Tensor, second: Tensor) -> Any:
+    """Give an encoder block four callables that do not commute."""
+    return answer(
+        x,
+        lambda t: (t @ first).tanh() + t.mean(1, keepdim=True),
+        lambda t: (t @ second).relu() + 0.3,
+        lambda t: (t - t.mean(-1, keepdim=True)) * 1.5,
+        lambda t: torch.nn.functional.layer_norm(t, t.shape[-1:]) - 0.2,
+    )
+
+
+def _norm(
+    x: Tensor, g: Tensor, b: Tensor, eps: float, axis: Any = -1, unbiased: bool = False, late: bool = False
+) -> Tensor:
+    variance = x.var(axis, keepdim=True, unbiased=unbiased)
+    spread = variance.sqrt() + eps if late else (variance + eps).sqrt()
+    return (x - x.mean(axis, keepdim=True)) / spread * g + b
+
+
+def _without_residuals(x: Tensor, attention: Part, feed_forward: Part, norm1: Part, norm2: Part) -> Tensor:
+    return feed_forward(norm2(attention(norm1(x))))
+
+
+def _without_first_residual(x: Tensor, attention: Part, feed_forward: Part, norm1: Part, norm2: Part) -> Tensor:
+    y = attention(norm1(x))
+    return y + feed_forward(norm2(y))
+
+
+def _without_second_residual(x: Tensor, attention: Part, feed_forward: Part, norm1: Part, norm2: Part) -> Tensor:
+    return feed_forward(norm2(x + attention(norm1(x))))
+
+
+def _post_norm(x: Tensor, attention: Part, feed_forward: Part, norm1: Part, norm2: Part) -> Tensor:
+    y = norm1(x + attention(x))
+    return norm2(y + feed_forward(y))
+
+
+BLOCK = "13, Encoder block: wiring"
+MISTAKES = [
+    mistake(
+        "layer-norm-wrong-axis", "The mean was taken over the wrong axis.",
+        "Each token is normed by itself: over the last axis.", BLOCK,
+        {"layer_norm": lambda x, g, b, eps=1e-5: _norm(x, g, b, eps, 1)},
+        {"layer_norm": lambda x, g, b, eps=1e-5: _norm(x, g, b, eps, 0)},
+        {"layer_norm": lambda x, g, b, eps=1e-5: _norm(x, g, b, eps, (1, 2))},
+        {"layer_norm": lambda x, g, b, eps=1e-5: _norm(x, g, b, eps, (0, 1))},
+    ),
+    mistake(
+        "layer-norm-unbiased", "The variance was divided by n - 1.",
+        "Layer norm divides by n: var(unbiased=False).", BLOCK,
+        {"layer_norm": lambda x, g, b, eps=1e-5: _norm(x, g, b, eps, unbiased=True)},
+    ),
+    mistake(
+        "layer-norm-eps-outside", "eps was added behind the root.",
+        "It belongs under it: sqrt(variance + eps).", BLOCK,
+        {"layer_norm": lambda x, g, b, eps=1e-5: _norm(x, g, b, eps, late=True)},
+    ),
+    mistake(
+        "residual-missing", "A residual is missing: x itself is not added.",
+        "Each half adds to the stream: x + attention(norm1(x)).", BLOCK,
+        {"encoder_block": _without_residuals},
+        {"encoder_block": _without_first_residual},
+        {"encoder_block": _without_second_residual},
+    ),
+    mistake(
+        "post-norm-wiring", "The norms come after the sums.",
+        "That is post-norm. Here each half reads a normed copy, and the stream itself is never normed.", BLOCK,
+        {"encoder_block": _post_norm},
+    ),
+    mistake(
+        "norm-shared", "Both halves use one norm.",
+        "norm1 stands before attention, norm2 before feed_forward.", BLOCK,
+        {"encoder_block": lambda x, attention, feed, norm1, norm2: encoder_block(x, attention, feed, norm1, norm1)},
+        {"encoder_block": lambda x, attention, feed, norm1, norm2: encoder_block(x, attention, feed, norm2, norm2)},
+    ),
+]  # fmt: skip
+
+LESSON = Lesson(
+    13,
+    "Encoder block",
+    exercises=[
+        Exercise(
+            "layer_norm",
+            layer_norm,
+            inputs=[lambda: (0.01 * tokens() + 0.5, draw(C, seed=2), draw(C, seed=3))],
+            axes="B S C",
+            hints=(
+                "Over which numbers do mean and variance go: the channels of a token, the tokens, or the batch?",
+                "Subtract the mean, divide by the root of variance plus eps, then stretch by gamma and shift by beta. "
+                "The variance divides by C, not by C - 1.",
+                "Over the last axis, with the axis kept, mean and variance are (B, S, 1). gamma and beta are (C).",
+                "centred = x - x.mean(-1, keepdim=True)\n"
+                "variance = (centred**2).mean(-1, keepdim=True)\n"
+                "return centred / (variance + eps).sqrt() * gamma + beta",
+            ),
+        ),
+        Exercise(
+            "encoder_block",
+            encoder_block,
+            inputs=[lambda: (tokens(), *square(2, 3))],
+            axes="B S C",
+            run=wire,
+            hints=(
+                "In pre-norm, what goes past attention on the residual path: x, or the normalised x?",
+                "One pattern, twice: x plus what a part makes of the normalised x. Each part has its own norm.",
+                "Every call maps (B, S, C) to (B, S, C). First attention with norm1; then, on that result, "
+                "feed_forward with norm2.",
+                "x = x + attention(norm1(x))  # (B, S, C)\nreturn x + feed_forward(norm2(x))  # (B, S, C)",
+            ),
+        ),
+    ],
+    questions={
+        "residual-gradient": Question(
+            "A layer computes x + f(x), and all weights and biases of f are 0. A gradient arrives from above. What of "
+            "it reaches x?",
+            right="all of it, unchanged",
+            right_at=1,
+            because="It comes through the sum, where the slope is 1. f adds its own share, which here is 0.",
+            wrong={
+                "nothing of it": "So it would be without the sum: f(x) alone has the slope 0.",
+                "twice as much": "There are two paths, but the one through f carries nothing here.",
+            },
+        ),
+        "norm-by-hand": Question(
+            "A token is [1, 2, 3, 6]. Layer norm, with gamma 1 and beta 0: what becomes of the 6? Two decimals.",
+            right="1.60",
+            because="The mean is 3. The squares of what is left, 4 + 1 + 0 + 9, have the mean 3.5, and 3 / √3.5 = "
+            "1.60.",
+            wrong={
+                "1.39": "You divided the squares by n - 1 = 3. Layer norm divides by n = 4.",
+                "3": "The mean is gone. Now divide by the spread.",
+                "0.86": "You divided by the variance. Its root is what is needed.",
+                "1.5": "You divided by 2. The spread is the root of the mean square.",
+            },
+            nudge="Subtract the mean; then divide by the root of the mean of the squares.",
+            tolerance=0.01,
+        ),
+        "feed-forward-reach": Question(
+            "You change one word of a sentence, right before the feed-forward part. Which words' results change?",
+            right="its own alone",
+            right_at=0,
+            because="The same two Linears run over each word by itself. Only attention carries things between words.",
+            wrong={
+                "those of all words": "That is attention. Nothing in the feed-forward part reads a second word.",
+                "its own and all later ones": "That is attention under a causal mask.",
+            },
+        ),
+        "where-numbers-are": Question(
+            "d_model is 24, and the feed-forward part is 4 times as wide inside. Which share of a block's numbers "
+            "does it hold?",
+            right="two thirds",
+            right_at=2,
+            because="Two matrices of C · 4C are 8 C². Attention has four of C · C, so 4 C².",
+            wrong={
+                "a third": "That is attention's share: four matrices of C · C.",
+                "half": "Count matrices of C · C: attention has four. How many fit into two of C · 4C?",
+            },
+        ),
+        "silent-parts": Question(
+            "Attention and feed-forward both return 0, whatever they read. In which wiring does the block hand x on "
+            "exactly as it is?",
+            right="pre-norm only",
+            right_at=0,
+            because="In pre-norm the norms stand before the parts, off the stream. In post-norm all passes through "
+            "them.",
+            wrong={
+                "post-norm only": "Look again: where do its norms stand?",
+                "both": "In post-norm, x still runs through two norms.",
+                "neither": "One of them adds 0 to x, twice, and does nothing else.",
+            },
+        ),
+        "dropout-values": Question(
+            "Dropout with p = 0.25 gets a 1, in training. What can come out?",
+            right="0 or 1.333",
+            right_at=1,
+            because="A quarter becomes 0; the others are divided by 0.75, so that the mean stays 1.",
+            wrong={
+                "0 or 1": (
+                    "Then the mean would fall to 0.75, and evaluation would see larger numbers than training did."
+                ),
+                "0.75": "That is the mean of what is kept before it is scaled up. Each number is either kept or not.",
+            },
+        ),
+    },
+    mistakes=MISTAKES,
+)

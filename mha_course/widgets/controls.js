@@ -1,0 +1,145 @@
+// Controls, built from what controls.py says of them, and the queue in which what they ask goes to the kernel.
+// A control is its node, and how to show and to read its value.
+
+import { make } from "./dom.js";
+
+const buildSlider = ({ words }, moved) => {
+  const range = Object.assign(make("input"), { type: "range", min: 0, max: words.length - 1, step: 1 });
+  const output = make("output");
+  output.style.minWidth = `${Math.max(...words.map((one) => one.length)) + 0.5}ch`; // nothing moves when the word does
+  const read = () => Number(range.value);
+  function show(value) {
+    range.value = value;
+    output.textContent = words[value];
+    range.setAttribute("aria-valuetext", words[value]);
+  }
+  range.addEventListener("input", () => {
+    show(read());
+    moved(read());
+  });
+  return { parts: [range, output], inputs: [range], show, read };
+};
+
+const decimalsOf = (size) => (size >= 100 ? 0 : size >= 0.1 || !size ? 2 : 4);
+
+/** A slider over all numbers between two ends; a double click brings the start back. */
+const buildNumber = ({ kind, start, low, high }, moved) => {
+  const log = kind === "log", whole = kind === "whole";
+  const [min, max] = log ? [Math.log10(low), Math.log10(high)] : [low, high];
+  const range = Object.assign(make("input"), { type: "range", min, max, step: whole ? 1 : (max - min) / 200 });
+  const output = make("output");
+  const read = () => {
+    const value = log ? 10 ** Number(range.value) : Number(range.value);
+    return Math.abs(value - start) < Math.abs(start) * 0.008 ? start : value; // it may lie between two steps
+  };
+  function write() {
+    output.textContent = whole ? `${read()}` : read().toFixed(decimalsOf(Math.abs(read())));
+    range.setAttribute("aria-valuetext", output.textContent);
+  }
+  function show(value) {
+    range.value = log ? Math.log10(value) : value;
+    write();
+  }
+  range.addEventListener("input", () => {
+    write();
+    moved(read());
+  });
+  range.title = "Double-click: back to the start";
+  range.addEventListener("dblclick", () => {
+    show(start);
+    moved(read());
+  });
+  return { parts: [range, output], inputs: [range], show, read };
+};
+
+const buildChoice = ({ name, label, words }, moved, scope) => {
+  // Radio buttons of one name are one choice in the whole page, over all pictures of it.
+  const radios = words.map(() => Object.assign(make("input"), { type: "radio", name: `${name}-${scope}` }));
+  radios.forEach((radio, i) => radio.addEventListener("change", () => moved(i)));
+  const buttons = words.map((one, i) => make("label", "button", radios[i], make("span", "", one)));
+  const node = make("fieldset", "control choice", make("legend", "", label), make("span", "buttons", ...buttons));
+  const show = (value) => radios.forEach((radio, i) => (radio.checked = i === value));
+  return { node, inputs: radios, show, read: () => radios.findIndex((radio) => radio.checked) };
+};
+
+const buildMenu = ({ words }, moved) => {
+  const select = make("select", "", ...words.map((one, i) => new Option(one, i)));
+  select.addEventListener("change", () => moved(select.selectedIndex));
+  return {
+    parts: [select], inputs: [select], show: (value) => (select.selectedIndex = value), read: () => select.selectedIndex,
+  };
+};
+
+const buildToggle = ({ label }, moved) => {
+  const box = Object.assign(make("input"), { type: "checkbox" });
+  box.addEventListener("change", () => moved(box.checked));
+  const node = make("label", "control toggle", box, make("span", "", label));
+  return { node, inputs: [box], show: (value) => (box.checked = value), read: () => box.checked };
+};
+
+const buildText = (_, moved) => {
+  const field = Object.assign(make("input"), { type: "text", spellcheck: false, autocomplete: "off" });
+  field.addEventListener("input", () => moved(field.value));
+  const show = (value) => {
+    if (field !== document.activeElement) field.value = value; // else an answer would undo what was typed meanwhile
+  };
+  return { parts: [field], inputs: [field], show, read: () => field.value };
+};
+
+const BUILDERS = {
+  slider: buildSlider, choice: buildChoice, menu: buildMenu, toggle: buildToggle, text: buildText,
+  log: buildNumber, linear: buildNumber, whole: buildNumber,
+};
+
+/** Build a control; `moved(name, value)` is called whenever somebody moves it, and `scope` is a word of this picture's own. */
+function makeControl(spec, moved, scope) {
+  const { parts, inputs, ...control } = BUILDERS[spec.kind](spec, (value) => moved(spec.name, value), scope);
+  for (const input of inputs) input.dataset.control = spec.name;
+  control.node ??= make("label", `control ${spec.kind}`, make("span", "", spec.label), ...parts);
+  if (spec.start !== undefined) control.show(spec.start);
+  return control;
+}
+
+/** Build all controls that are not painted in the picture itself, by their names. */
+export function makeControls(specs, moved, scope) {
+  const built = specs.filter(({ kind }) => kind !== "painted");
+  return new Map(built.map((spec) => [spec.name, makeControl(spec, moved, scope)]));
+}
+
+const PATIENCE = 3000; // milliseconds until a kernel that says nothing is said not to answer
+
+/**
+ * Ask the kernel one question at a time. What is asked meanwhile waits, the newest in the place of older ones, so that
+ * a slow answer never piles up. `send` sends a question and returns by what its answer is known; `late` is called
+ * where none came in time, and whatever is asked next goes out.
+ */
+export function makeQueue(send, late) {
+  let [flying, waiting, timer] = [null, null, null];
+  function pump() {
+    if (flying !== null || waiting === null) return;
+    const question = waiting;
+    waiting = null;
+    timer = setTimeout(() => {
+      flying = null;
+      late();
+    }, PATIENCE);
+    flying = send(question);
+  }
+  return {
+    pump,
+    waiting: () => waiting,
+    idle: () => flying === null && waiting === null,
+    ask(question) {
+      waiting = question;
+      pump();
+    },
+    /** Note an answer, and say whether it is the one that was waited for: an older one does not count. */
+    landed(key) {
+      if (flying === null || key !== flying) return false;
+      clearTimeout(timer);
+      flying = null;
+      return true;
+    },
+    stop: () => clearTimeout(timer),
+  };
+}

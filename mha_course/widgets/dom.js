@@ -1,0 +1,59 @@
+// What all pictures in the browser are built with: elements, short words, numbers.
+
+const SVG = "http://www.w3.org/2000/svg";
+
+/** Make an element with a class and children; texts become text, never HTML. */
+export function make(tag, name = "", ...children) {
+  const node = document.createElement(tag);
+  if (name) node.className = name;
+  node.append(...children);
+  return node;
+}
+
+/** Make an element of a drawing, with attributes and children. */
+export function svg(tag, attributes = {}, ...children) {
+  const node = document.createElementNS(SVG, tag);
+  setAttributes(node, attributes);
+  node.append(...children);
+  return node;
+}
+
+export function setAttributes(node, attributes) {
+  for (const [key, value] of Object.entries(attributes)) node.setAttribute(key, value);
+}
+
+/** Make a button; `spoken` is its name where the words on it do not say enough. */
+export function makeButton(name, text, action, spoken = "") {
+  const node = make("button", name, text);
+  node.type = "button"; // inside a form the default would send it
+  if (spoken) node.setAttribute("aria-label", spoken);
+  node.addEventListener("click", action);
+  return node;
+}
+
+/** Write a text where another one stands. The same text again would make the browser lay out, and readers read, anew. */
+export function say(node, text) {
+  if (node.textContent !== text) node.textContent = text;
+}
+
+export const clamp = (value, low, high) => Math.max(low, Math.min(high, value));
+export const product = (numbers) => numbers.reduce((all, number) => all * number, 1);
+
+const segmenter = globalThis.Intl?.Segmenter ? new Intl.Segmenter() : null;
+const shortened = new Map(); // cutting into characters is slow, and the same words come with every frame
+
+/** Bring a word to one short line. */
+export function short(text, most = 14) {
+  const key = `${most} ${text}`;
+  if (shortened.size > 5000) shortened.clear();
+  return shortened.get(key) ?? shortened.set(key, cut(text, most)).get(key);
+}
+
+/** Cut between characters as people see them: an emoji stays whole. Marks that turn the direction of text go. */
+function cut(text, most) {
+  const start = String(text).slice(0, 400).replace(/\n/g, "⏎").replace(/\t/g, "⇥");
+  const line = start.replace(/[\u0000-\u001f\u202a-\u202e\u2066-\u2069]/g, "�"); // eslint-disable-line no-control-regex
+  if (!line.trim()) return line ? "␣" : "(empty)";
+  const letters = segmenter ? Array.from(segmenter.segment(line), (one) => one.segment) : Array.from(line);
+  return letters.length > most ? `${letters.slice(0, most - 1).join("")}…` : line;
+}

@@ -1,0 +1,246 @@
+// A matrix of cells: coloured, hatched where hidden, painted where it is a control.
+
+import { clamp, setAttributes, svg } from "../dom.js";
+import { figure, wide, word } from "./bars.js";
+
+const SLANT = 55; // degrees, of the names above the columns
+
+/** Return the colour of a number between two ends of a ramp. */
+export function shade(ramp, value, low, high) {
+  const share = clamp((value - low) / (high - low || 1), 0, 1);
+  return ramp[Math.round(share * (ramp.length - 1))];
+}
+
+/** Say whether black is easier to read on a colour than white: by WCAG's formula for contrast. */
+export function pale(color) {
+  const light = [1, 3, 5].map((at) => (parseInt(color.slice(at, at + 2), 16) / 255) ** 2.2);
+  return 0.2126 * light[0] + 0.7152 * light[1] + 0.0722 * light[2] > 0.179;
+}
+
+/** Lay the cells out in so many pixels: where they begin, how wide each is, and what stands around them. */
+function layOut({ rows, columns, size, rows_sum: sums }, width) {
+  if (size !== "big") {
+    const most = size === "tiny" ? 24 : 14;
+    const cell = Math.max(2, Math.min(most, Math.floor(((width - 2) / columns.length) * 2) / 2));
+    return { left: 1, top: 1, cell, right: 1, bottom: 1 };
+  }
+  const [left, rise] = [wide(rows), wide(columns)];
+  const right = Math.max(sums ? 42 : 4, Math.cos((SLANT / 180) * Math.PI) * wide(columns.slice(-2)) - 4);
+  const room = Math.floor((width - left - right) / columns.length);
+  const cell = Math.max(5, Math.min(40, Math.max(23, 360 / rows.length), room));
+  return { left, top: Math.sin((SLANT / 180) * Math.PI) * rise + 12, cell, right, bottom: sums ? 34 : 2 };
+}
+
+/** Where an arrow key, Home or End leads from a cell; null for all other keys. */
+export function neighbour(key, [row, column], columns) {
+  const ways = {
+    ArrowUp: [row - 1, column], ArrowDown: [row + 1, column], ArrowLeft: [row, column - 1], ArrowRight: [row, column + 1],
+    Home: [row, 0], End: [row, columns - 1],
+  };
+  return Object.hasOwn(ways, key) ? ways[key] : null;
+}
+
+class Matrix {
+  constructor(panel, tools) {
+    const { rows, columns, size, paint, pick } = panel;
+    Object.assign(this, { rows, columns, paint, pick, tools, now: panel, cursor: [0, 0], brush: null });
+    this.big = size === "big";
+    this.at = layOut(panel, tools.width);
+    const { left, top, cell, right, bottom } = this.at;
+    const [wholeWidth, wholeHeight] = [cell * columns.length, cell * rows.length];
+    this.ramp = tools.palettes[panel.palette]; // a mask has none: its cells are full or empty
+    this.written = this.big && cell >= 30 && panel.palette !== "bool";
+    this.root = svg("svg", {
+      width: left + wholeWidth + right, height: top + wholeHeight + bottom,
+      class: `matrix ${size}${paint ? " paint" : ""}${pick ? " pick" : ""}`, role: "img",
+    });
+    this.sheet = svg("g"); // colours,
+    this.veil = svg("g"); // and what lies on them
+    this.cells = rows.map((_, i) => columns.map((_, j) => this.makeCell(i, j)));
+    const frame = svg("rect", { x: left, y: top, width: wholeWidth, height: wholeHeight, class: "frame" });
+    this.root.append(this.sheet, this.veil, frame);
+    if (this.big) this.writeNames();
+    this.sums = this.big && panel.rows_sum ? this.makeSums(left + wholeWidth, top + wholeHeight) : null;
+    this.ring = svg("rect", { x: left, y: top, width: cell, height: cell, class: "ring" });
+    if (this.big) this.root.append(this.ring);
+    this.lit = svg("rect", { x: left, width: wholeWidth, height: cell, class: "chosen" });
+    if (pick) this.root.append(this.lit);
+    if (this.big) this.listen();
+    this.update(panel);
+  }
+
+  x(column) {
+    return this.at.left + column * this.at.cell;
+  }
+
+  y(row) {
+    return this.at.top + row * this.at.cell;
+  }
+
+  makeCell(i, j) {
+    const box = { x: this.x(j), y: this.y(i), width: this.at.cell, height: this.at.cell };
+    const fill = svg("rect", { ...box, class: "cell" });
+    this.sheet.append(fill);
+    return { box, fill, over: null, text: null, seen: "" };
+  }
+
+  writeNames() {
+    this.rows.forEach((name, i) =>
+      this.root.append(word(name, { x: this.at.left - 6, y: this.y(i + 0.5) + 4, class: "word" })));
+    this.columns.forEach((name, j) => {
+      const [x, y] = [this.x(j + 0.5) + 2, this.at.top - 5];
+      this.root.append(word(name, { x, y, class: "over-column", transform: `rotate(${-SLANT} ${x} ${y})` }));
+    });
+  }
+
+  /** Make room for a sum at the end of each row and column. */
+  makeSums(right, bottom) {
+    const beside = this.rows.map((_, i) => svg("text", { x: right + 5, y: this.y(i + 0.5) + 4, class: "sum" }));
+    const below = this.columns.map((_, j) => {
+      const [x, y] = [this.x(j + 0.5) + 4, bottom + 4];
+      return svg("text", { x, y, class: "sum under", transform: `rotate(90 ${x - 4} ${y}) translate(0 4)` });
+    });
+    this.root.append(...beside, ...below);
+    return [beside, below];
+  }
+
+  /** The number of a cell: of a painted one what the learner sees, which may be ahead of the kernel. */
+  value(i, j) {
+    return this.paint ? this.tools.value(this.paint)[i][j] : this.now.values[i][j];
+  }
+
+  describe(i, j) {
+    const pair = `${this.rows[i]} → ${this.columns[j]}`;
+    if (this.now.on) return `${pair}: ${this.value(i, j) ? this.now.on : this.now.off}`;
+    return `${pair} ${figure(this.value(i, j))}${this.now.hidden?.[i][j] ? ", hidden" : ""}`;
+  }
+
+  /** Hatch a cell, or no longer. Most cells never are: what hatches one is made when it is needed. */
+  hatch(one, hidden, leaks) {
+    if (!one.over && !hidden) return;
+    one.over ??= this.veil.appendChild(svg("rect", one.box));
+    setAttributes(one.over, {
+      class: `over${leaks ? " leaks" : ""}`,
+      fill: `url(#${this.tools.hatch}-${leaks ? "bright" : "dim"})`,
+      visibility: hidden ? "visible" : "hidden",
+    });
+  }
+
+  write(one, words, look) {
+    if (!one.text && !words) return;
+    const { x, y, width } = one.box;
+    one.text ??= this.veil.appendChild(svg("text", { x: x + width / 2, y: y + width / 2 + 4 }));
+    one.text.setAttribute("class", `in ${look}`);
+    one.text.textContent = words;
+  }
+
+  show(i, j, number, hidden) {
+    const [one, state] = [this.cells[i][j], `${number} ${hidden}`];
+    if (state === one.seen) return; // most cells stay as they are: leave them alone
+    one.seen = state;
+    if (this.ramp) this.showNumber(one, number, hidden);
+    else {
+      one.fill.setAttribute("class", number ? "cell yes" : "cell no");
+      this.hatch(one, hidden, false);
+    }
+  }
+
+  showNumber(one, number, hidden) {
+    const empty = number === null || (hidden && number === 0);
+    const color = empty ? "none" : shade(this.ramp, number, this.now.low, this.now.high);
+    setAttributes(one.fill, { class: empty ? "cell empty" : "cell", fill: color });
+    this.hatch(one, hidden, Boolean(hidden && number)); // a weight where there must be none
+    if (number === null) this.write(one, this.at.cell >= 22 ? "NaN" : "×", "none");
+    else this.write(one, this.written && !empty ? figure(number).replace("0.", ".") : "", pale(color) ? "dark" : "");
+  }
+
+  update(next) {
+    this.now = next;
+    this.rows.forEach((_, i) =>
+      this.columns.forEach((_, j) => {
+        const number = this.value(i, j);
+        this.show(i, j, number, this.paint ? !number : Boolean(next.hidden?.[i][j]));
+      }));
+    if (this.sums)
+      [next.rows_sum, next.columns_sum].forEach((all, k) => all.forEach((total, i) => (this.sums[k][i].textContent = total)));
+    if (this.pick) this.lit.setAttribute("y", this.y(next.lit));
+    const keys = ` Arrow keys walk${this.paint ? ", space paints, shift with an arrow key paints on" : ""}.`;
+    const spoken = `${next.title}. ${this.rows.length} rows, ${this.columns.length} columns.${this.big ? keys : ""}`;
+    this.root.setAttribute("aria-label", spoken);
+  }
+
+  /** Move the cursor, and say what the cell holds. */
+  go(i, j, spoken = true) {
+    this.cursor = [clamp(i, 0, this.rows.length - 1), clamp(j, 0, this.columns.length - 1)];
+    setAttributes(this.ring, { x: this.x(this.cursor[1]), y: this.y(this.cursor[0]) });
+    this.tools.read(this.describe(...this.cursor), spoken);
+  }
+
+  /** Paint a cell. */
+  put(i, j, number) {
+    const mask = this.tools.value(this.paint);
+    if (mask[i][j] === number) return;
+    const next = mask.map((row) => [...row]);
+    next[i][j] = number;
+    this.tools.move(this.paint, next);
+    this.show(i, j, number, !number);
+    this.go(i, j);
+  }
+
+  /** Return the cell under the pointer. */
+  under(event) {
+    const { left, top } = this.root.getBoundingClientRect();
+    const row = Math.floor((event.clientY - top - this.at.top) / this.at.cell);
+    const column = Math.floor((event.clientX - left - this.at.left) / this.at.cell);
+    return row >= 0 && column >= 0 && row < this.rows.length && column < this.columns.length ? [row, column] : null;
+  }
+
+  listen() {
+    setAttributes(this.root, { tabindex: 0, role: "application", "aria-roledescription": "matrix" });
+    const on = (event, call) => this.root.addEventListener(event, call);
+    const lift = () => (this.brush = null);
+    on("pointerdown", (event) => this.press(event));
+    on("pointermove", (event) => this.pass(event));
+    for (const end of ["pointerup", "pointercancel", "lostpointercapture"]) on(end, lift);
+    on("pointerleave", () => (this.root.matches(":focus") ? this.go(...this.cursor, false) : this.tools.read("", false)));
+    on("focus", () => this.go(...this.cursor));
+    on("keydown", (event) => this.key(event));
+  }
+
+  press(event) {
+    const found = this.under(event);
+    if (!found) return;
+    this.root.focus({ preventScroll: true });
+    this.go(...found);
+    if (this.pick) this.tools.move(this.pick, found[0]);
+    if (!this.paint) return;
+    this.root.setPointerCapture(event.pointerId);
+    this.brush = 1 - this.value(...found); // all cells of a stroke become what its first one becomes
+    this.put(...found, this.brush);
+  }
+
+  pass(event) {
+    const found = this.under(event);
+    if (!found) return;
+    if (this.brush !== null) this.put(...found, this.brush);
+    else this.tools.read(this.describe(...found), false);
+  }
+
+  key(event) {
+    if (event.ctrlKey || event.metaKey || event.altKey) return;
+    const next = neighbour(event.key, this.cursor, this.columns.length);
+    const toggles = [" ", "Enter"].includes(event.key) && !event.shiftKey;
+    if (!next && !toggles) return;
+    event.preventDefault();
+    const held = this.paint && this.value(...this.cursor);
+    if (next) this.go(...next);
+    if (this.paint && toggles) this.put(...this.cursor, 1 - held);
+    else if (this.paint && event.shiftKey) this.put(...this.cursor, held); // what is left is painted on
+    if (this.pick && this.cursor[0] !== this.now.lit) this.tools.move(this.pick, this.cursor[0]);
+  }
+}
+
+export function matrix(panel, tools) {
+  const made = new Matrix(panel, tools);
+  return { node: made.root, update: (next) => made.update(next) };
+}

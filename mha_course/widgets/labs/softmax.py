@@ -1,0 +1,102 @@
+"""The lab of lesson 4: what softmax makes of scores."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from mha_course import plots
+from mha_course.errors import ShapeError
+from mha_course.widgets.controls import ChoiceControl
+from mha_course.widgets.labs.inputs import scores_and_tokens
+from mha_course.widgets.labs.lab import Lab, LearnerFunction
+from mha_course.widgets.labs.panels import Panels, bars, matrix
+
+
+class SoftmaxLab(Lab):
+    """Turn scores into weights: at a temperature, over an axis, with something added to all of them.
+
+    Args:
+        scores: scaled scores (T, S) with T = S, of one head; axes of size 1 in front are dropped.
+        tokens: the S words. word: whose row is drawn at the start, by default the first.
+        softmax: your ``softmax(scores)``, in the place of torch's.
+    """
+
+    question = "What changes the weights of a row, and what leaves them alone?"
+    hint = "Click a row of the matrix, or walk there with ↑ and ↓, to choose its word."
+
+    def __init__(self, scores: Any, tokens: Sequence[str], *, softmax: Any = None, word: str | None = None) -> None:
+        self._scores, self._tokens = scores_and_tokens("SoftmaxLab", scores, tokens)
+        self._softmax = LearnerFunction("SoftmaxLab", "softmax", softmax, lambda s: s.softmax(-1))
+        if word is not None and word not in self._tokens:
+            rule, expected = "word must be one of the tokens", ", ".join(dict.fromkeys(self._tokens))
+            raise ShapeError("SoftmaxLab", rule, expected=expected, got=repr(word))
+        places, start = tuple(range(len(self._tokens))), 0 if word is None else self._tokens.index(word)
+        temperatures = (0.1, 0.2, 0.3, 0.5, 0.7, 1.0, 1.5, 2.0, 3.0, 5.0, 10.0)
+        written = tuple(f"{temperature:g}" for temperature in temperatures)
+        self._keys, self._queries = "the keys (dim=-1)", "the queries (dim=-2)"
+        super().__init__(
+            [
+                ChoiceControl("word", "word", "menu", places, start, tuple(self._tokens)),
+                ChoiceControl("temperature", "temperature", "slider", temperatures, 1.0, written),
+                ChoiceControl("shift", "add to all scores", "slider", (-1000, -100, -10, -1, 0, 1, 10, 100, 1000), 0),
+                ChoiceControl("over", "softmax over", "choice", (self._keys, self._queries), self._keys),
+            ]
+        )
+
+    def draw(self, word: int, temperature: float, shift: int, over: str) -> tuple[Panels, str]:
+        """Draw the scores and weights of one word, and all weights with their sums."""
+        moved = (self._scores + shift) / temperature  # (T, S)
+        turned = over == self._queries
+        inputs = (moved.mT if turned else moved)[None, None]
+        weights = self._softmax(inputs, shape=inputs.shape)[0, 0].detach()
+        weights = weights.mT if turned else weights  # (T, S)
+        row, tokens = weights[word], self._tokens
+        top = max(1.0, float(row.nan_to_num().max()))
+        inputs_row, reach = self._scores[word] / temperature, float((self._scores / temperature).abs().max()) or 1.0
+        note = _shifted(shift, temperature)
+        sums: dict[str, Any] = {"rows_sum": _sums(weights, 1), "columns_sum": _sums(weights, 0)}
+        panels = (
+            bars(f"scores of “{tokens[word]}”", tokens, inputs_row, low=-reach, high=reach, note=note),
+            bars(f"weights of “{tokens[word]}”: sum {float(row.sum()):.2f}", tokens, row, high=top),
+            matrix("all weights, with their sums", tokens, tokens, weights, lit=word, pick="word", **sums),
+        )
+        return panels, self._sentence(word, weights, turned) + self._softmax.caption
+
+    def _sentence(self, word: int, weights: Tensor, turned: bool) -> str:
+        """Read the row of a word, and the sums of all."""
+        row, tokens = weights[word], self._tokens
+        if not bool(row.isfinite().all()):
+            return f"“{tokens[word]}”: the weights are not numbers (NaN): e to such scores overflows."
+        looks = plots.strongest(row[None], [tokens[word]], tokens)
+        sums = weights.sum(0 if turned else 1)
+        other = weights.sum(1 if turned else 0)
+        one, two = ("column", "rows") if turned else ("row", "columns")
+        even = "1.00" if torch.allclose(sums, torch.ones_like(sums), atol=5e-3) else _range(sums)
+        entropy = float(torch.special.entr(row).sum())
+        read = f"; entropy {entropy:.2f} of at most {math.log(len(tokens)):.2f} nats" if not turned else ""
+        return (
+            f"{looks}; the row sums to {float(row.sum()):.2f}{read}. Every {one} sums to {even}, "
+            f"{two} to {_range(other)}."
+        )
+
+
+def _sums(weights: Tensor, dim: int) -> list[str]:
+    """Write the sums along an axis."""
+    return [f"{total:.2f}" if math.isfinite(total) else "NaN" for total in weights.sum(dim).tolist()]
+
+
+def _range(numbers: Tensor) -> str:
+    """Write the smallest and the largest number."""
+    return f"{float(numbers.min()):.2f} … {float(numbers.max()):.2f}"
+
+
+def _shifted(shift: int, temperature: float) -> str:
+    """Say what was done to the scores before they are drawn."""
+    done = [f"divided by {temperature:g}"] if temperature != 1 else []
+    done += [f"drawn without the {shift} added to each"] if shift else []
+    return ", ".join(done)

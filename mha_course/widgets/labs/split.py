@@ -1,0 +1,72 @@
+"""The lab of lesson 2: one projection cut into heads."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from mha_course.errors import ShapeError
+from mha_course.widgets.controls import ChoiceControl
+from mha_course.widgets.labs.lab import Lab
+from mha_course.widgets.labs.panels import Panels, matrix, table, weight_rows
+
+
+class SplitLab(Lab):
+    """Cut one projection into heads, and see what it changes and what it leaves.
+
+    Args: d_model is C, from 2 to 64. The projections and 5 tokens are drawn once, and stay the same for every H.
+    """
+
+    question = "What changes when the same projection is cut into more heads?"
+    TOKENS = 5
+
+    def __init__(self, d_model: int = 24) -> None:
+        if not isinstance(d_model, int) or isinstance(d_model, bool) or not 2 <= d_model <= 64:
+            rule, got = "d_model must be drawn cell by cell", f"d_model={d_model!r}"
+            raise ShapeError("SplitLab", rule, expected="an int from 2 to 64", got=got)
+        self._width, generator = d_model, torch.Generator().manual_seed(0)
+        shapes = (self.TOKENS, d_model), (d_model, d_model), (d_model, d_model)
+        x, w_q, w_k = (torch.randn(*shape, generator=generator, dtype=torch.float64) for shape in shapes)
+        self._w_q, self._w_k = w_q / d_model**0.5, w_k / d_model**0.5  # q and k have variance 1
+        self._q, self._k = x @ self._w_q.T, x @ self._w_k.T  # (S, C)
+        heads = tuple(n for n in range(1, d_model + 1) if d_model % n == 0)
+        start = max(n for n in heads if n * n <= d_model)  # about as many heads as each has channels
+        super().__init__([ChoiceControl("num_heads", "H, heads", "slider", heads, start)])
+
+    def weights(self, num_heads: int) -> Tensor:
+        """Return the weights of every head, (H, S, S)."""
+        q, k = (full.unflatten(1, (num_heads, -1)).transpose(0, 1) for full in (self._q, self._k))  # (H, S, D)
+        return (q @ k.mT / q.size(-1) ** 0.5).softmax(-1)  # (H, S, S)
+
+    def ranks(self, num_heads: int) -> Tensor:
+        """Return the rank of the form with which each head compares, (H,)."""
+        w_q, w_k = (full.unflatten(0, (num_heads, -1)) for full in (self._w_q, self._w_k))  # (H, D, C)
+        return torch.linalg.matrix_rank(w_q.mT @ w_k)
+
+    def draw(self, num_heads: int) -> tuple[Panels, str]:
+        """Draw the rows in their blocks, the vector that comes out, and what each head makes of it."""
+        width, tokens = self._width, self.TOKENS
+        head_dim, parameters = width // num_heads, 4 * width * width + 4 * width
+        names, weights = [str(n) for n in range(tokens)], self.weights(num_heads)
+        one, rank = num_heads == 1, int(self.ranks(num_heads).max())
+        rows = [
+            ["D = C / H", f"{head_dim}"],
+            ["attention patterns", f"{num_heads}"],
+            ["scores, H · S · S", f"{num_heads} · {tokens} · {tokens} = {num_heads * tokens**2}"],
+            ["parameters, all four Linears", f"{parameters:,}"],
+            ["rank of a head's form W_Qᵀ W_K", f"{rank}, at most D = {head_dim}"],
+        ]
+        note = f"S = {tokens} tokens; biases are counted."
+        group = f"what each head makes of the same {tokens} tokens: its weights"
+        grid = [
+            matrix(f"head {n}", names, names, weights[n], size="tiny", head=n, group=group) for n in range(num_heads)
+        ]  # head: the colour of its title is that of its rows
+        return (
+            weight_rows(f"C = {width} rows of W_Q, and the query they make", width, num_heads),
+            table("what H changes", ("", ""), rows, note),
+            *grid,
+        ), (
+            f"H = {num_heads}: {'one head has all' if one else f'each of {num_heads} heads has'} D = {head_dim} of "
+            f"{width} rows and makes {'one pattern' if one else 'a pattern of its own'}. Parameters: {parameters:,}, "
+            f"the same for every H. Scores: {num_heads * tokens**2}. A head compares with a form of rank {rank}."
+        )

@@ -1,0 +1,122 @@
+"""The lab of lesson 12: attention tile by tile, with the running numbers of each row."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from mha_course import flash
+from mha_course.experiments.online_softmax import Running, running
+from mha_course.widgets.controls import ChoiceControl, ToggleControl
+from mha_course.widgets.labs.inputs import scores_and_tokens
+from mha_course.widgets.labs.lab import Lab
+from mha_course.widgets.labs.panels import Panels, bars, matrix, table
+
+NOW, DONE = 0.8, -0.35  # red and pale blue on the scale from -1 to 1; what is to come is white
+
+
+class TilingLab(Lab):
+    """Step through the tiles of a table of scores: which one is held, and what each row remembers.
+
+    Args:
+        scores: scaled scores (T, S) with T = S, of one head; axes of size 1 in front are dropped.
+        tokens: the S words.
+        sizes: the sides of a tile to choose from; the first is chosen at the start.
+    """
+
+    question = "What must be remembered of a tile before it is thrown away?"
+
+    def __init__(self, scores: Any, tokens: Sequence[str], *, sizes: Sequence[int] = (4, 3, 5, 8)) -> None:
+        self._scores, self._tokens = scores_and_tokens("TilingLab", scores, tokens)
+        most = max(len(self._tiles(size, causal=False)) for size in sizes)
+        words = tuple(f"{size} × {size}" for size in sizes)
+        super().__init__(
+            [
+                ChoiceControl("tile", "tile", "slider", tuple(range(1, most + 1)), 1),
+                ChoiceControl("size", "tiles of", "choice", tuple(sizes), sizes[0], words),
+                ToggleControl("causal", "causal mask"),
+            ]
+        )
+
+    def reconcile(self, values: dict[str, Any], moved: Mapping[str, Any]) -> dict[str, Any]:
+        """Stay at the last tile where there are no more, and begin again where the tiles are others."""
+        anew = "tile" not in moved and {"size", "causal"} & moved.keys()
+        last = len(self._tiles(values["size"], values["causal"]))
+        return {**values, "tile": 1 if anew else min(values["tile"], last)}
+
+    def draw(self, tile: int, size: int, causal: bool) -> tuple[Panels, str]:
+        """Draw the tile that is held, where it lies, and the running numbers of all rows."""
+        tiles = self._tiles(size, causal)
+        rows, columns = tiles[tile - 1]
+        hidden = torch.ones_like(self._scores).triu(1).bool() & causal  # (T, S)
+        history = [running(row, size) for row in self._scores.masked_fill(hidden, -torch.inf)]
+        now = [history[t][columns.start // size] for t in range(rows.start, rows.stop)]
+        seen = [*[steps[-1].total for steps in history[: rows.start]], *[step.total for step in now]]
+        held = (rows.stop - rows.start) * (columns.stop - columns.start)
+        every = self._scores.numel()
+        sums = [*seen, *[0.0] * (len(history) - rows.stop)]
+        top = max(step.total for steps in history for step in steps)
+        panels = (
+            self._held(rows, columns, hidden, f"scores: {held} of {every} are held"),
+            bars("running sum of each row", self._tokens, sums, high=top, lit=range(rows.start, rows.stop)),
+            self._changes(rows, now, first=columns.start == 0),
+            self._order(tiles, tile),
+        )
+        place = f"queries {rows.start + 1} to {rows.stop}, keys {columns.start + 1} to {columns.stop}"
+        return panels, (
+            f"Tile {tile} of {len(tiles)}: {place}; {held} of {every} scores are held. "
+            f"{self._reading(rows, now, first=columns.start == 0)}"
+        )
+
+    def _tiles(self, size: int, causal: bool) -> list[tuple[slice, slice]]:
+        """List the tiles that are visited."""
+        return flash.blocks(len(self._tokens), len(self._tokens), size, causal=causal)
+
+    def _held(self, rows: slice, columns: slice, hidden: Tensor, title: str) -> dict[str, Any]:
+        """Draw the scores of one tile; all others are not there."""
+        shown = torch.zeros_like(self._scores)  # (T, S)
+        shown[rows, columns] = self._scores[rows, columns]
+        shown = shown.masked_fill(hidden, 0.0)
+        reach = float(self._scores.abs().max()) or 1.0
+        look: dict[str, Any] = {"hidden": hidden.tolist(), "low": -reach, "high": reach, "palette": "vlag"}
+        return matrix(title, self._tokens, self._tokens, shown, **look)
+
+    def _changes(self, rows: slice, now: Sequence[Running], *, first: bool) -> dict[str, Any]:
+        """Set down what this tile changed in its rows."""
+        lines = [
+            [
+                self._tokens[t],
+                f"{step.maximum:.1f}",
+                "first" if first else f"× {step.shrink:.3f}",
+                f"+ {step.added:.2f}",
+            ]
+            for t, step in zip(range(rows.start, rows.stop), now, strict=True)
+        ]
+        note = "new sum = old sum × factor + the exponentials of this tile, relative to the maximum"
+        return table("what this tile does to its rows", ("query", "max", "factor", "added"), lines, note)
+
+    def _order(self, tiles: Sequence[tuple[slice, slice]], tile: int) -> dict[str, Any]:
+        """Draw where each tile lies: gone, held, to come, or never made."""
+        values, skipped = torch.zeros_like(self._scores), torch.ones_like(self._scores)  # (T, S)
+        for number, (rows, columns) in enumerate(tiles, start=1):
+            values[rows, columns] = NOW if number == tile else DONE if number < tile else 0.0
+            skipped[rows, columns] = 0.0
+        look: dict[str, Any] = {"low": -1.0, "high": 1.0, "palette": "vlag", "size": "small"}
+        title = "the tiles: held (red), gone (blue), to come (white)"
+        return matrix(title, self._tokens, self._tokens, values, hidden=skipped.tolist(), **look)
+
+    def _reading(self, rows: slice, now: Sequence[Running], *, first: bool) -> str:
+        """Read the row whose sum shrinks most."""
+        if first:
+            return "The first tile of these rows: each begins with the maximum that it finds."
+        t, step = min(zip(range(rows.start, rows.stop), now, strict=True), key=lambda pair: pair[1].shrink)
+        if step.shrink == 1:
+            return "No row meets a larger score than before: nothing shrinks."
+        word = self._tokens[t]
+        return (
+            f"“{word}” meets a larger score, {step.maximum:.1f}: its sum shrinks by the factor {step.shrink:.3f}: "
+            f"{step.before:.2f} × {step.shrink:.3f} + {step.added:.2f} = {step.total:.2f}."
+        )

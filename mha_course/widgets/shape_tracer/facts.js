@@ -1,0 +1,61 @@
+// What stands beside the tensors of a step: memory, sizes, warnings.
+
+import { make } from "../dom.js";
+
+const STORAGE = {
+  view: ["view: same memory", "a view of the same memory"],
+  copy: ["copy: same numbers, new memory", "a copy"],
+  same: ["same object: nothing moved", "the same object"],
+  new: ["new: computed here", "new"],
+};
+
+/** Say in a sentence what became of the memory. */
+export const storageWords = (storage) => STORAGE[storage]?.[1] ?? "";
+
+export function bytesOf(number) {
+  if (number < 1000) return `${number} byte${number === 1 ? "" : "s"}`;
+  const power = Math.min(4, Math.floor(Math.log10(number) / 3));
+  return `${(number / 1000 ** power).toFixed(1)} ${["KB", "MB", "GB", "TB"][power - 1]}`;
+}
+
+export const makeMark = (kind) => make("span", `mark ${kind}`);
+export const quiet = (text) => make("span", "quiet", text);
+
+/** Cut a warning, "id: what happened", in two; without an id all of it is the text. */
+export function cutWarning(whole) {
+  const [, id, text] = /^([\w-]+(?: \([\w-]+\))?): ([^]*)$/.exec(whole) ?? ["", "", "", ""];
+  const words = text || whole;
+  return { id, text: words.charAt(0).toUpperCase() + words.slice(1) };
+}
+
+/** Return a box with a warning. */
+export function warningBox(title, whole) {
+  const { id, text } = cutWarning(whole);
+  return make("div", "warning", make("p", "", makeMark("warns"), make("b", "", title), " ", quiet(id)), make("p", "", text));
+}
+
+/** Say what the step did to the memory, and how large its tensor is. */
+function sizeRow(step, word) {
+  const storage = word(step.storage);
+  const strides = `(${step.strides.join(", ")}${step.strides.length === 1 ? "," : ""})`;
+  const badge = `${STORAGE[storage]?.[0] ?? storage}${storage === "view" ? `, strides ${strides}` : ""}`;
+  const facts = [step.scattered ? "not contiguous" : "contiguous", bytesOf(step.bytes), word(step.kind)];
+  if (step.flops) facts.push(`${step.flops.toLocaleString("en")} FLOPs (multiply-add = 2)`);
+  return make("div", "row", make("b", `badge ${storage}`, badge), ...facts.map((text) => make("span", "", text)));
+}
+
+function hiddenCopies(count, storage) {
+  const copies = count === 1 ? "1 copy that nobody wrote" : `${count} copies that nobody wrote`;
+  const why = storage === "copy" ? "no view can have this shape." : "numbers were laid out anew on the way.";
+  return make("p", "", makeMark("hides"), ` ${copies}: ${why}`);
+}
+
+/** Return all that is to be said of a step; `failure` is what stopped after it. */
+export function factsOf(step, word, failure) {
+  const rows = [sizeRow(step, word)];
+  if (step.hidden) rows.push(hiddenCopies(step.hidden, word(step.storage)));
+  if (step.note !== undefined) rows.push(make("p", "", word(step.note)));
+  if (step.warning !== undefined) rows.push(warningBox("Warning", word(step.warning)));
+  if (failure) rows.push(warningBox("Stopped after this step", failure));
+  return rows;
+}

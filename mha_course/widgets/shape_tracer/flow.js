@@ -1,0 +1,120 @@
+// The tensors that a step reads, and the one that it makes.
+
+import { make, makeButton, product, short, svg } from "../dom.js";
+import { label, layout, margins, tensor } from "../tensor.js";
+import { quiet } from "./facts.js";
+
+const INPUT = 0.64; // inputs are drawn smaller than what is made of them
+const WEIGHT = 0.42; // and parameters smaller still
+const BESIDE = 480; // pixels from where on they stand side by side
+const MOST = 4; // inputs that are drawn
+const ORDERED = "reshape view flatten unflatten squeeze unsqueeze reshape_as view_as ravel".split(" ");
+
+/** Make the chip of an axis, in its colours. */
+function makeChip(form, i) {
+  const [chip, colours] = [make("span", "chip", label(form, i)), form[2][i]];
+  const part = 100 / colours.length;
+  const stops = colours.map((colour, n) => `${colour} ${n * part}% ${(n + 1) * part}%`);
+  chip.style.background = `linear-gradient(90deg, ${stops.join(", ")})`;
+  return chip;
+}
+
+/** Return a tensor with its title and the chips of its shape, in order. */
+function makeBlock(title, form, options) {
+  const chips = form[0].map((_, i) => makeChip(form, i));
+  const shape = make("div", "chips", ...(chips.length ? chips : [quiet("one number")]));
+  return make("div", "block", make("div", "title", ...title), shape, tensor(form, options));
+}
+
+/** Where a reshape cuts or glues rows: the width of the narrower side, of the side that is wider. */
+export function cutsOf(ordered, from, made) {
+  const [wide, narrow] = [from?.[1].at(-1), made[1].at(-1)];
+  const every = (a, b) => (ordered && b < a && b > 0 && a % b === 0 ? b : undefined);
+  return { ofInput: every(wide, narrow), ofResult: every(narrow, wide) };
+}
+
+/** The place where tensors are drawn; `jump` goes to the step that made one. */
+export class Flow {
+  constructor({ steps, forms }, word, jump) {
+    Object.assign(this, { steps, forms, word, jump });
+    [this.free, this.scale] = [0, 1];
+    this.node = make("div", "flow");
+  }
+
+  /** Take so much room. The trace has one scale, so that an axis stays as long as it is. */
+  fit(free) {
+    this.free = free;
+    this.node.classList.toggle("beside", free >= BESIDE);
+    this.node.style.minHeight = "";
+    const simple = this.steps.filter((step) => this.forms[step.form][0].length < 5);
+    this.scale = Math.max(0.6, Math.min(1.5, ...simple.map((step) => this.scaleOf(step))));
+  }
+
+  /** Return at which scale a step fits. */
+  scaleOf({ form, inputs }) {
+    const beside = this.free >= BESIDE;
+    const given = beside ? inputs.map(([, number]) => this.forms[number]) : [];
+    const long = (one) => layout(one[1], 1).extent[0];
+    const taken = beside ? 118 + Math.max(0, ...given.map(margins)) : 0; // the arrow, and the names
+    const room = this.free - taken - margins(this.forms[form]);
+    return room / (long(this.forms[form]) + INPUT * Math.max(0, ...given.map(long)));
+  }
+
+  show(step, i) {
+    const { forms, word } = this;
+    const [made, from] = [forms[step.form], step.inputs.length ? forms[step.inputs[0][1]] : null];
+    const ordered = ORDERED.includes(word(step.op)) && from && product(from[1]) === product(made[1]);
+    const scale = Math.max(0.35, Math.min(this.scale, this.scaleOf(step)));
+    const cuts = cutsOf(ordered, from, made);
+    const title = [short(word(step.name) || word(step.op), 40), quiet(`step ${i + 1}`)];
+    const options = { scale, storage: word(step.storage), every: cuts.ofResult, before: ordered ? from : undefined };
+    this.node.replaceChildren(
+      this.makeInputs(step, scale, cuts.ofInput),
+      this.makeArrow(word(step.op)),
+      makeBlock(title, made, options),
+    );
+  }
+
+  /** Draw what a step reads: tensors, and beneath them parameters. */
+  makeInputs({ inputs }, scale, every) {
+    const [tensors, parameters] = [make("div", "operands"), make("div", "operands")];
+    inputs.slice(0, MOST).forEach(([source, number], n) => {
+      const form = this.forms[number];
+      const parameter = n > 0 && !this.steps[source] && form[0].every((axis) => axis === "?");
+      const options = { storage: "", every: n ? undefined : every, scale: scale * (parameter ? WEIGHT : INPUT) };
+      (parameter ? parameters : tensors).append(makeBlock(this.titleOf(source), form, options));
+    });
+    if (inputs.length > MOST) tensors.append(quiet(`and ${inputs.length - MOST} more`));
+    return make("div", "inputs", ...[tensors, parameters].filter((node) => node.hasChildNodes()));
+  }
+
+  /** Name an input: a link to the step that made it, or the argument that it is. */
+  titleOf(source) {
+    const maker = this.steps[source];
+    if (!maker) return [short(source, 40)];
+    const name = this.word(maker.name) || this.word(maker.op);
+    const link = makeButton("link", short(name, 40), () => this.jump(source), `${name}, go to step ${source + 1}`);
+    return [link, quiet(`step ${source + 1}`)];
+  }
+
+  makeArrow(op) {
+    const line = svg("path", { d: "M0 8H62M54 2l8 6-8 6" });
+    const shaft = svg("svg", { viewBox: "0 0 64 16", class: "shaft", "aria-hidden": "true" }, line);
+    return make("div", "arrow", make("b", "", short(op, 24)), shaft);
+  }
+
+  /** Let the chips of the axes that stay wander from the input to the result. */
+  wander() {
+    if (matchMedia("(prefers-reduced-motion: reduce)").matches) return;
+    const before = [...(this.node.querySelector(".inputs .block")?.querySelectorAll(".chip") ?? [])];
+    const pairs = [...this.node.lastChild.querySelectorAll(".chip")].map((chip) => {
+      const from = before.find((other) => other.textContent === chip.textContent)?.getBoundingClientRect();
+      return [chip, from, chip.getBoundingClientRect()]; // all is measured before anything moves
+    });
+    for (const [chip, from, to] of pairs) {
+      if (!from) continue;
+      const start = `translate(${from.x - to.x}px, ${from.y - to.y}px)`;
+      chip.animate([{ transform: start }, { transform: "none" }], { duration: 450, easing: "ease-in-out" });
+    }
+  }
+}
