@@ -20,7 +20,7 @@ from torch.nn.utils.rnn import pad_sequence
 
 from mha_course.attention import MultiHeadAttention
 from mha_course.datasets.grammar import MAX_WORDS, sentences, vocabulary, word_classes
-from mha_course.errors import ShapeError
+from mha_course.errors import require
 from mha_course.models import MaskedWordModel, masked_word_loss, seeded, train
 
 SENTENCE = "the grey cat that chased the loud dogs was hungry , so it ate greedily"
@@ -81,10 +81,8 @@ def guess(sentence: str, count: int = 3) -> list[tuple[str, float]]:
     """
     ids, _ = encode([sentence.split()])
     positions = (ids[0] == MASK).nonzero().flatten().tolist()
-    if len(positions) != 1:
-        raise ShapeError(
-            "guess", "one word must be hidden", expected="one <mask>", got=f"{len(positions)} in {sentence!r}"
-        )
+    got = f"{len(positions)} in {sentence!r}"
+    require(len(positions) == 1, "guess", "one word must be hidden", expected="one <mask>", got=got)
     with torch.no_grad():
         probabilities = trained_model()(ids)[0, positions[0]].softmax(-1)  # (V,)
     best = probabilities.topk(count)
@@ -102,13 +100,13 @@ def encode(texts: Sequence[Sequence[str]]) -> tuple[Tensor, Tensor]:
     """
     known = _index()
     unknown = sorted({word for words in texts for word in words} - known.keys())
-    if unknown or not all(texts):
-        raise ShapeError(
-            "encode",
-            "a sentence needs at least one word, and each must be in the vocabulary",
-            expected="words of grammar.vocabulary()",
-            got=", ".join(map(repr, unknown)) or "an empty sentence",
-        )
+    require(
+        not unknown and all(texts),
+        "encode",
+        "a sentence needs at least one word, and each must be in the vocabulary",
+        expected="words of grammar.vocabulary()",
+        got=", ".join(map(repr, unknown)) or "an empty sentence",
+    )
     rows = [torch.tensor([known[word] for word in words]) for words in texts]
     ids = pad_sequence(rows, batch_first=True, padding_value=PAD)  # (B, S)
     return ids, (ids != PAD)[:, None, None]

@@ -15,7 +15,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 
-from mha_course.errors import ShapeError
+from mha_course.errors import require
 
 # Each pronoun, its nouns, and two adjectives that go with that noun alone.
 NOUNS = {
@@ -174,8 +174,8 @@ def nats(words: Sequence[str], split: str) -> float:
     Every choice is uniform: its kind, its pair of nouns, and the slots that its template has. Args: split is as for
     ``noun_pairs``, or ``"any"``: the pairs of all three.
     """
-    if split not in (*SPLITS, "any"):
-        raise ShapeError("nats", "no split has this name", expected=", ".join((*SPLITS, "any")), got=repr(split))
+    known = (*SPLITS, "any")
+    require(split in known, "nats", "no split has this name", expected=", ".join(known), got=repr(split))
     found, nouns = recognise(words), _nouns(words)
     if found is None or nouns not in _split_pairs(split):
         return math.inf

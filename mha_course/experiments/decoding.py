@@ -16,7 +16,7 @@ from torch import Tensor
 
 from mha_course.attention import MultiHeadAttention, attention
 from mha_course.caching import GroupedQueryAttention, KVCache, decode_chunk, decode_step
-from mha_course.errors import ShapeError
+from mha_course.errors import require
 from mha_course.masks import causal_mask
 from mha_course.tracing.op_counter import OpCounter
 
@@ -57,9 +57,13 @@ def with_cache(module: _Attention, x: Tensor, chunks: Sequence[int] | None = Non
     """
     tokens = x.size(1)
     lengths = [1] * tokens if chunks is None else list(chunks)
-    if sum(lengths) != tokens or min(lengths, default=0) < 1:
-        rule, got = "the chunks must make up the sequence", f"chunks={lengths}"
-        raise ShapeError("with_cache", rule, expected=f"positive lengths with a sum of S={tokens}", got=got)
+    require(
+        sum(lengths) == tokens and min(lengths, default=0) >= 1,
+        "with_cache",
+        "the chunks must make up the sequence",
+        expected=f"positive lengths with a sum of S={tokens}",
+        got=f"chunks={lengths}",
+    )
     cache = KVCache()
     return torch.cat([decode_chunk(module, chunk, cache) for chunk in x.split(lengths, dim=1)], dim=1)  # (B, S, C)
 

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from mha_course.errors import ShapeError
+from mha_course.errors import require
 from mha_course.models import EncoderBlock, seeded
 
 SENTENCES, TOKENS, WIDTH, HEADS, INNER, WORDS = 8, 15, 48, 4, 192, 100
@@ -47,9 +47,9 @@ def measure(wiring: Wiring, num_layers: int, *, last_norm: bool = False, draws: 
     >>> measure(lambda block, x: x, 2, draws=1).cosine[0] < 0.1  # words drawn at random have little in common
     True
     """
-    if num_layers < 1 or draws < 1:
-        got = f"num_layers={num_layers}, draws={draws}"
-        raise ShapeError("measure", "num_layers and draws must be positive", expected="1 or more", got=got)
+    got = f"num_layers={num_layers}, draws={draws}"
+    positive = num_layers >= 1 and draws >= 1
+    require(positive, "measure", "num_layers and draws must be positive", expected="1 or more", got=got)
     found = [_one(wiring, num_layers, last_norm, seed) for seed in range(draws)]
     means = {
         field.name: torch.tensor([getattr(one, field.name) for one in found]).mean(0).tolist()

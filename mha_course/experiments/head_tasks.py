@@ -13,7 +13,7 @@ from typing import Protocol
 import torch
 from torch import Tensor, nn
 
-from mha_course.errors import ShapeError, require_heads
+from mha_course.errors import require, require_heads
 from mha_course.models import one_thread
 
 RUNS = 5  # where nothing else is said
@@ -156,9 +156,8 @@ def learn(
     Args: count is N, the examples of a step; all is drawn from the seed, on the CPU, and computed on one thread.
     Raises: ShapeError unless runs, steps and count are positive and num_heads divides the width of the task.
     """
-    if min(runs, steps, count) < 1:
-        got = f"runs={runs}, steps={steps}, count={count}"
-        raise ShapeError("learn", "runs, steps and count must be positive", expected="1 or more", got=got)
+    rule, got = "runs, steps and count must be positive", f"runs={runs}, steps={steps}, count={count}"
+    require(min(runs, steps, count) >= 1, "learn", rule, expected="1 or more", got=got)
     generator = torch.Generator().manual_seed(seed)
     attention = ParallelAttention(runs, task.width, num_heads, generator, identical_heads=identical_heads)
     optimizer = torch.optim.Adam(attention.parameters(), lr=lr)

@@ -18,7 +18,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from mha_course.attention import attention
-from mha_course.errors import ShapeError, require_shape
+from mha_course.errors import require, require_shape
 from mha_course.experiments.leakage import token_dependence
 from mha_course.masks import from_attend
 from mha_course.models import seeded
@@ -91,9 +91,9 @@ def mask_readings(mask: Tensor, tokens: Sequence[str]) -> MaskReadings:
     [(False, False, True), (False, False, True)]
     """
     require_shape("mask_readings", "mask", mask, {"S": len(tokens)})
-    if mask.dtype != torch.bool or bool(mask.all()) or not bool(mask.any()):
-        expected, got = "bool, some True and some False", f"{mask.dtype} {mask.tolist()}"
-        raise ShapeError("mask_readings", "mask must hide some keys, not all", expected=expected, got=got)
+    hides_some = mask.dtype == torch.bool and bool(mask.any()) and not bool(mask.all())
+    expected, got = "bool, some True and some False", f"{mask.dtype} {mask.tolist()}"
+    require(hides_some, "mask_readings", "mask must hide some keys, not all", expected=expected, got=got)
     mask = mask.cpu()
     with seeded(0):
         readings = tuple(

@@ -16,7 +16,7 @@ from torch.nn.utils.rnn import pad_sequence
 
 from mha_course.datasets import grammar
 from mha_course.datasets.grammar import MAX_WORDS, Sentence, nats, sentences, vocabulary
-from mha_course.errors import ShapeError
+from mha_course.errors import ShapeError, require
 from mha_course.masks import causal_mask
 from mha_course.models import CausalLanguageModel, generate, seeded, train
 
@@ -36,8 +36,7 @@ def encode(texts: Sequence[Sequence[str]]) -> Tensor:
     >>> encode([["the", "cat"], ["the"]])[:, -2:].tolist() == [[WORDS.index("cat"), END], [END, PAD]]
     True
     """
-    if not texts:
-        raise ShapeError("encode", "there must be a sentence", expected="one or more", got="none")
+    require(len(texts) > 0, "encode", "there must be a sentence", expected="one or more", got="none")
     rows = [torch.tensor([START, *_ids(words), END]) for words in texts]
     return pad_sequence(rows, batch_first=True, padding_value=PAD)
 

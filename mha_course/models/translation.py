@@ -15,7 +15,7 @@ from torch.nn.utils.rnn import pad_sequence
 
 from mha_course.attention import MultiHeadAttention
 from mha_course.datasets.toy_language import MAX_SOURCE, MAX_TARGET, SOURCE, TARGET, Pair, pairs
-from mha_course.errors import ShapeError
+from mha_course.errors import ShapeError, require
 from mha_course.masks import causal_mask
 from mha_course.models import seeded, train
 
@@ -34,8 +34,7 @@ class Batch(NamedTuple):
 
 def encode(texts: Sequence[Pair]) -> Batch:
     """Turn sentences into ids. Raises: ShapeError for no sentence, or a word that its language does not have."""
-    if not texts:
-        raise ShapeError("encode", "there must be a sentence", expected="one or more", got="none")
+    require(len(texts) > 0, "encode", "there must be a sentence", expected="one or more", got="none")
     sources = [_ids("source", text.source, SOURCE) for text in texts]
     targets = [_ids("target", text.target, TARGET) for text in texts]
     return Batch(
@@ -145,9 +144,8 @@ def translate(model: Translator, sentence: str) -> tuple[Tensor, list[str], list
     """
     words = sentence.split()
     source = torch.tensor([_ids("source", words, SOURCE)])  # (1, S)
-    if len(words) > MAX_SOURCE:
-        got = f"{len(words)} words"
-        raise ShapeError("translate", "the sentence is too long", expected=f"S <= {MAX_SOURCE}", got=got)
+    expected, got = f"S <= {MAX_SOURCE}", f"{len(words)} words"
+    require(len(words) <= MAX_SOURCE, "translate", "the sentence is too long", expected=expected, got=got)
     memory, memory_mask = model.encode(source), torch.ones(1, 1, 1, len(words), dtype=torch.bool)
     written = [START]
     while len(written) < MAX_TARGET:
