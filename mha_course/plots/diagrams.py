@@ -121,7 +121,7 @@ def plane(
         ax.scatter(dot[0], dot[1], color=ACCENT, edgecolor=INK, s=70, zorder=3)
         side, shift = ("right", -9) if dot[0] > longest / 2 else ("left", 9)
         label: dict[str, Any] = {"xytext": (shift, -3), "textcoords": "offset points", "ha": side, "color": INK}
-        ax.annotate(text, dot, **label)
+        ax.annotate(text, dot, parse_math=False, **label)
     (left, bottom), (right, top) = np.minimum(tips.min(0), 0), tips.max(0)
     ax.set(xlim=(left - 0.15 * longest, right + 0.45 * longest), ylim=(bottom - 0.15 * longest, top + 0.2 * longest))
     if reach is not None:

@@ -164,8 +164,9 @@ def number_tables(
     for ax, title, table in zip(axes, panels, tables, strict=True):
         sns.heatmap(table, ax=ax, **look, **colors)
         ax.set_title(title, loc="left", fontsize=11, fontweight="bold")
-        ax.set_yticks(np.arange(len(rows)) + 0.5, rows if ax is axes[0] or across == 1 else [], rotation=0, fontsize=9)
-        ax.set_xticks(np.arange(len(columns)) + 0.5, columns, rotation=0, fontsize=9)
+        names = rows if ax is axes[0] or across == 1 else []
+        ax.set_yticks(np.arange(len(rows)) + 0.5, names, rotation=0, fontsize=9, parse_math=False)
+        ax.set_xticks(np.arange(len(columns)) + 0.5, columns, rotation=0, fontsize=9, parse_math=False)
         ax.tick_params(length=0)
         for edge in range(apart, len(columns), apart) if apart else ():
             ax.axvline(edge, color="white", linewidth=6)

@@ -61,6 +61,16 @@ def test_without_a_place_a_figure_is_made(name):
     assert plt.get_fignums() == [ax.figure.number]
 
 
+def test_names_are_no_mathematics():
+    words = ["$x^$", "a_$b$"]
+    for picture in (
+        plots.plane(torch.eye(2), torch.full((2, 2), 0.5), words),
+        plots.number_tables({"t": torch.eye(2)}, words, words),
+        plots.head_rows({"layer 0": torch.eye(2)[None]}, words),
+    ):
+        assert plots.png(picture).startswith(b"\x89PNG")  # drawing it is where mathtext would raise
+
+
 def test_the_frame_of_a_plane_grows_with_its_arrows():
     for length in (0.01, 1.0, 300.0):
         points = torch.tensor([[1.0, 0.0], [0.0, -1.0]]) * length
