@@ -10,13 +10,14 @@ import copy
 import itertools
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import TypeVar
 
 import torch
 from torch import Tensor
 
 from mha_course.datasets.grammar import Sentence
 from mha_course.example import MASK, encode
-from mha_course.models import MaskedWordModel
+from mha_course.models import MaskedWordModel, WordModel
 
 # What is asked of a head for each relation: from which word to which.
 RELATIONS = {
@@ -37,14 +38,15 @@ HIDDEN = {
     "state": "consequence",
 }
 Head = tuple[int, int]  # a layer, and a head of it, both counted from 0
+AnyWordModel = TypeVar("AnyWordModel", bound=WordModel)
 
 
-def all_heads(model: MaskedWordModel) -> list[Head]:
+def all_heads(model: WordModel) -> list[Head]:
     """Return layer and head of every column of a table."""
     return [(layer, head) for layer, block in enumerate(model.blocks) for head in range(block.attention.num_heads)]
 
 
-def head_names(model: MaskedWordModel) -> list[str]:
+def head_names(model: WordModel) -> list[str]:
     """Name every column: layers and heads are counted from 0, as in code."""
     return [f"L{layer} H{head}" for layer, head in all_heads(model)]
 
@@ -111,7 +113,7 @@ def _joined(text: Sentence, pair: tuple[int, int]) -> bool:
     return any(pair in pairs for relation, pairs in text.pairs.items() if relation != "distractor")
 
 
-def ablate_heads(model: MaskedWordModel, heads: Sequence[Head]) -> MaskedWordModel:
+def ablate_heads(model: AnyWordModel, heads: Sequence[Head]) -> AnyWordModel:
     """Return a copy of a model in which these heads add nothing: their columns of the output projection are 0.
 
     Args: heads are pairs of a layer and a head; a layer may be counted from the end, -1 for the last.
