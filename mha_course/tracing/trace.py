@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import sys
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, nullcontext
@@ -20,9 +19,9 @@ from mha_course.tracing.recorder import Recorder
 from mha_course.tracing.records import Argument, Source, Step
 from mha_course.tracing.rules import warnings as diagnosis
 from mha_course.tracing.source_lines import HERE, assignments, code_lines, line_at, name_results
+from mha_course.tracing.torch_internals import MACHINERY, compiler_is_loaded
 
 COMPILED = "compiled code was run as it was written: what the compiler fuses and reorders cannot be seen"
-MACHINERY = tuple(os.path.join(os.path.dirname(torch.__file__), name) for name in ("_compile.py", "_dynamo", "_ops.py"))
 WRAPPED = "tensors inside vmap and other transforms are wrapped, so that their memory and these steps cannot be seen"
 SCRIPTED = "scripted code runs outside Python: what it ran is shown, but its lines cannot be seen"
 
@@ -134,7 +133,7 @@ def _run(fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], 
 
 def _as_written() -> AbstractContextManager[Any]:
     """Keep compiled code from being compiled; the compiler, seconds to import, is there if something is compiled."""
-    return torch.compiler.set_stance("force_eager") if "torch._dynamo" in sys.modules else nullcontext()
+    return torch.compiler.set_stance("force_eager") if compiler_is_loaded() else nullcontext()
 
 
 def _without_tracer(entry: TracebackType | None) -> TracebackType | None:
