@@ -19,14 +19,23 @@ function kindOf({ low, high }) {
  * matrix has `values` and `hidden`, row by row.
  */
 export function readMaps(packet) {
-  const [L, B, H, T, S] = packet.shape, { slots } = packet, size = T * S;
+  const [L, B, H, T, S] = packet.shape;
+  const { slots } = packet;
+  const size = T * S;
   const numbers = new Float32Array(bytesOf(packet.numbers).buffer);
   const hidden = packet.hidden && bytesOf(packet.hidden);
   const index = ({ layer, item, slot }) => (layer * B + item) * slots + slot;
   const part = (array, at) => array && array.subarray(index(at) * size, (index(at) + 1) * size);
   const ofItem = (lists, item) => lists[item % lists.length];
   return {
-    ...packet, L, B, H, T, S, kind: kindOf(packet), index,
+    ...packet,
+    L,
+    B,
+    H,
+    T,
+    S,
+    kind: kindOf(packet),
+    index,
     facts: (at) => packet.facts[index(at)],
     matrix: (at) => ({ values: part(numbers, at), hidden: part(hidden, at), rows: T, columns: S }),
     queries: (item) => ofItem(packet.queries, item),
@@ -86,7 +95,8 @@ export function number(value, sign = false, decimals = 2) {
   if (Number.isNaN(value)) return "NaN";
   if (!Number.isFinite(value)) return value < 0 ? "−∞" : "∞";
   if (value === 0) return "0";
-  const size = Math.abs(value), digits = size >= 10000 ? size.toExponential(decimals) : size.toFixed(decimals);
+  const size = Math.abs(value);
+  const digits = size >= 10000 ? size.toExponential(decimals) : size.toFixed(decimals);
   if (/^0\.0+$/.test(digits)) return digits;
   return (value < 0 ? "−" : sign ? "+" : "") + digits;
 }

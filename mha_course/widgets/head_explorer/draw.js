@@ -4,8 +4,11 @@ import { short } from "../dom.js";
 import { inkOn, isHidden, leaks, number, shade } from "./data.js";
 
 const SLANT = 0.9; // radians by which the words above the columns are turned
-const BARS = 44, LEGEND = 44, GAP = 10; // heights, and between the matrix and its bars
-const LARGEST_CELL = 58, OBLONG_CELL = 22; // the side of a cell, and up to which cells need not be square
+const BARS = 44; // heights, of the strip of bars
+const LEGEND = 44;
+const GAP = 10; // and between the matrix and its bars
+const LARGEST_CELL = 58; // its side
+const OBLONG_CELL = 22; // up to which cells need not be square
 const NAN = 0xff6b1ee6; // alpha, blue, green, red: a magenta that neither palette has
 
 export function makeCanvas(width, height) {
@@ -17,7 +20,8 @@ export function makeCanvas(width, height) {
 
 /** Return a canvas with one pixel a cell: `colourOf(i)` is its colour, 0 where it stays clear. */
 function pixels({ rows, columns }, colourOf) {
-  const canvas = makeCanvas(columns, rows), image = new ImageData(columns, rows);
+  const canvas = makeCanvas(columns, rows);
+  const image = new ImageData(columns, rows);
   const colours = new Uint32Array(image.data.buffer);
   for (let i = 0; i < colours.length; i++) colours[i] = colourOf(i);
   canvas.getContext("2d").putImageData(image, 0, 0);
@@ -26,9 +30,14 @@ function pixels({ rows, columns }, colourOf) {
 
 /** Return slanted lines, pale ones beside dark ones: the pale line shows on cells that hold what they should not. */
 function hatching({ hatch: ink, paper, dots }) {
-  const step = Math.round(6 * dots), tile = makeCanvas(step, step), context = tile.getContext("2d");
+  const step = Math.round(6 * dots);
+  const tile = makeCanvas(step, step);
+  const context = tile.getContext("2d");
   context.lineWidth = dots;
-  for (const [colour, by] of [[paper, dots], [ink, 0]]) {
+  for (const [colour, by] of [
+    [paper, dots],
+    [ink, 0],
+  ]) {
     context.beginPath();
     context.strokeStyle = colour;
     for (const shift of [-step, 0, step]) {
@@ -42,9 +51,16 @@ function hatching({ hatch: ink, paper, dots }) {
 
 /** Return slanted lines over the hidden cells, so many pixels wide and high. */
 function hatch(cells, width, height, look) {
-  const layer = makeCanvas(width, height), context = layer.getContext("2d");
+  const layer = makeCanvas(width, height);
+  const context = layer.getContext("2d");
   context.imageSmoothingEnabled = false;
-  context.drawImage(pixels(cells, (i) => (isHidden(cells, i) ? 0xff000000 : 0)), 0, 0, layer.width, layer.height);
+  context.drawImage(
+    pixels(cells, (i) => (isHidden(cells, i) ? 0xff000000 : 0)),
+    0,
+    0,
+    layer.width,
+    layer.height,
+  );
   context.globalCompositeOperation = "source-in";
   context.fillStyle = hatching(look);
   context.fillRect(0, 0, layer.width, layer.height);
@@ -53,7 +69,8 @@ function hatch(cells, width, height, look) {
 
 /** Draw a matrix into a box. Where a cell is hidden and holds nothing the paper shows. */
 export function paintCells(context, cells, { palette, low, high }, box, look) {
-  const { values, rows, columns } = cells, range = { low, high };
+  const { values, rows, columns } = cells;
+  const range = { low, high };
   const colourOf = (i) => {
     const value = values[i];
     if (Number.isNaN(value) || value === Infinity) return NAN;
@@ -64,7 +81,8 @@ export function paintCells(context, cells, { palette, low, high }, box, look) {
   context.imageSmoothingEnabled = columns > box.w * look.dots || rows > box.h * look.dots; // many cells a pixel: a mean
   context.imageSmoothingQuality = "high";
   context.drawImage(pixels(cells, colourOf), box.x, box.y, box.w, box.h);
-  if (cells.hidden) context.drawImage(hatch(cells, box.w * look.dots, box.h * look.dots, look), box.x, box.y, box.w, box.h);
+  if (cells.hidden)
+    context.drawImage(hatch(cells, box.w * look.dots, box.h * look.dots, look), box.x, box.y, box.w, box.h);
 }
 
 const lengths = new WeakMap(); // by lists of words: to measure takes long
@@ -79,8 +97,10 @@ function longest(context, names, font) {
 
 /** Return the sides of a cell, whole pixels of the screen where there is space for that. */
 function cellSize({ T, S }, wide, high, dots) {
-  const most = LARGEST_CELL * dots, whole = (size) => (size > 1 ? Math.floor(size) : size);
-  const w = whole(Math.min(most, wide / S)), h = whole(Math.min(most, high / T));
+  const most = LARGEST_CELL * dots;
+  const whole = (size) => (size > 1 ? Math.floor(size) : size);
+  const w = whole(Math.min(most, wide / S));
+  const h = whole(Math.min(most, high / T));
   if (T === S) return { w: Math.min(w, h) / dots, h: Math.min(w, h) / dots };
   const oblong = OBLONG_CELL * dots; // else a map of few queries and many keys would be a line
   return { w: Math.min(w, Math.max(h, oblong)) / dots, h: Math.min(h, Math.max(w, oblong)) / dots };
@@ -89,7 +109,8 @@ function cellSize({ T, S }, wide, high, dots) {
 /** Find where everything stands: the matrix, one cell of it, the bars, and the whole picture. */
 export function arrange(context, maps, item, { width, height, font }, dots) {
   const [rows, columns] = [maps.queries(item), maps.keys(item)].map((names) => longest(context, names, font));
-  const left = Math.ceil(rows) + 14, top = Math.ceil(columns * Math.sin(SLANT)) + 16;
+  const left = Math.ceil(rows) + 14;
+  const top = Math.ceil(columns * Math.sin(SLANT)) + 16;
   const right = Math.max(Math.ceil(columns * Math.cos(SLANT)) + 4, 40); // a number stands beside the bars
   const cell = cellSize(maps, Math.max(60, width - left - right) * dots, height * dots, dots);
   const box = { x: left, y: top, w: maps.S * cell.w, h: maps.T * cell.h };
@@ -101,7 +122,8 @@ export function arrange(context, maps, item, { width, height, font }, dots) {
 export function cellAt({ x, y }, { box, cell, bars }, { T, S }, litRow) {
   const slant = y < box.y ? (box.y - y) / Math.tan(SLANT) : 0; // of the words above the columns
   const within = (index, size) => (index >= 0 && index < size ? index : null);
-  const row = within(Math.floor((y - box.y) / cell.h), T), column = within(Math.floor((x - box.x - slant) / cell.w), S);
+  const row = within(Math.floor((y - box.y) / cell.h), T);
+  const column = within(Math.floor((x - box.x - slant) / cell.w), S);
   if (row !== null) return x < box.x ? { row } : column === null ? null : { row, column };
   if (column === null) return null;
   if (y < box.y) return { column };
@@ -132,7 +154,8 @@ export function paintWords(context, maps, item, { box, cell }, look, lit = null)
     const every = Math.max(1, Math.ceil(least / size));
     return [...names.keys()].filter((i) => i % every === 0);
   };
-  const queries = maps.queries(item), keys = maps.keys(item);
+  const queries = maps.queries(item);
+  const keys = maps.keys(item);
   context.font = lit ? `bold ${look.font}` : look.font;
   context.textBaseline = "middle";
   context.direction = "ltr";
@@ -163,9 +186,11 @@ export function paintNumbers(context, cells, { box, cell }, { palette, low, high
   context.textAlign = "center";
   context.textBaseline = "middle";
   context.font = look.small;
-  const decimals = decimalsFor(context, cells.values, cell), range = { low, high };
+  const decimals = decimalsFor(context, cells.values, cell);
+  const range = { low, high };
   cells.values.forEach((value, i) => {
-    const x = box.x + ((i % cells.columns) + 0.5) * cell.w, y = box.y + (Math.floor(i / cells.columns) + 0.5) * cell.h;
+    const x = box.x + ((i % cells.columns) + 0.5) * cell.w;
+    const y = box.y + (Math.floor(i / cells.columns) + 0.5) * cell.h;
     const none = Number.isNaN(value) || value === Infinity;
     if (!none && (decimals === undefined || (isHidden(cells, i) && !leaks(value)))) return;
     context.fillStyle = none ? "#fff" : inkOn(palette[shade(value, range)]);
@@ -201,12 +226,18 @@ function paintMark(context, kind, x, y, look) {
 
 /** Draw the legend: which colour is which number, and what stands for none. */
 export function paintLegend(context, { box, bars }, { palette, low, high }, marks, look) {
-  const y = bars.y + bars.h + 12, w = 150, ramp = { values: [...palette.keys()], rows: 1, columns: palette.length };
+  const y = bars.y + bars.h + 12;
+  const w = 150;
+  const ramp = { values: [...palette.keys()], rows: 1, columns: palette.length };
   paintCells(context, ramp, { palette, low: 0, high: palette.length - 1 }, { x: box.x, y, w, h: 10 }, look);
   context.font = look.small;
   context.textBaseline = "top";
   context.fillStyle = look.ink;
-  for (const [x, value, align] of [[0, low, "left"], [w / 2, (low + high) / 2, "center"], [w, high, "right"]]) {
+  for (const [x, value, align] of [
+    [0, low, "left"],
+    [w / 2, (low + high) / 2, "center"],
+    [w, high, "right"],
+  ]) {
     context.textAlign = align;
     context.fillText(number(value), box.x + x, y + 14);
   }
@@ -223,13 +254,17 @@ export function paintLegend(context, { box, bars }, { palette, low, high }, mark
 /** Draw a row's numbers as bars under their columns, the largest as high as there is space. */
 export function paintBars(context, cells, { box, cell, bars }, row, signed, name, look) {
   const line = cells.values.subarray(row * cells.columns, (row + 1) * cells.columns);
-  const values = Array.from(line, (value) => (Number.isFinite(value) ? value : 0)), top = Math.max(...values.map(Math.abs));
-  const high = signed ? bars.h / 2 : bars.h, zero = bars.y + high, gap = cell.w > 4 ? 1 : 0;
+  const values = Array.from(line, (value) => (Number.isFinite(value) ? value : 0));
+  const top = Math.max(...values.map(Math.abs));
+  const high = signed ? bars.h / 2 : bars.h;
+  const zero = bars.y + high;
+  const gap = cell.w > 4 ? 1 : 0;
   context.fillStyle = look.hatch;
   context.fillRect(box.x, zero - 0.5, box.w, 1);
   context.fillStyle = look.accent;
   values.forEach((value, j) => {
-    const size = (Math.abs(value) / (top || 1)) * high, width = Math.max(cell.w - 2 * gap, 0.75);
+    const size = (Math.abs(value) / (top || 1)) * high;
+    const width = Math.max(cell.w - 2 * gap, 0.75);
     if (size) context.fillRect(box.x + j * cell.w + gap, value < 0 ? zero : zero - size, width, size);
   });
   context.font = look.font;

@@ -22,7 +22,8 @@ function makeBrush(explorer) {
 export function followPointer(explorer, overlay) {
   const brush = makeBrush(explorer);
   const place = ({ clientX, clientY }) => {
-    const { left, top } = overlay.getBoundingClientRect(), row = (explorer.hover ?? explorer.cursor)?.row;
+    const { left, top } = overlay.getBoundingClientRect();
+    const row = (explorer.hover ?? explorer.cursor)?.row;
     return cellAt({ x: clientX - left, y: clientY - top }, explorer.scene.plan, explorer.maps, row);
   };
   const listeners = {
@@ -64,7 +65,8 @@ export function followPointer(explorer, overlay) {
 function keysOfLarge(explorer, brush) {
   const far = 1e6;
   const move = (down, right) => () => {
-    const { T, S } = explorer.maps, { row, column } = { row: 0, column: 0, ...explorer.cursor };
+    const { T, S } = explorer.maps;
+    const { row, column } = { row: 0, column: 0, ...explorer.cursor };
     explorer.cursor = { row: clamp(row + down, 0, T - 1), column: clamp(column + right, 0, S - 1) };
     explorer.hover = null;
   };
@@ -78,16 +80,26 @@ function keysOfLarge(explorer, brush) {
     brush.lift();
   }
   return {
-    ArrowRight: move(0, 1), ArrowLeft: move(0, -1), ArrowDown: move(1, 0), ArrowUp: move(-1, 0),
-    Home: move(0, -far), End: move(0, far), PageUp: turn(-1), PageDown: turn(1),
-    Escape: () => (explorer.cursor = null), " ": toggle,
+    ArrowRight: move(0, 1),
+    ArrowLeft: move(0, -1),
+    ArrowDown: move(1, 0),
+    ArrowUp: move(-1, 0),
+    Home: move(0, -far),
+    End: move(0, far),
+    PageUp: turn(-1),
+    PageDown: turn(1),
+    Escape: () => (explorer.cursor = null),
+    " ": toggle,
   };
 }
 
 /** Answer to a key among the small pictures, and say whether it was one of ours. */
 function pressThumb(explorer, list, { key, shiftKey }, target) {
-  const { slots, L } = explorer.maps, { layer, slot } = explorer.current(), last = L * slots - 1;
-  const own = explorer.thumbs.findIndex(({ node }) => node === target), from = shiftKey ? own : layer * slots + slot;
+  const { slots, L } = explorer.maps;
+  const { layer, slot } = explorer.current();
+  const last = L * slots - 1;
+  const own = explorer.thumbs.findIndex(({ node }) => node === target);
+  const from = shiftKey ? own : layer * slots + slot;
   if (key === "Enter" && shiftKey) {
     explorer.compare(own);
     return true;
@@ -113,11 +125,15 @@ export function followKeys(explorer, { root, overlay, list }, brush) {
     explorer.drawOverlay();
     return true;
   }
-  function press(event) { // on the window, because JupyterLab listens on the document before we would hear of it
-    const path = event.composedPath(), [target] = path;
+  function press(event) {
+    // on the window, because JupyterLab listens on the document before we would hear of it
+    const path = event.composedPath();
+    const [target] = path;
     if (!path.includes(root) || leaves(event)) return;
-    const field = ["INPUT", "SELECT"].includes(target.tagName), button = ["BUTTON", "SUMMARY"].includes(target.tagName);
-    if (field) { // they answer by themselves
+    const field = ["INPUT", "SELECT"].includes(target.tagName);
+    const button = ["BUTTON", "SUMMARY"].includes(target.tagName);
+    if (field) {
+      // they answer by themselves
       if (event.key !== "Escape") event.stopPropagation();
       return;
     }

@@ -7,7 +7,8 @@ const LATE = "The kernel has not answered for 3 seconds: it is busy, or no longe
 
 /** Make all controls; `visible()` is the mask that is seen, a string of 0 and 1 for each row, 1 = may attend. */
 export function makeRecompute(model, visible) {
-  const { controls: specs } = model.get("options"), scope = Math.random().toString(36).slice(2);
+  const { controls: specs } = model.get("options");
+  const scope = Math.random().toString(36).slice(2);
   let { painted } = model.get("request");
   const line = make("p", "trouble");
   line.setAttribute("role", "status");
@@ -37,7 +38,8 @@ export function makeRecompute(model, visible) {
   const node = make("div", "recompute", bar, line);
   node.hidden = !controls.size;
 
-  function follow() { // another view of the same explorer, or an earlier one
+  function follow() {
+    // another view of the same explorer, or an earlier one
     const { values } = model.get("request");
     for (const [name, control] of controls) if (values[name] !== undefined) control.show(values[name]);
   }
@@ -51,7 +53,8 @@ export function makeRecompute(model, visible) {
   model.on("change:request", follow);
   follow();
   return {
-    node, painting,
+    node,
+    painting,
     answered: (serial) => landed(serial, ""),
     /** Ask with a mask that the learner painted. */
     paint(rows) {

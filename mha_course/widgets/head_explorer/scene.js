@@ -1,7 +1,16 @@
 // Gathers what the large picture shows, and draws it as a whole: on the screen, and once more for a file.
 
 import { difference, limits, limitsOfDifference } from "./data.js";
-import { arrange, makeCanvas, paintBars, paintCells, paintGaps, paintLegend, paintNumbers, paintWords } from "./draw.js";
+import {
+  arrange,
+  makeCanvas,
+  paintBars,
+  paintCells,
+  paintGaps,
+  paintLegend,
+  paintNumbers,
+  paintWords,
+} from "./draw.js";
 
 const TALLEST = 512; // pixels of the matrix, with which it is still seen as a whole
 
@@ -10,17 +19,28 @@ export function lookOf(root) {
   const { color: ink, backgroundColor: paper, fontFamily } = getComputedStyle(root);
   const pale = (colour, share) => `color-mix(in srgb, ${colour} ${share}%, transparent)`;
   return {
-    ink, paper, hatch: pale(ink, 45), veil: pale(paper, 58), accent: "#d9480f",
-    font: `12px ${fontFamily}`, small: `11px ${fontFamily}`, dots: Math.min(3, window.devicePixelRatio || 1),
+    ink,
+    paper,
+    hatch: pale(ink, 45),
+    veil: pale(paper, 58),
+    accent: "#d9480f",
+    font: `12px ${fontFamily}`,
+    small: `11px ${fontFamily}`,
+    dots: Math.min(3, window.devicePixelRatio || 1),
   };
 }
 
 /** Choose the palette that numbers between two ends need. */
-export const coloursFor = (palettes, range) => ({ ...range, palette: range.low < 0 ? palettes.signed : palettes.plain });
+export const coloursFor = (palettes, range) => ({
+  ...range,
+  palette: range.low < 0 ? palettes.signed : palettes.plain,
+});
 
 /** Gather cells, colours and sizes of a head, or of the difference of two. */
 export function compose(maps, palettes, { at, compared, scale }, look, width) {
-  const one = maps.matrix(at), other = compared && maps.matrix(compared), cells = other ? difference(one, other) : one;
+  const one = maps.matrix(at);
+  const other = compared && maps.matrix(compared);
+  const cells = other ? difference(one, other) : one;
   const range = other ? limitsOfDifference(maps, cells, scale) : limits(maps, at, scale);
   const space = { width, height: Math.max(240, Math.min(TALLEST, width)), font: look.font };
   const plan = arrange(makeCanvas(1, 1).getContext("2d"), maps, at.item, space, look.dots);
@@ -41,7 +61,8 @@ export function paintScene(context, maps, { at, cells, plan, colours, marks, loo
 
 /** Light a row, a column, or the cell where they cross: all else lies under a veil. */
 export function paintLit(context, maps, { at, cells, plan, colours, look }, lit) {
-  const { box, cell } = plan, [w, h] = [Math.max(cell.w, 3), Math.max(cell.h, 3)];
+  const { box, cell } = plan;
+  const [w, h] = [Math.max(cell.w, 3), Math.max(cell.h, 3)];
   const row = lit.row == null ? null : { ...box, y: box.y + (lit.row + 0.5) * cell.h - h / 2, h };
   const column = lit.column == null ? null : { ...box, x: box.x + (lit.column + 0.5) * cell.w - w / 2, w };
   const both = row && column && { ...row, x: column.x, w };
@@ -52,7 +73,10 @@ export function paintLit(context, maps, { at, cells, plan, colours, look }, lit)
   context.fill("evenodd");
   context.restore();
   const frame = both ?? row ?? column;
-  for (const [width, colour] of [[4, look.paper], [2, look.accent]]) {
+  for (const [width, colour] of [
+    [4, look.paper],
+    [2, look.accent],
+  ]) {
     context.lineWidth = width;
     context.strokeStyle = colour;
     context.strokeRect(frame.x, frame.y, frame.w, frame.h);
@@ -63,7 +87,9 @@ export function paintLit(context, maps, { at, cells, plan, colours, look }, lit)
 
 /** Draw the picture at twice its size on a canvas of its own, with its title. */
 export function pictureOf(maps, scene, title, lit) {
-  const { plan, look } = scene, canvas = makeCanvas(plan.width * 2, (plan.height + 30) * 2), context = canvas.getContext("2d");
+  const { plan, look } = scene;
+  const canvas = makeCanvas(plan.width * 2, (plan.height + 30) * 2);
+  const context = canvas.getContext("2d");
   context.scale(2, 2);
   context.fillStyle = look.paper;
   context.fillRect(0, 0, plan.width, plan.height + 30);

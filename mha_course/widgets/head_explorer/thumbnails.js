@@ -6,16 +6,22 @@ import { paintCells } from "./draw.js";
 import { coloursFor } from "./scene.js";
 import { entropyText, nameOf } from "./text.js";
 
-const LARGEST_THUMB = 96, SMALLEST_THUMB = 38; // pixels
+const LARGEST_THUMB = 96;
+const SMALLEST_THUMB = 38; // pixels
 const WIDE = 700; // pixels from which the small pictures stand beside the large one
 
 /** Make a button with a small picture for each map; `act` is called with the map whose button is clicked. */
 export function makeThumbs(maps, list, act) {
-  const many = maps.L > 1, thumbs = [], nodes = [];
+  const many = maps.L > 1;
+  const thumbs = [];
+  const nodes = [];
   for (let layer = 0; layer < maps.L; layer++) {
     if (many) nodes.push(make("span", "layer", `layer ${layer}`));
     for (let slot = 0; slot < maps.slots; slot++) {
-      const at = { layer, slot }, canvas = make("canvas"), entropy = make("small"), head = slot < maps.H;
+      const at = { layer, slot };
+      const canvas = make("canvas");
+      const entropy = make("small");
+      const head = slot < maps.H;
       const name = many ? (head ? `${slot}` : "avg") : head ? `head ${slot}` : "average";
       const node = makeButton("head", "", (event) => act(at, event));
       node.append(canvas, make("span", "", name), entropy);
@@ -29,7 +35,8 @@ export function makeThumbs(maps, list, act) {
 
 /** Choose sizes so that the grid fits into the width of the widget, and return them. */
 export function layThumbs(root, list, maps, count, width) {
-  const wide = width >= WIDE, many = maps.L > 1;
+  const wide = width >= WIDE;
+  const many = maps.L > 1;
   const free = wide ? Math.min(many ? width * 0.5 : 340, width - 340) : width;
   const fitting = wide ? (count > 4 ? 3 : 2) : Math.floor(free / 76);
   const columns = many ? maps.slots : clamp(fitting, 1, count);
@@ -48,7 +55,8 @@ export function layThumbs(root, list, maps, count, width) {
 export function markThumbs(thumbs, maps, shown, compared) {
   const same = (a, b) => Boolean(a) && a.layer === b.layer && a.slot === b.slot;
   for (const { at, node } of thumbs) {
-    const { entropy } = maps.facts({ ...at, item: shown.item }), [chosen, other] = [same(shown, at), same(compared, at)];
+    const { entropy } = maps.facts({ ...at, item: shown.item });
+    const [chosen, other] = [same(shown, at), same(compared, at)];
     const spread = entropy === null ? "" : `, entropy ${number(entropy)} nats`;
     const label = `${nameOf(maps, at)}${spread}${other ? ", compared with" : ""}`;
     if (node.title === label && node.ariaPressed === `${chosen}`) continue; // what is written anew is laid out anew
@@ -61,9 +69,11 @@ export function markThumbs(thumbs, maps, shown, compared) {
 
 /** Draw one small picture, with its entropy. */
 export function paintThumb({ at, canvas, entropy }, { size, tall }, maps, { item, scale, palettes, look }) {
-  const own = { ...at, item }, [width, height] = [size, tall].map((length) => Math.round(length * look.dots));
+  const own = { ...at, item };
+  const [width, height] = [size, tall].map((length) => Math.round(length * look.dots));
   if (canvas.width !== width || canvas.height !== height) Object.assign(canvas, { width, height });
-  const context = canvas.getContext("2d"), box = { x: 0, y: 0, w: width / look.dots, h: height / look.dots };
+  const context = canvas.getContext("2d");
+  const box = { x: 0, y: 0, w: width / look.dots, h: height / look.dots };
   context.setTransform(look.dots, 0, 0, look.dots, 0, 0);
   paintCells(context, maps.matrix(own), coloursFor(palettes, limits(maps, own, scale)), box, look);
   say(entropy, entropyText(maps, own));

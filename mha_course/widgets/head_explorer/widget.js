@@ -14,8 +14,14 @@ const SPOKEN = 350; // milliseconds until a cell is read aloud: what is passed o
 const VIEW = ["layer", "item", "head", "beside", "scale"]; // what is chosen: traits of the model
 const ENTROPY = "Entropy of a head: mean over its rows, in nats; 0 means that each row looks at one key alone.";
 const KEYS = [
-  ["In the large picture", "arrow keys move from cell to cell, Home and End go to the ends of the row, Page Up and Page Down to another head, Escape leaves."],
-  ["In the small pictures", "arrow keys, Home and End choose a head; Shift and click, or Shift and Enter, compares with another."],
+  [
+    "In the large picture",
+    "arrow keys move from cell to cell, Home and End go to the ends of the row, Page Up and Page Down to another head, Escape leaves.",
+  ],
+  [
+    "In the small pictures",
+    "arrow keys, Home and End choose a head; Shift and click, or Shift and Enter, compares with another.",
+  ],
   ["With a painted mask", "click or drag in the large picture, or press Space: a cell is hidden or seen."],
 ];
 
@@ -44,7 +50,10 @@ class Explorer {
   constructor(model, el) {
     this.model = model;
     this.palettes = Object.fromEntries(
-      Object.entries(model.get("options").palettes).map(([name, bytes]) => [name, new Uint32Array(bytesOf(bytes).buffer)]),
+      Object.entries(model.get("options").palettes).map(([name, bytes]) => [
+        name,
+        new Uint32Array(bytesOf(bytes).buffer),
+      ]),
     );
     this.maps = readMaps(model.get("packet"));
     this.scene = this.hover = this.cursor = null;
@@ -54,7 +63,12 @@ class Explorer {
     this.build(el);
     this.fill();
     this.brush = followPointer(this, this.overlay);
-    this.stops = [followKeys(this, this, this.brush), () => this.recompute.stop(), ...this.followModel(), ...this.followPage()];
+    this.stops = [
+      followKeys(this, this, this.brush),
+      () => this.recompute.stop(),
+      ...this.followModel(),
+      ...this.followPage(),
+    ];
   }
 
   build(el) {
@@ -64,7 +78,8 @@ class Explorer {
     this.items.addEventListener("change", () => this.put({ item: Number(this.items.value) }));
     this.compares.addEventListener("change", () => this.put({ beside: Number(this.compares.value) }));
     this.scales.addEventListener("change", () => this.put({ scale: this.scales.value }));
-    const png = makeButton("", "PNG", () => this.savePicture()), page = makeButton("", "HTML", () => this.savePage());
+    const png = makeButton("", "PNG", () => this.savePicture());
+    const page = makeButton("", "HTML", () => this.savePage());
     png.title = "Save this picture";
     page.title = "Save a page with all heads that needs no Python";
     const fields = [field("sentence", this.items), field("compare with", this.compares), field("colours", this.scales)];
@@ -108,40 +123,56 @@ class Explorer {
   /** Follow the widget's width and the page's theme, and return how to stop. */
   followPage() {
     const soon = () => this.soon();
-    const size = new ResizeObserver(([{ contentRect: { width } }]) => {
+    const size = new ResizeObserver(([entry]) => {
+      const { width } = entry.contentRect;
       if (!width || width === this.width) return;
       this.width = width;
       this.sizes = layThumbs(this.root, this.list, this.maps, this.thumbs.length, width);
       this.draw();
     });
-    const theme = new MutationObserver(soon), dark = matchMedia("(prefers-color-scheme: dark)");
+    const theme = new MutationObserver(soon);
+    const dark = matchMedia("(prefers-color-scheme: dark)");
     // JupyterLab skips what is out of sight: a theme that changes meanwhile shows no new colours until it is back.
     const sight = new IntersectionObserver(soon);
     size.observe(this.root);
     sight.observe(this.root);
-    theme.observe(document.body, { attributes: true, attributeFilter: ["data-jp-theme-light", "data-jp-theme-name", "class"] });
+    theme.observe(document.body, {
+      attributes: true,
+      attributeFilter: ["data-jp-theme-light", "data-jp-theme-name", "class"],
+    });
     dark.addEventListener("change", soon);
-    return [() => size.disconnect(), () => sight.disconnect(), () => theme.disconnect(), () => dark.removeEventListener("change", soon)];
+    return [
+      () => size.disconnect(),
+      () => sight.disconnect(),
+      () => theme.disconnect(),
+      () => dark.removeEventListener("change", soon),
+    ];
   }
 
   /** Return the map that is shown: of new maps there may be fewer than before. */
   current() {
-    const { L, B, slots } = this.maps, { model } = this;
+    const { L, B, slots } = this.maps;
+    const { model } = this;
     return {
-      layer: clamp(model.get("layer"), 0, L - 1), item: clamp(model.get("item"), 0, B - 1), slot: clamp(model.get("head"), 0, slots - 1),
+      layer: clamp(model.get("layer"), 0, L - 1),
+      item: clamp(model.get("item"), 0, B - 1),
+      slot: clamp(model.get("head"), 0, slots - 1),
     };
   }
 
   /** Return the map that it is compared with, or null. */
   compared() {
-    const flat = this.model.get("beside"), { L, slots, index } = this.maps, at = this.current();
+    const flat = this.model.get("beside");
+    const { L, slots, index } = this.maps;
+    const at = this.current();
     const other = { layer: Math.floor(flat / slots), item: at.item, slot: flat % slots };
     return flat < 0 || other.layer >= L || index(other) === index(at) ? null : other;
   }
 
   /** Return the mask that is seen: a string of 0 and 1 for each row, 1 = may attend. */
   visibleMask() {
-    const { T, S } = this.maps, { hidden } = this.maps.matrix(this.current());
+    const { T, S } = this.maps;
+    const { hidden } = this.maps.matrix(this.current());
     const rowOf = (i) => Array.from({ length: S }, (_, j) => (hidden?.[i * S + j] ? "0" : "1")).join("");
     return Array.from({ length: T }, (_, i) => rowOf(i));
   }
@@ -162,9 +193,16 @@ class Explorer {
 
   /** Fill the selects and the small pictures anew: there are other maps. */
   fill() {
-    const { maps } = this, { L, B, slots, kind } = maps;
-    const all = Array.from({ length: L * slots }, (_, flat) => ({ layer: Math.floor(flat / slots), slot: flat % slots }));
-    this.compares.replaceChildren(new Option("nothing", -1), ...all.map((at, flat) => new Option(nameOf(maps, at, true), flat)));
+    const { maps } = this;
+    const { L, B, slots, kind } = maps;
+    const all = Array.from({ length: L * slots }, (_, flat) => ({
+      layer: Math.floor(flat / slots),
+      slot: flat % slots,
+    }));
+    this.compares.replaceChildren(
+      new Option("nothing", -1),
+      ...all.map((at, flat) => new Option(nameOf(maps, at, true), flat)),
+    );
     const words = (item) => short(maps.queries(item).slice(0, 8).join(" "), 30);
     this.items.replaceChildren(...Array.from({ length: B }, (_, item) => new Option(`${item}: ${words(item)}`, item)));
     const fixed = { weights: "0 to 1", numbers: `0 to ${number(maps.high)}`, signed: "one for all heads" }[kind];
@@ -179,7 +217,8 @@ class Explorer {
   }
 
   packetCame() {
-    const before = this.maps, maps = (this.maps = readMaps(this.model.get("packet")));
+    const before = this.maps;
+    const maps = (this.maps = readMaps(this.model.get("packet")));
     const sizes = ["L", "B", "slots", "T", "S", "kind"].some((name) => maps[name] !== before[name]);
     const sentences = maps.B > 1 && `${maps.queries(0)}` !== `${before.queries(0)}`; // they stand in the select
     if (sizes || sentences) this.fill();
@@ -199,14 +238,19 @@ class Explorer {
     this.due = false;
     if (!this.fresh) requestAnimationFrame(() => (this.fresh = false));
     this.fresh = true; // what is drawn was not on the screen yet
-    const look = lookOf(this.root), width = this.view.clientWidth; // asked for first: after a change it would be laid out twice
+    const look = lookOf(this.root);
+    const width = this.view.clientWidth; // asked for first: after a change it would be laid out twice
     if (!this.root.isConnected || !width) return;
-    const { maps } = this, at = this.current(), compared = this.compared(), scale = this.model.get("scale");
+    const { maps } = this;
+    const at = this.current();
+    const compared = this.compared();
+    const scale = this.model.get("scale");
     this.items.value = at.item;
     this.scales.value = scale;
     this.compares.value = compared ? compared.layer * maps.slots + compared.slot : -1;
     for (const one of this.compares.options) one.disabled = Number(one.value) === at.layer * maps.slots + at.slot; // arrow keys pass it
-    if (this.cursor) this.cursor = { row: clamp(this.cursor.row, 0, maps.T - 1), column: clamp(this.cursor.column, 0, maps.S - 1) };
+    if (this.cursor)
+      this.cursor = { row: clamp(this.cursor.row, 0, maps.T - 1), column: clamp(this.cursor.column, 0, maps.S - 1) };
     this.scene = compose(maps, this.palettes, { at, compared, scale }, look, width);
     markThumbs(this.thumbs, maps, at, compared);
     this.drawLarge();
@@ -218,13 +262,20 @@ class Explorer {
   }
 
   drawLarge() {
-    const { maps, scene } = this, { at, plan, look, other } = scene;
+    const { maps, scene } = this;
+    const { at, plan, look, other } = scene;
     this.paper.style.height = `${plan.height}px`;
     paintScene(fitCanvas(this.base, plan, look.dots), maps, scene);
     this.base.dataset.place = [plan.box.x, plan.box.y, plan.cell.w, plan.cell.h].join(" "); // for those who measure
-    const { entropy } = maps.facts(at), name = titleOf(maps, scene);
-    this.title.replaceChildren(make("b", "", name), other || entropy === null ? "" : ` · entropy ${number(entropy)} nats`);
-    const notes = notesOf(maps, at).map(({ warning, text }) => make("span", warning ? "odd" : "", `${warning ? "⚠ " : ""}${text}`));
+    const { entropy } = maps.facts(at);
+    const name = titleOf(maps, scene);
+    this.title.replaceChildren(
+      make("b", "", name),
+      other || entropy === null ? "" : ` · entropy ${number(entropy)} nats`,
+    );
+    const notes = notesOf(maps, at).map(({ warning, text }) =>
+      make("span", warning ? "odd" : "", `${warning ? "⚠ " : ""}${text}`),
+    );
     this.notes.replaceChildren(...notes);
     const help = "Arrow keys move, Home and End, Page Up and Page Down choose a head.";
     this.overlay.setAttribute("aria-label", `${name}, ${maps.T} queries in rows, ${maps.S} keys in columns. ${help}`);
@@ -234,7 +285,9 @@ class Explorer {
   /** Light what is pointed at, and say what it is. */
   drawOverlay() {
     if (this.due) return; // it comes with the picture
-    const lit = this.hover ?? this.cursor, { plan, look } = this.scene, size = `${plan.width} ${plan.height} ${look.dots}`;
+    const lit = this.hover ?? this.cursor;
+    const { plan, look } = this.scene;
+    const size = `${plan.width} ${plan.height} ${look.dots}`;
     if (lit) paintLit(fitCanvas(this.overlay, plan, look.dots), this.maps, this.scene, lit);
     else if (this.clear !== size) fitCanvas(this.overlay, plan, look.dots);
     this.clear = lit ? "" : size; // a canvas that is touched is laid on the screen anew
@@ -246,7 +299,9 @@ class Explorer {
 
   /** Draw small pictures as long as there is time in this frame, and the others with the next. */
   drawThumbs() {
-    const start = performance.now(), { item } = this.current(), { look } = this.scene;
+    const start = performance.now();
+    const { item } = this.current();
+    const { look } = this.scene;
     const view = { item, scale: this.model.get("scale"), palettes: this.palettes, look };
     while (this.waiting.length && performance.now() - start < BUSY) {
       paintThumb(this.waiting.shift(), this.sizes, this.maps, view);
