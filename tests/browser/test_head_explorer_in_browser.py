@@ -3,6 +3,7 @@
 import math
 import re
 
+import browsing
 import numpy as np
 import pytest
 import torch
@@ -145,6 +146,23 @@ def test_numbers_stay_in_their_cells(show, draw, factor, decimals):
     assert len(found) == (15 * 15 if decimals else 0)
     assert all(width <= place["w"] for _, width in found)
     assert all(len(text.partition(".")[2]) == decimals for text, _ in found)
+
+
+def test_the_number_beside_the_bars_is_not_cut(show, draw):
+    page = show(HeadExplorer(weights(draw, 1, 12, 12), queries=list("abcdefghijkl")))
+    page.evaluate(
+        """() => {
+             const write = CanvasRenderingContext2D.prototype.fillText;
+             CanvasRenderingContext2D.prototype.fillText = function (text, x, ...rest) {
+               if (this.canvas.matches('.glass') && /^[0-9]/.test(text))
+                 window.end = [x + this.measureText(text).width, parseFloat(this.canvas.style.width)];
+               return write.call(this, text, x, ...rest);
+             }; }"""
+    )
+    point(page, 3, 3)
+    page.wait_for_function("window.end")
+    end, width = page.evaluate("window.end")
+    assert end <= width
 
 
 def test_hidden_zero_and_nan_look_different(show):
@@ -337,28 +355,6 @@ def test_512_tokens_can_be_pointed_at(show, width):
     assert said(page) == "head 0: 0 → 511 0"
 
 
-def test_colours_follow_the_theme_while_out_of_sight(show, draw):
-    page = show(HeadExplorer(weights(draw, 2, 5, 5), queries=WORDS), height=300)
-    page.evaluate("""() => {
-      const root = document.querySelector('.mha-heads');
-      document.body.prepend(Object.assign(document.createElement('div'), { style: 'height: 5000px' }));
-      root.parentNode.style.contentVisibility = 'auto'; // as JupyterLab does
-      scrollTo(0, 0);
-    }""")
-    page.wait_for_timeout(200)
-    page.emulate_media(color_scheme="dark")
-    page.wait_for_timeout(200)
-    page.locator(".base").scroll_into_view_if_needed()
-    page.wait_for_timeout(300)
-    x, y = (grid(page)[name] for name in ("x", "y"))
-    brightest = page.evaluate(
-        "([x, y]) => Math.max(...document.querySelector('.base').getContext('2d').getImageData(0, y, x, 300).data"
-        ".filter((_, i) => i % 4 < 3))",
-        [x - 4, y],
-    )
-    assert brightest > 200  # words are light on dark
-
-
 def test_words_from_people_stay_words(show, draw):
     words = [EVIL, "", "\n", "a b", "👩‍👩‍👧 family", "שלום", "$x^2$", "Donaudampfschifffahrtsgesellschaft"]
     page = show(HeadExplorer(weights(draw, 2, 8, 8), queries=words))
@@ -511,3 +507,34 @@ HeadExplorer(given, recompute=lambda temperature: given * temperature)
     assert said(page) == "head 3: 5 → 7 0.25"
     after(page, lambda: page.locator(".control.log input").fill("0.5"))  # ten to the power of a half
     assert said(page) == "head 3: 5 → 7 0.79"
+
+
+@pytest.fixture
+def skipping_lab(lab):
+    """JupyterLab as people have it: what is out of sight is not laid out."""
+    lab._set("notebook-extension/tracker", {"windowingMode": "contentVisibility"})
+    yield lab
+    lab._set("notebook-extension/tracker", browsing.SETTINGS["notebook-extension/tracker"])
+
+
+def test_colours_follow_a_theme_that_changed_out_of_sight(skipping_lab, lab_page):
+    cell = """
+import torch
+from mha_course.widgets import HeadExplorer
+HeadExplorer(torch.eye(5).expand(3, 5, 5), queries="it was the cat sat".split())
+"""
+    page = lab_page([cell, *["print('\\n' * 200)"] * 8])
+    scroll = "(to) => document.querySelector('.jp-WindowedPanel-outer').scrollTo(0, to)"
+    brightest = """([x, y]) => Math.max(...document.querySelector('.base').getContext('2d')
+      .getImageData(0, y, x, 150).data.filter((_, i) => i % 4 < 3))"""  # of the words beside the rows
+    page.evaluate(scroll, 0)
+    page.wait_for_selector(".mha-heads[data-drawn]")
+    words = [grid(page)["x"] - 4, grid(page)["y"]]
+    assert page.evaluate(brightest, words) < 50
+    page.evaluate(scroll, 9000)
+    page.wait_for_timeout(500)
+    page.evaluate("jupyterapp.commands.execute('apputils:change-theme', { theme: 'JupyterLab Dark' })")
+    page.wait_for_timeout(2000)
+    page.evaluate(scroll, 0)
+    page.wait_for_timeout(500)
+    assert page.evaluate(brightest, words) > 200

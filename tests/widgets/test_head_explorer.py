@@ -147,7 +147,7 @@ def test_what_is_too_large_says_which_part_can_be_shown(name):
     maps._check_size(eval(fix, {"weights": given}).shape)  # the fix does work
 
 
-# ---- what is told of a head ----
+# ---- facts of a map ----
 
 
 def test_entropy_is_the_mean_over_rows_that_see_something(draw):
@@ -172,7 +172,7 @@ def test_rows_that_do_not_sum_to_1_have_no_entropy(draw):
     assert not any(fact["over_queries"] for fact in opened(HeadExplorer(weights(draw, 2, 4, 6)).packet)[1])
 
 
-def test_weight_in_hidden_cells_is_told(draw):
+def test_weight_in_hidden_cells_is_found(draw):
     given = weights(draw, 2, 5, 5)
     facts = opened(HeadExplorer(given, mask=causal_mask(5)).packet)[1]
     for head, fact in zip(given, facts, strict=False):
@@ -380,15 +380,15 @@ def raises(temperature):
         (lambda temperature: torch.eye(2)[5], "your function: IndexError"),
     ],
 )
-def test_what_goes_wrong_is_told_and_the_picture_stays(function, trouble):
+def test_what_goes_wrong_is_shown_and_the_picture_stays(function, trouble):
     broken = [True]
     explorer = HeadExplorer(
         np.eye(2), recompute=lambda temperature: function(temperature) if broken else np.ones((2, 2)) / 2
     )
     before = explorer.packet
-    told = ask(explorer, temperature=2.0)
-    assert trouble in told
-    assert "\n" not in told
+    shown = ask(explorer, temperature=2.0)
+    assert trouble in shown
+    assert "\n" not in shown
     assert explorer.packet == before
     broken.clear()
     assert ask(explorer, temperature=2.1) == ""
@@ -490,7 +490,7 @@ def test_a_mask_of_other_tokens_is_left_out():
     assert np.array_equal(opened(explorer.packet)[3][0, 0, 0], ~causal_mask(3).numpy())
 
 
-# ---- what is shown, and its twins ----
+# ---- what is shown, and its static picture ----
 
 
 def test_what_is_chosen_stays_within_what_there_is(draw):
@@ -529,7 +529,7 @@ def test_the_sentence_names_the_strongest_pair_that_can_be_seen():
 @pytest.mark.parametrize(
     "case", ["one head", "heads", "scores", "many heads", "long", "masked scores", "nothing but NaN", "emoji"]
 )
-def test_the_twin_is_a_picture_with_alt_text(draw, case):
+def test_the_static_picture_is_with_alt_text(draw, case):
     given = {
         "one head": weights(draw, 3, 5), "heads": weights(draw, 2, 4, 5, 5), "scores": draw(4, 5, 6),
         "many heads": weights(draw, 17, 4, 4), "long": weights(draw, 2, 200, 130),
@@ -545,7 +545,7 @@ def test_the_twin_is_a_picture_with_alt_text(draw, case):
     assert ("shows this head alone" in data["text/plain"]) == (case == "long")
 
 
-def test_the_twin_draws_the_heads_that_are_shown(draw):
+def test_the_static_picture_draws_the_heads_that_are_shown(draw):
     given = weights(draw, 2, 4, 5, 5)
     explorer = HeadExplorer(given, item=1)
     figure = explorer.picture()

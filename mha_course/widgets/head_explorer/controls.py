@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from mha_course.errors import ShapeError
+from mha_course.errors import ShapeError, require
 from mha_course.widgets.controls import ChoiceControl, Control, NumberControl, TextControl, ToggleControl
 from mha_course.widgets.head_explorer.maps import PLACE
 
@@ -30,14 +30,11 @@ class RecomputeControls:
     """
 
     def __init__(self, function: Callable[..., Any], sentence: str, mask: str) -> None:
-        if not callable(function):
-            rule, got = "recompute must be a function", type(function).__name__
-            raise ShapeError(PLACE, rule, expected="def recompute(temperature): …", got=got)
+        expected, got = "def recompute(temperature): …", type(function).__name__
+        require(callable(function), PLACE, "recompute must be a function", expected=expected, got=got)
         self._function = function
         defaults, self._positional = _parameters(function)
-        if not defaults:
-            rule = "recompute must have a parameter"
-            raise ShapeError(PLACE, rule, expected="def recompute(temperature): …", got="none")
+        require(bool(defaults), PLACE, "recompute must have a parameter", expected=expected, got="none")
         starts = {"mask": mask}
         if not isinstance(defaults.get("sentence"), str) or not defaults["sentence"]:
             starts["sentence"] = sentence

@@ -14,7 +14,7 @@ import traitlets
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from mha_course.errors import ShapeError
+from mha_course.errors import ShapeError, require
 from mha_course.widgets.base import StaticFallbackWidget, esm
 from mha_course.widgets.head_explorer import static
 from mha_course.widgets.head_explorer.controls import MASKS, RecomputeControls, mask_from_choice, paint, split_result
@@ -172,9 +172,8 @@ class HeadExplorer(StaticFallbackWidget):
     def save(self, path: str | Path) -> None:
         """Write the picture (.png) or the page (.html)."""
         file = Path(path)
-        if file.suffix not in (".png", ".html"):
-            rule = "the name must end in .png or .html"
-            raise ShapeError(f"{PLACE}.save", rule, expected="a name", got=repr(str(path)))
+        rule = "the name must end in .png or .html"
+        require(file.suffix in (".png", ".html"), f"{PLACE}.save", rule, expected="a name", got=repr(str(path)))
         file.write_bytes(self.png() if file.suffix == ".png" else self.to_html().encode())
 
     def picture(self) -> Axes | Figure:
