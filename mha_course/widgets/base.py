@@ -46,7 +46,7 @@ def esm(*names: str, folder: Path) -> str:
         return variables[file]
 
     for name in names:
-        parts.append(linked(folder / name))
+        parts.append(_EXPORT.sub("", linked(folder / name)))
     return "\n".join(parts)
 
 

@@ -24,7 +24,8 @@ const decimalsOf = (size) => (size >= 100 ? 0 : size >= 0.1 || !size ? 2 : 4);
 
 /** A slider over all numbers between two ends; a double click brings the start back. */
 const buildNumber = ({ kind, start, low, high }, moved) => {
-  const log = kind === "log", whole = kind === "whole";
+  const log = kind === "log",
+    whole = kind === "whole";
   const [min, max] = log ? [Math.log10(low), Math.log10(high)] : [low, high];
   const range = Object.assign(make("input"), { type: "range", min, max, step: whole ? 1 : (max - min) / 200 });
   const output = make("output");
@@ -66,7 +67,10 @@ const buildMenu = ({ words }, moved) => {
   const select = make("select", "", ...words.map((one, i) => new Option(one, i)));
   select.addEventListener("change", () => moved(select.selectedIndex));
   return {
-    parts: [select], inputs: [select], show: (value) => (select.selectedIndex = value), read: () => select.selectedIndex,
+    parts: [select],
+    inputs: [select],
+    show: (value) => (select.selectedIndex = value),
+    read: () => select.selectedIndex,
   };
 };
 
@@ -87,8 +91,14 @@ const buildText = (_, moved) => {
 };
 
 const BUILDERS = {
-  slider: buildSlider, choice: buildChoice, menu: buildMenu, toggle: buildToggle, text: buildText,
-  log: buildNumber, linear: buildNumber, whole: buildNumber,
+  slider: buildSlider,
+  choice: buildChoice,
+  menu: buildMenu,
+  toggle: buildToggle,
+  text: buildText,
+  log: buildNumber,
+  linear: buildNumber,
+  whole: buildNumber,
 };
 
 /** Build a control; `moved(name, value)` is called whenever somebody moves it, and `scope` is a word of this picture's own. */

@@ -36,6 +36,9 @@ export function say(node, text) {
   if (node.textContent !== text) node.textContent = text;
 }
 
+/** Whether a key belongs to the browser or to JupyterLab; Shift is ours. */
+export const hasModifier = (event) => event.ctrlKey || event.metaKey || event.altKey;
+
 export const clamp = (value, low, high) => Math.max(low, Math.min(high, value));
 export const product = (numbers) => numbers.reduce((all, number) => all * number, 1);
 
@@ -52,7 +55,7 @@ export function short(text, most = 14) {
 /** Cut between characters as people see them: an emoji stays whole. Marks that turn the direction of text go. */
 function cut(text, most) {
   const start = String(text).slice(0, 400).replace(/\n/g, "⏎").replace(/\t/g, "⇥");
-  const line = start.replace(/[\u0000-\u001f\u202a-\u202e\u2066-\u2069]/g, "�"); // eslint-disable-line no-control-regex
+  const line = start.replace(/[\u0000-\u001f\u202a-\u202e\u2066-\u2069]/g, "�");
   if (!line.trim()) return line ? "␣" : "(empty)";
   const letters = segmenter ? Array.from(segmenter.segment(line), (one) => one.segment) : Array.from(line);
   return letters.length > most ? `${letters.slice(0, most - 1).join("")}…` : line;

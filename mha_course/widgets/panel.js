@@ -4,7 +4,8 @@ function render({ el }) {
   let [panel, frame] = [null, 0];
   function tell() {
     for (const label of panel.querySelectorAll(".widget-label")) {
-      const whole = label.parentNode, group = whole.matches(".widget-toggle-buttons");
+      const whole = label.parentNode,
+        group = whole.matches(".widget-toggle-buttons");
       const named = group ? whole : whole.querySelector("[role=slider]");
       if (!named) continue; // the browser knows whose label it is
       named.setAttribute("aria-label", label.textContent);

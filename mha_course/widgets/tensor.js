@@ -10,7 +10,7 @@ export const describe = (form) => form[0].map((_, i) => label(form, i)).join(", 
 const side = (number) => Math.min(8 + 21 * Math.log2(Math.max(number, 1)), 200);
 
 /** How many cells are drawn where there is no room for all. */
-const drawn = (number, length) => Math.min(number, Math.max(1, Math.floor(length / 3.5)));
+export const drawn = (number, length) => Math.min(number, Math.max(1, Math.floor(length / 3.5)));
 
 /** Place the sheets; where an axis is long, its first copies and its last one stand for all. */
 export function layout(sizes, scale) {
@@ -29,7 +29,8 @@ export function layout(sizes, scale) {
       return { at: i * (extent[way] + 5 + 5 * level) + (end ? 14 : 0), index: end ? number - 1 : i };
     });
     sheets = places.flatMap(({ at, index }) =>
-      sheets.map((one) => ({ x: one.x + (way ? 0 : at), y: one.y + (way ? at : 0), index: [index, ...one.index] })));
+      sheets.map((one) => ({ x: one.x + (way ? 0 : at), y: one.y + (way ? at : 0), index: [index, ...one.index] })),
+    );
     const length = shown ? places.at(-1).at + extent[way] : 0;
     const middle = length - extent[way] - 9.5 - 2.5 * level;
     if (!all) dots.push(way ? { x: extent[0] / 2, y: middle, way } : { x: middle, y: extent[1] / 2, way });
@@ -93,50 +94,84 @@ function grid({ sheet: [width, height], sheets }, columns, rows, every) {
   return [cells, cuts];
 }
 
-/** Return an svg. `before`: what it was reshaped from. `every`: the width at which a reshape cuts or glues its rows. */
-export function tensor(form, { storage, scale, before, every }) {
+/** Where the axes are named: the last two along the sheet, earlier ones along its copies. */
+function edgesOf({ sheet: [width, height], runs, extent: [across, down] }, count) {
+  const edges = runs.map(({ axis, way, level, places, part, length }) => {
+    const [out, parts] = [4 + 26 * (level >> 1), places.map(({ at }) => [at, part])];
+    return way
+      ? { axis, way, from: [across + out, 0], parts, name: [across + out + 11, length / 2 + 4], anchor: "start" }
+      : { axis, way, from: [0, -out - 6], parts, name: [length / 2, -out - 11], anchor: "middle" };
+  });
+  const row = {
+    axis: count - 1,
+    way: 0,
+    from: [0, down + 4],
+    parts: [[0, width]],
+    name: [width / 2, down + 24],
+    anchor: "middle",
+  };
+  const column = {
+    axis: count - 2,
+    way: 1,
+    from: [-10, 0],
+    parts: [[0, height]],
+    name: [-14, height / 2 + 4],
+    anchor: "end",
+  };
+  return [row, column, ...edges].filter(({ axis }) => axis >= 0);
+}
+
+/** Draw an axis as a bar in its colours, in as many parts as it has copies, and its name beside it. */
+function drawEdge(picture, form, { axis, way, from: [x, y], parts, name: [left, up], anchor }) {
+  const colours = form[2][axis];
+  for (const [start, whole] of parts) {
+    const long = whole / colours.length;
+    colours.forEach((fill, i) => {
+      const at = start + i * long;
+      const place = way ? { x, y: y + at, width: 6, height: long } : { x: x + at, y, width: long, height: 6 };
+      picture.append(svg("rect", { ...place, fill, class: "bar" }));
+    });
+  }
+  picture.append(svg("text", { x: left, y: up, class: "name", "text-anchor": anchor }, label(form, axis)));
+}
+
+/** Return the box around an edge and its name: left, top, right, bottom. */
+function boxOf(form, { axis, from: [x, y], name: [left, up], anchor }) {
+  const wide = label(form, axis).length * 7.5 + 4;
+  const start = left - { start: 0, middle: wide / 2, end: wide }[anchor];
+  return [Math.min(start, x), Math.min(up - 12, y), Math.max(start + wide, x + 6), Math.max(up + 5, y + 7)];
+}
+
+/** Draw the sheets: the shades of the tokens, where they are known, lines between cells, and the outline. */
+function drawSheets(picture, form, plan, { storage, before, every = Infinity }) {
+  const {
+    sheet: [width, height],
+    sheets,
+    dots,
+  } = plan;
   const sizes = form[1];
-  const plan = layout(sizes, scale);
-  const { sheet: [width, height], sheets, runs, dots, extent } = plan;
-  const [last, box] = [sizes.length - 1, [-2, -2, extent[0] + 2, extent[1] + 2]];
   const outline = sheets.map(({ x, y }) => `M${x} ${y}h${width}v${height}h${-width}z`).join("");
-  const [cells, cuts] = grid(plan, sizes[last] ?? 1, sizes[last - 1] ?? 1, every ?? Infinity);
+  const [cells, cuts] = grid(plan, sizes.at(-1) ?? 1, sizes.at(-2) ?? 1, every);
   const known = product(sizes) ? tokens(form, before) : null;
-  const picture = svg("svg", { "aria-hidden": "true" }, svg("path", { d: outline, class: "paper" }));
+  picture.append(svg("path", { d: outline, class: "paper" }));
   for (const [shade, d] of known ? shades(plan, sizes, known) : [])
     picture.append(svg("path", { d, fill: known.colour, "fill-opacity": 0.1 + 0.05 * shade }));
   picture.append(svg("path", { d: cells, class: "cells" }), svg("path", { d: cuts, class: "cuts" }));
   picture.append(svg("path", { d: outline, class: `edge ${storage}` }));
   for (const { x, y, way } of dots) picture.append(svg("text", { x, y: y + 4, class: "dots" }, way ? "⋮" : "…"));
+}
 
-  /** Draw an axis as a bar in its colours, in as many parts as it has copies, and its name beside it. */
-  function edge(axis, way, [x, y], parts, [left, up], end) {
-    const colours = form[2][axis];
-    for (const [from, whole] of parts) {
-      const long = whole / colours.length;
-      colours.forEach((fill, i) => {
-        const at = from + i * long;
-        const place = way ? { x, y: y + at, width: 6, height: long } : { x: x + at, y, width: long, height: 6 };
-        picture.append(svg("rect", { ...place, fill, class: "bar" }));
-      });
-    }
-    const words = label(form, axis);
-    const wide = words.length * 7.5 + 4;
-    const start = left - { start: 0, middle: wide / 2, end: wide }[end];
-    picture.append(svg("text", { x: left, y: up, class: "name", "text-anchor": end }, words));
-    [box[0], box[1]] = [Math.min(box[0], start, x), Math.min(box[1], up - 12, y)];
-    [box[2], box[3]] = [Math.max(box[2], start + wide, x + 6), Math.max(box[3], up + 5, y + 7)];
-  }
-  if (last >= 0) edge(last, 0, [0, extent[1] + 4], [[0, width]], [width / 2, extent[1] + 24], "middle");
-  if (last >= 1) edge(last - 1, 1, [-10, 0], [[0, height]], [-14, height / 2 + 4], "end");
-  for (const { axis, way, level, places, part, length } of runs) {
-    const out = 4 + 26 * (level >> 1);
-    const parts = places.map(({ at }) => [at, part]);
-    if (way) edge(axis, 1, [extent[0] + out, 0], parts, [extent[0] + out + 11, length / 2 + 4], "start");
-    else edge(axis, 0, [0, -out - 6], parts, [length / 2, -out - 11], "middle");
-  }
-  const [wide, high] = [box[2] - box[0] + 2, box[3] - box[1] + 2];
-  const size = { viewBox: `${box[0] - 1} ${box[1] - 1} ${wide} ${high}`, width: wide, height: high };
-  for (const [key, value] of Object.entries(size)) picture.setAttribute(key, value);
+/** Return an svg. `before`: what it was reshaped from. `every`: the width at which a reshape cuts or glues its rows. */
+export function tensor(form, { scale, ...options }) {
+  const plan = layout(form[1], scale);
+  const [across, down] = plan.extent;
+  const edges = edgesOf(plan, form[1].length);
+  const boxes = [[-2, -2, across + 2, down + 2], ...edges.map((edge) => boxOf(form, edge))];
+  const [left, top] = [0, 1].map((side) => Math.min(...boxes.map((box) => box[side])) - 1);
+  const [right, bottom] = [2, 3].map((side) => Math.max(...boxes.map((box) => box[side])) + 1);
+  const [width, height] = [right - left, bottom - top];
+  const picture = svg("svg", { "aria-hidden": "true", viewBox: `${left} ${top} ${width} ${height}`, width, height });
+  drawSheets(picture, form, plan, options);
+  for (const edge of edges) drawEdge(picture, form, edge);
   return picture;
 }

@@ -20,7 +20,8 @@ from mha_course.widgets import HeadExplorer, LayoutPlayer, ShapeTracer
 LESSONS = sorted(authoring.LESSONS.glob("*.ipynb"))
 HERE = Path(widgets.__file__).parent
 EMPTY_WORDS = {"here", "this", "link", "click here", "more", "this page", "read more", "see here"}
-MOVES = re.compile(r"\.animate\(|setInterval\(|\b(?:animation|transition)\s*:|@keyframes|behavior:\s*.smooth")
+PLAYS = re.compile(r"setInterval\(")
+MOVES = re.compile(r"\.animate\(|\b(?:animation|transition)\s*:|@keyframes|behavior:\s*.smooth")
 
 
 def headings(notebook):
@@ -155,6 +156,8 @@ def test_code_is_no_heading_and_no_link():
 def test_what_moves_by_itself_asks_whether_it_may(path):
     text = path.read_text(encoding="utf-8")
     assert not MOVES.search(text) or "prefers-reduced-motion" in text
+    scripts = "".join(one.read_text(encoding="utf-8") for one in path.parent.glob("*.js"))
+    assert not PLAYS.search(text) or "prefers-reduced-motion" in scripts  # who plays a picture need not draw it
 
 
 # What moves on the page while something plays: how many animations ran, and how often the picture changed.

@@ -20,7 +20,6 @@ from mha_course.cli.jupyter_hooks import WIDGET_VIEW
 from mha_course.errors import ShapeError
 from mha_course.masks import causal_mask, causal_mask_for_cache
 from mha_course.widgets import HeadExplorer
-from mha_course.widgets.base import esm
 from mha_course.widgets.head_explorer import maps
 from mha_course.widgets.head_explorer.controls import MASKS, mask_from_choice, paint
 from mha_course.widgets.head_explorer.static import write_page
@@ -609,7 +608,11 @@ def in_node(expression, explorer=None):
         "const maps = packet && readMaps({ ...packet, numbers: bytes(packet.numbers), hidden: bytes(packet.hidden) });"
     )
     helpers = f"const packet = {state}, bytes = (list) => list && new Uint8Array(list);"
-    script = esm("text.js", folder=Path(maps.__file__).parent)
+    folder = Path(maps.__file__).parent.as_uri()
+    script = (
+        f'import {{ difference, inkOn, limits, number, readMaps }} from "{folder}/data.js";\n'
+        f'import {{ notesOf, readoutOf }} from "{folder}/text.js";'
+    )
     # JSON knows no NaN and no infinity.
     plain = "(_, value) => (typeof value === 'number' && !Number.isFinite(value) ? `${value}` : value)"
     program = f"{script}\n{helpers}\n{read}\nconsole.log(JSON.stringify({expression}, {plain}));"

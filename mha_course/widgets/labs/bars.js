@@ -1,6 +1,6 @@
 // Bars with a name and a number each. Those that are a control can be dragged, or moved with keys.
 
-import { clamp, setAttributes, short, svg } from "../dom.js";
+import { clamp, hasModifier, setAttributes, short, svg } from "../dom.js";
 
 /** Write a number with two decimals; what rounds to 0 has no sign. */
 export const figure = (number) => (number === null ? "NaN" : number.toFixed(2).replace(/^-(0\.00)$/, "$1"));
@@ -28,7 +28,14 @@ const placeOn = ({ left, room, low, high }, value) => left + ((clamp(value, low,
 /** Return where a key moves a bar, or NaN if it is no key of ours. */
 export function goalOf(key, now, { low, high }) {
   const step = (high - low) / 20;
-  const steps = { ArrowRight: step, ArrowUp: step, ArrowLeft: -step, ArrowDown: -step, PageUp: 5 * step, PageDown: -5 * step };
+  const steps = {
+    ArrowRight: step,
+    ArrowUp: step,
+    ArrowLeft: -step,
+    ArrowDown: -step,
+    PageUp: 5 * step,
+    PageDown: -5 * step,
+  };
   return { Home: low, End: high }[key] ?? now + steps[key];
 }
 
@@ -69,7 +76,7 @@ function holdRow(row, root, scale, to) {
   row.addEventListener("pointermove", (event) => row.hasPointerCapture(event.pointerId) && follow(event));
   row.addEventListener("keydown", (event) => {
     const goal = goalOf(event.key, Number(row.getAttribute("aria-valuenow")), scale);
-    if (Number.isNaN(goal) || event.ctrlKey || event.metaKey || event.altKey) return;
+    if (Number.isNaN(goal) || hasModifier(event)) return;
     event.preventDefault();
     to(goal);
   });
@@ -91,7 +98,10 @@ export function bars(panel, { width, move, idle }) {
   function to(i, value) {
     held[i] = clamp(Math.round(value * 100) / 100, scale.low, scale.high);
     showRow(rows[i], held[i], scale, drag);
-    move(drag, names.map((_, n) => (n === i ? held[i] : null)));
+    move(
+      drag,
+      names.map((_, n) => (n === i ? held[i] : null)),
+    );
   }
   if (drag) rows.forEach(({ row }, i) => holdRow(row, root, scale, (value) => to(i, value)));
 

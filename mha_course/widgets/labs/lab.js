@@ -1,7 +1,7 @@
 // A lab: controls, panels, and a sentence. What is moved goes to the kernel, which answers with what to draw.
 
 import { makeControls, makeQueue } from "../controls.js";
-import { make, makeButton, svg } from "../dom.js";
+import { hasModifier, make, makeButton, svg } from "../dom.js";
 import { GAP, KINDS, pack } from "./panels.js";
 
 const SPOKEN = 500; // milliseconds until what changed is read aloud, so that a drag is not
@@ -53,7 +53,9 @@ function makePanel(panel, tools) {
   const picture = KINDS[panel.kind].draw(panel, tools);
   const [title, note] = [make("figcaption", "title", titleOf(panel)), make("p", "note", panel.note)];
   if (panel.size === "tiny") title.style.setProperty("--head", palettes.heads[panel.head % palettes.heads.length]);
-  const legend = panel.on ? [make("p", "note", make("i", "yes"), ` ${panel.on} `, make("i", "no"), ` ${panel.off}`)] : [];
+  const legend = panel.on
+    ? [make("p", "note", make("i", "yes"), ` ${panel.on} `, make("i", "no"), ` ${panel.off}`)]
+    : [];
   const node = make("figure", `panel ${panel.kind} ${sizeOf(panel)}`, title, picture.node, ...legend, note);
   // A big matrix takes what its cells need, which may be less than it could have.
   node.style.width = `${panel.size === "big" ? Math.min(width, picture.node.getAttribute("width")) : width}px`;
@@ -88,7 +90,7 @@ function makeBoards(tools) {
 /** Keep keys from JupyterLab, which would take them for commands; Tab, Escape and what has a modifier stay its own. */
 function keepKeys(root) {
   root.addEventListener("keydown", (event) => {
-    const theirs = event.ctrlKey || event.metaKey || event.altKey || ["Tab", "Escape"].includes(event.key);
+    const theirs = hasModifier(event) || ["Tab", "Escape"].includes(event.key);
     if (!theirs && !(event.shiftKey && event.key === "Enter")) event.stopPropagation();
   });
 }

@@ -1,6 +1,6 @@
 // A matrix of cells: coloured, hatched where hidden, painted where it is a control.
 
-import { clamp, setAttributes, svg } from "../dom.js";
+import { clamp, hasModifier, setAttributes, svg } from "../dom.js";
 import { figure, wide, word } from "./bars.js";
 
 const SLANT = 55; // degrees, of the names above the columns
@@ -34,8 +34,12 @@ function layOut({ rows, columns, size, rows_sum: sums }, width) {
 /** Where an arrow key, Home or End leads from a cell; null for all other keys. */
 export function neighbour(key, [row, column], columns) {
   const ways = {
-    ArrowUp: [row - 1, column], ArrowDown: [row + 1, column], ArrowLeft: [row, column - 1], ArrowRight: [row, column + 1],
-    Home: [row, 0], End: [row, columns - 1],
+    ArrowUp: [row - 1, column],
+    ArrowDown: [row + 1, column],
+    ArrowLeft: [row, column - 1],
+    ArrowRight: [row, column + 1],
+    Home: [row, 0],
+    End: [row, columns - 1],
   };
   return Object.hasOwn(ways, key) ? ways[key] : null;
 }
@@ -51,8 +55,10 @@ class Matrix {
     this.ramp = tools.palettes[panel.palette]; // a mask has none: its cells are full or empty
     this.written = this.big && cell >= 30 && panel.palette !== "bool";
     this.root = svg("svg", {
-      width: left + wholeWidth + right, height: top + wholeHeight + bottom,
-      class: `matrix ${size}${paint ? " paint" : ""}${pick ? " pick" : ""}`, role: "img",
+      width: left + wholeWidth + right,
+      height: top + wholeHeight + bottom,
+      class: `matrix ${size}${paint ? " paint" : ""}${pick ? " pick" : ""}`,
+      role: "img",
     });
     this.sheet = svg("g"); // colours,
     this.veil = svg("g"); // and what lies on them
@@ -86,7 +92,8 @@ class Matrix {
 
   writeNames() {
     this.rows.forEach((name, i) =>
-      this.root.append(word(name, { x: this.at.left - 6, y: this.y(i + 0.5) + 4, class: "word" })));
+      this.root.append(word(name, { x: this.at.left - 6, y: this.y(i + 0.5) + 4, class: "word" })),
+    );
     this.columns.forEach((name, j) => {
       const [x, y] = [this.x(j + 0.5) + 2, this.at.top - 5];
       this.root.append(word(name, { x, y, class: "over-column", transform: `rotate(${-SLANT} ${x} ${y})` }));
@@ -160,9 +167,12 @@ class Matrix {
       this.columns.forEach((_, j) => {
         const number = this.value(i, j);
         this.show(i, j, number, this.paint ? !number : Boolean(next.hidden?.[i][j]));
-      }));
+      }),
+    );
     if (this.sums)
-      [next.rows_sum, next.columns_sum].forEach((all, k) => all.forEach((total, i) => (this.sums[k][i].textContent = total)));
+      [next.rows_sum, next.columns_sum].forEach((all, k) =>
+        all.forEach((total, i) => (this.sums[k][i].textContent = total)),
+      );
     if (this.pick) this.lit.setAttribute("y", this.y(next.lit));
     const keys = ` Arrow keys walk${this.paint ? ", space paints, shift with an arrow key paints on" : ""}.`;
     const spoken = `${next.title}. ${this.rows.length} rows, ${this.columns.length} columns.${this.big ? keys : ""}`;
@@ -202,7 +212,9 @@ class Matrix {
     on("pointerdown", (event) => this.press(event));
     on("pointermove", (event) => this.pass(event));
     for (const end of ["pointerup", "pointercancel", "lostpointercapture"]) on(end, lift);
-    on("pointerleave", () => (this.root.matches(":focus") ? this.go(...this.cursor, false) : this.tools.read("", false)));
+    on("pointerleave", () =>
+      this.root.matches(":focus") ? this.go(...this.cursor, false) : this.tools.read("", false),
+    );
     on("focus", () => this.go(...this.cursor));
     on("keydown", (event) => this.key(event));
   }
@@ -227,16 +239,17 @@ class Matrix {
   }
 
   key(event) {
-    if (event.ctrlKey || event.metaKey || event.altKey) return;
+    if (hasModifier(event)) return;
     const next = neighbour(event.key, this.cursor, this.columns.length);
     const toggles = [" ", "Enter"].includes(event.key) && !event.shiftKey;
     if (!next && !toggles) return;
     event.preventDefault();
     const held = this.paint && this.value(...this.cursor);
     if (next) this.go(...next);
-    if (this.paint && toggles) this.put(...this.cursor, 1 - held);
-    else if (this.paint && event.shiftKey) this.put(...this.cursor, held); // what is left is painted on
     if (this.pick && this.cursor[0] !== this.now.lit) this.tools.move(this.pick, this.cursor[0]);
+    if (!this.paint) return;
+    if (toggles) this.put(...this.cursor, 1 - held);
+    else if (event.shiftKey) this.put(...this.cursor, held); // what is left is painted on
   }
 }
 

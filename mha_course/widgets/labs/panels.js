@@ -114,11 +114,17 @@ const weightRows = afresh(({ width: count, heads, title }, { width, palettes }) 
   const cell = size / count;
   const root = svg("svg", { width: size + 116, height: size + 24, class: "weight-rows", role: "img" });
   root.setAttribute("aria-label", `${title}: ${heads} blocks of ${each}`);
-  root.append(write({ x: size / 2, y: 14, class: "label" }, "W_Q, row by row"), write({ x: size + 41, y: 14, class: "label" }, "q"));
+  root.append(
+    write({ x: size / 2, y: 14, class: "label" }, "W_Q, row by row"),
+    write({ x: size + 41, y: 14, class: "label" }, "q"),
+  );
   for (let row = 0; row < count; row++) {
     const fill = palettes.heads[Math.floor(row / each) % palettes.heads.length];
     const place = { y: top + row * cell, height: cell * 0.9, fill };
-    root.append(svg("rect", { ...place, x: 0, width: size, opacity: 0.75 }), svg("rect", { ...place, x: size + 30, width: 22 }));
+    root.append(
+      svg("rect", { ...place, x: 0, width: size, opacity: 0.75 }),
+      svg("rect", { ...place, x: size + 30, width: 22 }),
+    );
   }
   for (let head = 0; head < heads; head++) {
     const [y, height] = [top + head * each * cell, each * cell];
@@ -139,7 +145,12 @@ const table = afresh(({ head, rows }) => {
   const titles = head.map((words) => makeCell("th", words, { scope: "col" }));
   const body = rows.map(([name, ...words]) => {
     const colspan = words.length === 1 ? head.length - 1 : 1;
-    return make("tr", "", makeCell("th", name, { scope: "row" }), ...words.map((word) => makeCell("td", word, { colspan })));
+    return make(
+      "tr",
+      "",
+      makeCell("th", name, { scope: "row" }),
+      ...words.map((word) => makeCell("td", word, { colspan })),
+    );
   });
   return make("table", "", ...(head.some(Boolean) ? [make("tr", "", ...titles)] : []), ...body);
 });

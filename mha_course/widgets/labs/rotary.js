@@ -21,12 +21,18 @@ function drawDial({ name, turn, q, k, start }, reach, size) {
   const angles = `q at ${angleOf(q)} degrees, k at ${angleOf(k)} degrees`;
   root.setAttribute("aria-label", `${name}: ${angles}; ${turn} radians a token`);
   root.append(svg("circle", { cx: middle, cy: middle, r: radius, class: "rim" }));
-  for (const [vector, kind] of [[start[1], "k"], [start[0], "q"]]) {
+  for (const [vector, kind] of [
+    [start[1], "k"],
+    [start[0], "q"],
+  ]) {
     const [x2, y2] = place(vector);
     root.append(svg("line", { x1: middle, y1: middle, x2, y2, class: `ghost ${kind}` }));
   }
   let before = [0, 0]; // where the letter of k stands: that of q makes way
-  for (const [vector, kind, thick] of [[k, "k", 2], [q, "q", 3.5]]) {
+  for (const [vector, kind, thick] of [
+    [k, "k", 2],
+    [q, "q", 3.5],
+  ]) {
     const [end, length] = [place(vector), Math.hypot(...vector) || 1];
     const beside = (far) => [end[0] + (vector[0] / length) * far, end[1] - (vector[1] / length) * far + 4];
     const near = beside(11);
@@ -71,7 +77,15 @@ function dials(panel, tools) {
     board.replaceChildren(...now.pairs.map((pair) => drawDial(pair, now.reach, size)));
   };
   update(panel);
-  return { node: make("div", "", board, makePlay(tools, () => places)), update };
+  return {
+    node: make(
+      "div",
+      "",
+      board,
+      makePlay(tools, () => places),
+    ),
+    update,
+  };
 }
 
 KINDS.dials = { draw: dials, needs: 2000, most: 960 }; // more than any page has: they have a row of their own

@@ -134,7 +134,7 @@ def _factors(axis: str, length: int, sizes: dict[str, int]) -> list[tuple[str, i
     return list(zip(names, known, strict=True)) if math.prod(known) == length else [("?", length)]
 
 
-def owners(axes: tuple[str, ...], shape: tuple[int, ...], sizes: dict[str, int]) -> list[Owner]:
+def owners_by_axes(axes: tuple[str, ...], shape: tuple[int, ...], sizes: dict[str, int]) -> list[Owner]:
     """Return whose numbers the elements are if the axes are what they are called."""
     taken_apart = [_factors(axis, length, sizes) for axis, length in zip(axes, shape, strict=True)]
     found = []
@@ -149,7 +149,9 @@ def owners(axes: tuple[str, ...], shape: tuple[int, ...], sizes: dict[str, int])
     return found
 
 
-def truth(chain: list[Tensor], strips: list[dict[int, int]], reads: Any, sizes: dict[str, int]) -> dict[int, Owner]:
+def owners_by_number(
+    chain: list[Tensor], strips: list[dict[int, int]], reads: Any, sizes: dict[str, int]
+) -> dict[int, Owner]:
     """Return whose each number is: by the first tensor that names tokens and heads, before anything is mixed."""
     chosen = 0
     for number, tensor in enumerate(chain[: len(reads)]):
@@ -162,12 +164,12 @@ def truth(chain: list[Tensor], strips: list[dict[int, int]], reads: Any, sizes: 
     result: dict[int, Owner] = {}
     for number in (0, chosen):
         strip, read = reads[number]
-        own = owners(chain[number].axes, chain[number].shape, sizes)
+        own = owners_by_axes(chain[number].axes, chain[number].shape, sizes)
         result |= {strips[strip][place]: owner for place, owner in zip(read, own, strict=True)}
     return result
 
 
-def meant(tensor: Tensor, known: list[Tensor], start: Tensor, sizes: dict[str, int]) -> tuple[str, ...]:
+def assumed_axes(tensor: Tensor, known: list[Tensor], start: Tensor, sizes: dict[str, int]) -> tuple[str, ...]:
     """Return what a reader of the shape takes the axes for, where they are mixed and so have no name."""
     width = {"C": sizes["C"]} if "C" in sizes else {}
     if "?" not in tensor.axes:

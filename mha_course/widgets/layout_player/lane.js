@@ -63,7 +63,12 @@ export class Lane {
     if (lane.part) this.node.append(make("p", "part", lane.part));
     this.strips = lane.strips.map((places, number) => this.makeStrip(places, number));
     this.keys = lane.frames.map(keysOf);
-    this.pool = new Map(this.keys.flat().filter(Boolean).map((key) => [key, this.makeCell(parseInt(key))]));
+    this.pool = new Map(
+      this.keys
+        .flat()
+        .filter(Boolean)
+        .map((key) => [key, this.makeCell(parseInt(key))]),
+    );
     this.board.append(...this.pool.values());
     this.stage.addEventListener("pointerover", (event) => this.light(event.target.closest(".cell")?.dataset.id));
     this.stage.addEventListener("pointerleave", () => this.light());
@@ -141,13 +146,22 @@ export class Lane {
     this.tell(frame, number);
     this.shown = number;
     if (!this.plans.length) return 0; // not laid out yet
-    const wait = moves && forward && frame.storage === "copy" ? WRITE : 0;
-    const spread = moves ? (forward ? SPREAD : 0) : null;
-    if (wait) {
-      this.writeStrip(frame.strip);
-      this.timer = setTimeout(() => this.drawGrid(number, spread), wait);
-    } else this.drawGrid(number, spread);
-    return moves ? wait + spread + FLIGHT : 0;
+    if (!moves) {
+      this.drawGrid(number, null);
+      return 0;
+    }
+    return this.move(number, forward ? SPREAD : 0, forward && frame.storage === "copy");
+  }
+
+  /** Let the cells go to their places, one after the other; a copy writes its strip first. */
+  move(number, spread, writes) {
+    if (!writes) {
+      this.drawGrid(number, spread);
+      return spread + FLIGHT;
+    }
+    this.writeStrip(this.frames[number].strip);
+    this.timer = setTimeout(() => this.drawGrid(number, spread), WRITE);
+    return WRITE + spread + FLIGHT;
   }
 
   tell(frame, number) {
@@ -182,7 +196,12 @@ export class Lane {
   }
 
   drawGrid(number, spread) {
-    const [frame, { cells, height, unit }, from, keys] = [this.frames[number], this.plans[number], this.spots, this.keys[number]];
+    const [frame, { cells, height, unit }, from, keys] = [
+      this.frames[number],
+      this.plans[number],
+      this.spots,
+      this.keys[number],
+    ];
     const [odd, used] = [new Set(frame.odd), new Set(keys)];
     this.board.style.height = `${height}px`;
     this.board.style.setProperty("--unit", `${unit}px`);
@@ -196,7 +215,10 @@ export class Lane {
       cell.style.transform = at(to);
       this.write(cell, frame.places[i], frame.strip, odd.has(i));
       if (spread === null) return;
-      const moved = () => [{ transform: at(start), zIndex: 2 }, { transform: at(to), zIndex: 2 }];
+      const moved = () => [
+        { transform: at(start), zIndex: 2 },
+        { transform: at(to), zIndex: 2 },
+      ];
       const path = start ? moved() : [{ opacity: 0 }, { opacity: 1 }];
       this.fly(cell, path, { duration: FLIGHT, delay: (i / cells.length) * spread, easing: "ease-in-out" });
     });
@@ -229,10 +251,19 @@ export class Lane {
 
   /** Say which heads of which tokens lie in the box of a head, and warn where they do not belong there. */
   makeContents(frame, [start, end]) {
-    const inside = frame.ids.slice(start, end).filter((id) => id >= 0).map((id) => this.lane.cells[id]);
+    const inside = frame.ids
+      .slice(start, end)
+      .filter((id) => id >= 0)
+      .map((id) => this.lane.cells[id]);
     const odd = frame.odd.some((i) => i >= start && i < end);
-    const heads = spans(inside.map((cell) => cell.head), "h");
-    const tokens = spans(inside.map((cell) => cell.token), "t");
+    const heads = spans(
+      inside.map((cell) => cell.head),
+      "h",
+    );
+    const tokens = spans(
+      inside.map((cell) => cell.token),
+      "t",
+    );
     return make("em", odd ? "odd" : "", `${odd ? "⚠ " : ""}${heads} of ${tokens}`);
   }
 }

@@ -18,7 +18,9 @@ export function spans(numbers, letter) {
     else all.push([n]);
     return all;
   }, []);
-  return runs.map((run) => (run.length < 3 ? run.map((n) => letter + n).join(" ") : `${letter}${run[0]}–${letter}${run.at(-1)}`)).join(" ");
+  return runs
+    .map((run) => (run.length < 3 ? run.map((n) => letter + n).join(" ") : `${letter}${run[0]}–${letter}${run.at(-1)}`))
+    .join(" ");
 }
 
 /** Where the cells and the names of a frame go: outer axes are boxes in boxes, the last two are rows and columns. */
@@ -36,7 +38,8 @@ export function arrange(frame, width, unit) {
     if (last >= 0) mark("bar", [x + left, y], [columns * unit, BAR], name(last, columns), colors[last]);
     if (last > 0) mark("bar side", [x, y + top], [BAR, rows * unit], name(last - 1, rows), colors[last - 1]);
     const every = unit < 18 ? 4 : 1;
-    for (let c = 0; last >= 0 && c < columns; c += every) mark("index", [x + left + c * unit, y + BAR], [unit, INDEX], c);
+    for (let c = 0; last >= 0 && c < columns; c += every)
+      mark("index", [x + left + c * unit, y + BAR], [unit, INDEX], c);
     for (let r = 0; last > 0 && r < rows; r++) mark("index", [x + BAR, y + top + r * unit], [INDEX, unit], r);
   }
 
@@ -64,7 +67,8 @@ export function arrange(frame, width, unit) {
       const before = marks.length;
       const inside = () => boxes(level + 1, x + dx + PAD, y + dy + head + PAD, room - 2 * PAD, start);
       let [w, h] = inside();
-      if (dx && dx + w + 2 * PAD > room) { // begin a new row of boxes
+      if (dx && dx + w + 2 * PAD > room) {
+        // begin a new row of boxes
         marks.length = before;
         [dx, dy, tall] = [0, dy + tall + GAP, 0];
         [w, h] = inside();

@@ -1,7 +1,7 @@
 // A strip of memory, and the tensor as it is read from it. A view moves labels, a copy writes a second strip.
 // Everything is drawn from the trait "data"; "position" is the frame that is shown.
 
-import { clamp, make, makeButton } from "../dom.js";
+import { clamp, hasModifier, make, makeButton } from "../dom.js";
 import { Lane } from "./lane.js";
 import { arrange, fit } from "./plan.js";
 
@@ -30,7 +30,7 @@ function makeLegend(lanes) {
 function pressKeys(root, actions) {
   const press = (event) => {
     const answers = [" ", "Enter"].includes(event.key) && event.target.tagName === "BUTTON"; // by itself
-    if (!event.composedPath().includes(root) || event.ctrlKey || event.metaKey || event.altKey) return;
+    if (!event.composedPath().includes(root) || hasModifier(event)) return;
     if (!answers && !Object.hasOwn(actions, event.key)) return;
     event.stopPropagation();
     if (answers) return;
@@ -112,7 +112,10 @@ function render({ model, el }) {
     move(wanted);
   }
   const stopKeys = pressKeys(root, {
-    ArrowRight: () => go(position + 1), ArrowLeft: () => go(position - 1), Home: () => go(0), End: () => go(last),
+    ArrowRight: () => go(position + 1),
+    ArrowLeft: () => go(position - 1),
+    Home: () => go(0),
+    End: () => go(last),
     " ": toggle,
   });
   model.on("change:position", follow);

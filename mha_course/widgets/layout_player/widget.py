@@ -60,15 +60,15 @@ class LayoutPlayer(StaticFallbackWidget):
 def _lane(trace: Trace, chain: list[cells.Tensor], known: list[cells.Tensor], sizes: dict[str, int]) -> dict[str, Any]:
     """Return what is drawn of one trace."""
     strips, reads = cells.replay(chain)
-    whose = cells.truth(chain, strips, reads, sizes)
+    whose = cells.owners_by_number(chain, strips, reads, sizes)
     hidden = {n for n, own in whose.items() if own.get("batch", 0)} if len(whose) > cells.WHOLE else set()
     frames: list[dict[str, Any]] = []
     for number, (tensor, (strip, places)) in enumerate(zip(chain, reads, strict=False)):
-        axes = cells.meant(tensor, known, chain[0], sizes)
+        axes = cells.assumed_axes(tensor, known, chain[0], sizes)
         mixed = axes != tensor.axes or bool(getattr(tensor, "warning", None)) or bool(number and frames[-1]["mixed"])
         ids = [strips[strip][place] for place in places]
         odd, mixing = (
-            _odd([whose[n] for n in ids], cells.owners(axes, tensor.shape, sizes), axes) if mixed else ([], "")
+            _odd([whose[n] for n in ids], cells.owners_by_axes(axes, tensor.shape, sizes), axes) if mixed else ([], "")
         )
         frames.append({
             **_words(trace, tensor, chain[number - 1] if number else None),
@@ -180,7 +180,7 @@ def _tables(lanes: list[dict[str, Any]]) -> str:
                 continue
             if not number or frame["storage"] == "copy":
                 parts.append(_strip_table(lane, frame["strip"]))
-            parts.append(_grid_table(lane, frame, f"{'Beside it: ' * beside}{number + 1}. "))
+            parts.append(_grid_table(lane, frame, f"{'Beside it: ' if beside else ''}{number + 1}. "))
             parts += [f"<p>⚠ {html.escape(text)}</p>" for text in (frame["mixing"], frame["warning"]) if text]
     return "".join(parts)
 

@@ -31,7 +31,12 @@ export function cutWarning(whole) {
 /** Return a box with a warning. */
 export function warningBox(title, whole) {
   const { id, text } = cutWarning(whole);
-  return make("div", "warning", make("p", "", makeMark("warns"), make("b", "", title), " ", quiet(id)), make("p", "", text));
+  return make(
+    "div",
+    "warning",
+    make("p", "", makeMark("warns"), make("b", "", title), " ", quiet(id)),
+    make("p", "", text),
+  );
 }
 
 /** Say what the step did to the memory, and how large its tensor is. */

@@ -1,6 +1,6 @@
 // Steps through a trace: the code on one side, the tensors that the step reads and makes on the other.
 
-import { clamp, make, makeButton, say } from "../dom.js";
+import { clamp, hasModifier, make, makeButton, say } from "../dom.js";
 import { describe, tokens } from "../tensor.js";
 import { factsOf, makeMark, storageWords, warningBox } from "./facts.js";
 import { Flow } from "./flow.js";
@@ -25,7 +25,7 @@ function makeLegend({ steps, forms }) {
 function answerKeys(root, actions) {
   root.addEventListener("keydown", (event) => {
     const pressed = event.target.tagName === "BUTTON" && [" ", "Enter"].includes(event.key);
-    if (event.ctrlKey || event.metaKey || event.altKey || !(pressed || Object.hasOwn(actions, event.key))) return;
+    if (hasModifier(event) || !(pressed || Object.hasOwn(actions, event.key))) return;
     event.stopPropagation();
     if (pressed) return; // the button answers by itself
     event.preventDefault();
@@ -35,7 +35,10 @@ function answerKeys(root, actions) {
 
 /** A trace without steps. */
 function drawNothing(root, failure) {
-  root.append("No steps: nothing was called that makes a tensor.", ...(failure ? [warningBox("Stopped", failure)] : []));
+  root.append(
+    "No steps: nothing was called that makes a tensor.",
+    ...(failure ? [warningBox("Stopped", failure)] : []),
+  );
   return () => root.remove();
 }
 
@@ -74,7 +77,11 @@ function render({ model, el }) {
 
   /** Bring line and pill into view. All that is measured is measured first: the page is laid out once. */
   function scrollTo(pill) {
-    const [height, middle, top] = [flow.node.offsetHeight, pill.offsetLeft - timeline.node.clientWidth / 2, code.away()];
+    const [height, middle, top] = [
+      flow.node.offsetHeight,
+      pill.offsetLeft - timeline.node.clientWidth / 2,
+      code.away(),
+    ];
     flow.node.style.minHeight = `${height}px`; // what has been as high stays so: nothing below jumps
     if (top !== null) code.pane.lastChild.scrollTop = top;
     timeline.node.scrollLeft = middle;

@@ -1,0 +1,100 @@
+import assert from "node:assert/strict";
+import { test } from "node:test";
+
+import { figure, goalOf } from "../../../mha_course/widgets/labs/bars.js";
+import { neighbour, pale, shade } from "../../../mha_course/widgets/labs/matrix.js";
+import { chainOf, GAP, KINDS, pack, pathOf, ticksOf } from "../../../mha_course/widgets/labs/panels.js";
+
+test("numbers have two decimals, and what rounds to 0 no sign", () => {
+  assert.deepEqual([0.125, -0.004, -0.006, 3, null].map(figure), ["0.13", "0.00", "-0.01", "3.00", "NaN"]);
+});
+
+test("keys move a bar by twentieths, to its ends, or not at all", () => {
+  const scale = { low: -1, high: 3 };
+  const keys = { ArrowRight: 0.7, ArrowUp: 0.7, ArrowLeft: 0.3, PageUp: 1.5, PageDown: -0.5, Home: -1, End: 3 };
+  for (const [key, goal] of Object.entries(keys)) assert.ok(Math.abs(goalOf(key, 0.5, scale) - goal) < 1e-9, key);
+  assert.ok(Number.isNaN(goalOf("a", 0.5, scale)));
+});
+
+test("arrow keys lead to the neighbours of a cell", () => {
+  const at = [2, 3];
+  assert.deepEqual(neighbour("ArrowUp", at, 6), [1, 3]);
+  assert.deepEqual(neighbour("ArrowLeft", at, 6), [2, 2]);
+  assert.deepEqual(neighbour("Home", at, 6), [2, 0]);
+  assert.deepEqual(neighbour("End", at, 6), [2, 5]);
+  assert.equal(neighbour("toString", at, 6), null);
+});
+
+test("colours go from one end of a ramp to the other, and no further", () => {
+  const ramp = ["#000000", "#808080", "#ffffff"];
+  const colours = [-9, 0, 0.5, 1, 9].map((value) => shade(ramp, value, 0, 1));
+  assert.deepEqual(colours, ["#000000", "#000000", "#808080", "#ffffff", "#ffffff"]);
+  assert.equal(shade(ramp, 4, 4, 4), "#000000"); // a scale without length
+});
+
+test("the ink on a colour is the one with more contrast", () => {
+  const light = (color) => {
+    const parts = [1, 3, 5].map((at) => parseInt(color.slice(at, at + 2), 16) / 255);
+    const [r, g, b] = parts.map((value) => (value <= 0.04045 ? value / 12.92 : ((value + 0.055) / 1.055) ** 2.4));
+    return 0.2126 * r + 0.7152 * g + 0.0722 * b;
+  };
+  for (let red = 0; red < 256; red += 51)
+    for (let green = 0; green < 256; green += 51) {
+      const color = `#${[red, green, 120].map((part) => part.toString(16).padStart(2, "0")).join("")}`;
+      const [black, white] = [(light(color) + 0.05) / 0.05, 1.05 / (light(color) + 0.05)];
+      if (Math.abs(black - white) > 0.4) assert.equal(pale(color), black > white, color);
+    }
+});
+
+test("ticks are round numbers within the scale, at most six, and 0 is one of them where it lies between", () => {
+  for (const [low, high] of [
+    [0, 1.05],
+    [0, 0.003],
+    [-2.1, 4.9],
+    [-0.4, 0.1],
+    [0, 15.6],
+    [0, 33],
+  ]) {
+    const ticks = ticksOf(low, high);
+    assert.ok(ticks.length >= 3 && ticks.length <= 6, `${low} ${high}: ${ticks}`);
+    assert.ok(ticks.every((tick) => tick >= low && tick <= high) && ticks.includes(0));
+    for (const tick of ticks) assert.ok(String(tick).length <= 6, `${tick}`);
+  }
+});
+
+test("a line breaks off where a number is missing", () => {
+  assert.equal(pathOf([[0, 1], [1, 2], null, [3, 4]]), "M0 1L1 2M3 4");
+  assert.equal(pathOf([null, [1, 2]]), "M1 2");
+});
+
+test("values added head to tail end at the weighted sum", () => {
+  const [points, weights] = [
+    [
+      [1, 2],
+      [-3, 0.5],
+      [0.25, -1],
+    ],
+    [0.2, 0.5, -0.1],
+  ];
+  const sum = [0, 1].map((axis) => points.reduce((all, point, i) => all + weights[i] * point[axis], 0));
+  assert.deepEqual(chainOf(points, weights).at(-1), sum);
+  assert.equal(chainOf(points, weights).length, 3);
+});
+
+test("panels in a row fit, each between what it needs and what it can use", () => {
+  const kinds = ["bars", "matrix", "table", "lines", "plane", "weight_rows", "bars"];
+  for (let room = 310; room < 2000; room += 37) {
+    const widths = pack(
+      kinds.map((kind) => ({ kind })),
+      room,
+    );
+    assert.equal(widths.length, kinds.length);
+    widths.forEach((width, i) => {
+      assert.ok(width <= KINDS[kinds[i]].most, `${kinds[i]} ${room}`);
+      assert.ok(width >= Math.min(KINDS[kinds[i]].needs, room), `${kinds[i]} ${room}`);
+      assert.ok(width <= room);
+    });
+  }
+  const [one, other] = pack([{ kind: "bars" }, { kind: "matrix" }], KINDS.bars.needs + KINDS.matrix.needs + GAP);
+  assert.deepEqual([one, other], [KINDS.bars.needs, KINDS.matrix.needs]); // side by side, with nothing to spare
+});

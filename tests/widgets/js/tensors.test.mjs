@@ -1,0 +1,177 @@
+import assert from "node:assert/strict";
+import { test } from "node:test";
+
+import { arrange, at, fit, index, plan, planStrips, spans } from "../../../mha_course/widgets/layout_player/plan.js";
+import { bytesOf, cutWarning } from "../../../mha_course/widgets/shape_tracer/facts.js";
+import { cutsOf } from "../../../mha_course/widgets/shape_tracer/flow.js";
+import { describe, drawn, layout, tokens } from "../../../mha_course/widgets/tensor.js";
+
+const range = (count) => Array.from({ length: count }, (_, i) => i);
+const product = (sizes) => sizes.reduce((all, size) => all * size, 1);
+const frameOf = (axes, shape, ids = range(product(shape))) => ({ axes, shape, ids, colors: axes.map(() => "#ccc") });
+
+// ---- the layout player ----
+
+const FRAMES = [
+  frameOf([], []),
+  frameOf(["C"], [8]),
+  frameOf(["S", "C"], [3, 8]),
+  frameOf(["B", "S", "C"], [1, 3, 8]),
+  frameOf(["B", "H", "S", "D"], [2, 2, 3, 4]),
+  frameOf(["3", "B", "H", "S", "D"], [3, 1, 2, 2, 4]),
+];
+
+test("every number has a cell, no two overlap, and all lie within the plan", () => {
+  for (const frame of FRAMES)
+    for (const width of [300, 700])
+      for (const unit of [12, 28, 46]) {
+        const { cells, width: wide, height } = arrange(frame, width, unit);
+        assert.equal(cells.filter(Boolean).length, frame.ids.length);
+        const places = cells.map(([x, y]) => ({ x, y }));
+        for (const [i, one] of places.entries()) {
+          assert.ok(one.x >= 0 && one.y >= 0 && one.x + unit <= wide && one.y + unit <= height);
+          for (const other of places.slice(i + 1))
+            assert.ok(Math.abs(one.x - other.x) >= unit || Math.abs(one.y - other.y) >= unit);
+        }
+      }
+});
+
+test("neighbours along the last axis stand side by side, along the one before beneath each other", () => {
+  const { cells } = arrange(frameOf(["H", "S", "D"], [2, 3, 4]), 600, 30);
+  const cell = (h, s, d) => cells[h * 12 + s * 4 + d];
+  assert.deepEqual(cell(1, 2, 3), [cell(1, 2, 2)[0] + 30, cell(1, 2, 2)[1]]);
+  assert.deepEqual(cell(1, 2, 3), [cell(1, 1, 3)[0], cell(1, 1, 3)[1] + 30]);
+});
+
+test("a box whose numbers are not shown is left out", () => {
+  const frame = frameOf(["B", "S", "D"], [2, 2, 2], [0, 1, 2, 3, -1, -1, -1, -1]);
+  const { cells, marks } = arrange(frame, 600, 30);
+  assert.equal(cells.length, 4);
+  assert.deepEqual(
+    marks.filter(({ kind }) => kind === "name").map(({ text }) => text),
+    ["B = 0"],
+  );
+});
+
+test("heads say which numbers they hold, and boxes that find no room begin a new row", () => {
+  const frame = frameOf(["H", "S", "D"], [4, 3, 4]);
+  const boxes = (width) => arrange(frame, width, 28).marks.filter(({ kind }) => kind === "box");
+  assert.equal(new Set(boxes(2000).map(({ y }) => y)).size, 1);
+  assert.equal(new Set(boxes(400).map(({ y }) => y)).size, 2);
+  assert.equal(new Set(boxes(100).map(({ y }) => y)).size, 4);
+  const held = arrange(frame, 2000, 28)
+    .marks.filter(({ span }) => span)
+    .map(({ span }) => span);
+  assert.deepEqual(held, [
+    [0, 12],
+    [12, 24],
+    [24, 36],
+    [36, 48],
+  ]);
+});
+
+test("cells are as large as fits, and smaller for a row that is too long", () => {
+  const frames = FRAMES.slice(1);
+  for (const width of [420, 700, 1200]) {
+    const unit = fit(frames, width);
+    assert.ok(unit >= 28 && unit <= 46);
+    for (const frame of frames) assert.ok(plan(frame, width, unit).width <= width);
+  }
+  const long = plan(frameOf(["C"], [24]), 500, 46);
+  assert.ok(long.unit < 46 && long.width <= 500);
+});
+
+test("strips break where a row of the tensor ends, or into rows of equal length", () => {
+  const strip = range(24).map((place) => [place, place]);
+  const cells = { 0: { whose: "t0 h0" } };
+  const lane = { strips: [strip], frames: [frameOf(["S", "C"], [3, 8])], cells };
+  for (const width of range(20).map((n) => 200 + 50 * n)) {
+    const { across, unit } = planStrips(lane, width);
+    assert.ok(across * unit <= width || across > 24);
+    assert.ok(across % 8 === 0 || 24 % across === 0, `${width}: ${across}`);
+  }
+  assert.deepEqual(
+    [400, 800].map((width) => planStrips(lane, width).across),
+    [16, 24],
+  );
+  assert.equal(planStrips({ ...lane, cells: { 0: { whose: "b0 t0 h0" } } }, 1200).narrow, true);
+});
+
+test("indices and spans", () => {
+  assert.deepEqual([index("3", 1), index("?", 4), index("1", 0), index("H", 2)], ["k", "4", "0", "H = 2"]);
+  assert.equal(spans([3, 1, 0, 2, 1], "t"), "t0–t3");
+  assert.equal(spans([5, 0, 1, null], "h"), "h0 h1 h5");
+  assert.equal(spans([], "h"), "");
+  assert.equal(at([3, 4.5]), "translate(3px, 4.5px)");
+});
+
+// ---- drawings of tensors ----
+
+const formOf = (axes, sizes) => [axes, sizes, axes.map(() => ["#123456"])];
+
+test("a tensor is described by its axes and sizes", () => {
+  assert.equal(describe(formOf(["B", "S", "3"], [2, 5, 3])), "B 2, S 5, 3");
+  assert.equal(describe(formOf([], [])), "one number");
+});
+
+test("every copy of the sheet is drawn, or the first ones and the last", () => {
+  const sheets = (sizes) => layout(sizes, 1).sheets;
+  assert.equal(sheets([4, 5]).length, 1);
+  assert.equal(sheets([2, 3, 4, 5]).length, 6);
+  const many = sheets([100, 4, 5]);
+  assert.ok(many.length < 10);
+  assert.deepEqual(many.at(-1).index, [99]);
+  assert.equal(layout([100, 4, 5], 1).dots.length, 1);
+  assert.deepEqual(sheets([0, 4, 5]), []);
+});
+
+test("a longer axis is drawn longer, and never as more cells than it has", () => {
+  const width = (columns) => layout([3, columns], 1).sheet[0];
+  for (const columns of [1, 2, 4, 8, 64, 300]) assert.ok(width(2 * columns) > width(columns));
+  for (const columns of [1, 5, 4096]) assert.ok(drawn(columns, 150) <= columns && drawn(columns, 150) <= 43);
+});
+
+test("a number belongs to the token of its row, before a reshape and after it", () => {
+  const form = formOf(["B", "S", "C"], [2, 3, 8]);
+  const own = tokens(form);
+  assert.deepEqual([own.number, own.own], [3, 1]);
+  for (const [b, s, c] of [
+    [0, 0, 0],
+    [1, 2, 7],
+    [1, 0, 5],
+  ])
+    assert.equal(own.of([b, s, c]), s);
+  const wrong = tokens(formOf(["B", "?", "?", "?"], [2, 2, 3, 4]), form); // view(B, H, S, D): tokens are mixed
+  for (const i of range(48)) {
+    const place = [Math.floor(i / 24), Math.floor(i / 12) % 2, Math.floor(i / 4) % 3, i % 4];
+    assert.equal(wrong.of(place), Math.floor(i / 8) % 3);
+  }
+  assert.equal(tokens(formOf(["C", "D"], [8, 8])), null);
+});
+
+// ---- the tracer's words ----
+
+test("sizes in memory", () => {
+  assert.deepEqual([1, 999, 1000, 2.5e6, 3e9, 4e15].map(bytesOf), [
+    "1 byte",
+    "999 bytes",
+    "1.0 KB",
+    "2.5 MB",
+    "3.0 GB",
+    "4000.0 TB",
+  ]);
+});
+
+test("a warning is cut into its id and what happened", () => {
+  assert.deepEqual(cutWarning("mixed-tokens: tokens: mixed"), { id: "mixed-tokens", text: "Tokens: mixed" });
+  assert.deepEqual(cutWarning("ValueError (line-3): no\nway"), { id: "ValueError (line-3)", text: "No\nway" });
+  assert.deepEqual(cutWarning("it stopped: here"), { id: "", text: "It stopped: here" });
+});
+
+test("a reshape cuts the wider of two rows", () => {
+  const [wide, narrow] = [formOf(["S", "C"], [3, 8]), formOf(["S", "H", "D"], [3, 2, 4])];
+  assert.deepEqual(cutsOf(true, wide, narrow), { ofInput: 4, ofResult: undefined });
+  assert.deepEqual(cutsOf(true, narrow, wide), { ofInput: undefined, ofResult: 4 });
+  assert.deepEqual(cutsOf(true, narrow, narrow), { ofInput: undefined, ofResult: undefined });
+  assert.deepEqual(cutsOf(false, wide, narrow), { ofInput: undefined, ofResult: undefined });
+});

@@ -1,0 +1,73 @@
+"""The scripts of widgets: each is a module that node can load, and what is not drawn is tested there."""
+
+import json
+import re
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from mha_course import widgets
+from mha_course.widgets import base
+
+HERE = Path(__file__).parent
+ROOMS = Path(base.__file__).parent
+NODE = shutil.which("node")
+pytestmark = pytest.mark.skipif(NODE is None, reason="Node is not installed")
+
+
+def node(*arguments, **options):
+    return subprocess.run([NODE, *arguments], capture_output=True, text=True, timeout=120, check=False, **options)
+
+
+def test_what_is_not_drawn_does_what_it_says():
+    told = node("--test", *map(str, sorted((HERE / "js").glob("*.test.mjs"))))
+    assert told.returncode == 0, told.stdout
+    assert int(re.search(r"^# pass (\d+)$", told.stdout, re.MULTILINE)[1]) >= 30
+
+
+def test_every_script_finds_what_it_imports():
+    paths = [path.as_uri() for path in sorted(ROOMS.rglob("*.js"))]
+    told = node("--input-type=module", "--eval", f"for (const path of {json.dumps(paths)}) await import(path);")
+    assert told.returncode == 0, told.stderr
+
+
+SCRIPTED = {name: kind for name, kind in vars(widgets).items() if name in widgets.__all__ and hasattr(kind, "_esm")}
+
+
+@pytest.mark.parametrize("name", SCRIPTED)
+def test_the_joined_script_of_a_widget_loads_and_draws(name, tmp_path):
+    text = str(SCRIPTED[name]._esm)
+    assert not re.search(r"^(import|export (?!default))", text, re.MULTILINE)
+    assert len(re.findall(r"^export default", text, re.MULTILINE)) == 1
+    (tmp_path / "joined.mjs").write_text(text, encoding="utf-8")
+    call = "import('./joined.mjs').then((module) => console.log(typeof module.default.render))"
+    told = node("--eval", call, cwd=tmp_path)
+    assert told.stdout.strip() == "function", told.stderr
+
+
+@pytest.fixture
+def scripts(tmp_path):
+    """Write scripts, join them, run what came of it, and return what it prints."""
+
+    def run(*names, **texts):
+        for name, text in texts.items():
+            (tmp_path / f"{name}.js").write_text(text, encoding="utf-8")
+        (tmp_path / "joined.mjs").write_text(base.esm(*names, folder=tmp_path), encoding="utf-8")
+        told = node("joined.mjs", cwd=tmp_path)
+        return told.stdout + told.stderr
+
+    return run
+
+
+def test_joined_scripts_keep_their_names_to_themselves(scripts):
+    told = scripts(
+        "main.js",
+        shared='console.log("once");\nexport const name = "shared";\nexport function tell() {\n  return name;\n}\n',
+        other='import { tell } from "./shared.js";\nconst name = "other";\n'
+        'export class Teller {\n  tell() {\n    return name + tell();\n  }\n}\nexport default { name };\n',
+        main='import { Teller } from "./other.js";\nimport {\n  name,\n  tell,\n} from "./shared.js";\n'
+        'const mine = "main";\nconsole.log(mine, name, tell(), new Teller().tell());\n',
+    )  # fmt: skip
+    assert told == "once\nmain shared shared othershared\n"
