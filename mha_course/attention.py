@@ -89,10 +89,15 @@ def masked_softmax(scores: Tensor, mask: Tensor | None) -> Tensor:
     >>> masked_softmax(torch.zeros(2, 2), torch.tensor([[True, False], [False, False]])).tolist()
     [[1.0, 0.0], [0.0, 0.0]]
     """
+    if mask is not None:
+        errors.require_bool("masked_softmax", mask)
+        scores = scores.masked_fill(~mask, -math.inf)
+    return _softmax_of_masked(scores, mask)
+
+
+def _softmax_of_masked(masked_scores: Tensor, mask: Tensor | None) -> Tensor:
     if mask is None:
-        return torch.softmax(scores, dim=-1)
-    errors.require_bool("masked_softmax", mask)
-    masked_scores = scores.masked_fill(~mask, -math.inf)
+        return torch.softmax(masked_scores, dim=-1)
     # A row of -inf alone has no softmax: it is NaN, and so is v.grad then, even where nobody reads the row, since
     # 0 · NaN is NaN. Such a row gets finite scores first, and loses its weights afterwards; no NaN is ever made.
     sees = mask.any(-1, keepdim=True)
@@ -212,7 +217,7 @@ class MultiHeadAttention(nn.Module):
         scaled_scores = scores / math.sqrt(q.size(-1))  # (B, H, T, S)
         # masked_softmax hides them again, which changes nothing: these are kept to be looked at.
         masked_scores = scaled_scores if mask is None else scaled_scores.masked_fill(~mask, -math.inf)  # (B, H, T, S)
-        weights = masked_softmax(masked_scores, mask)  # (B, H, T, S)
+        weights = _softmax_of_masked(masked_scores, mask)  # (B, H, T, S)
         weights = F.dropout(weights, self.dropout, self.training)  # (B, H, T, S)
         context = weights @ v  # (B, H, T, D)
         merged = merge_heads(context)  # (B, T, C)

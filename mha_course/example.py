@@ -16,11 +16,12 @@ from pathlib import Path
 import numpy as np
 import torch
 from torch import Tensor
+from torch.nn.utils.rnn import pad_sequence
 
 from mha_course.attention import MultiHeadAttention
 from mha_course.datasets.grammar import MAX_WORDS, sentences, vocabulary, word_classes
-from mha_course.errors import ShapeError
-from mha_course.models import MaskedWordModel, masked_word_loss, train
+from mha_course.errors import require
+from mha_course.models import MaskedWordModel, masked_word_loss, seeded, train
 
 SENTENCE = "the grey cat that chased the loud dogs was hungry , so it ate greedily"
 WEIGHTS = Path(__file__).parent / "data" / "masked_word_model.npz"
@@ -79,13 +80,11 @@ def guess(sentence: str, count: int = 3) -> list[tuple[str, float]]:
     Raises: ShapeError for another number of hidden words, or an unknown one.
     """
     ids, _ = encode([sentence.split()])
-    places = (ids[0] == MASK).nonzero().flatten().tolist()
-    if len(places) != 1:
-        raise ShapeError(
-            "guess", "one word must be hidden", expected="one <mask>", got=f"{len(places)} in {sentence!r}"
-        )
+    positions = (ids[0] == MASK).nonzero().flatten().tolist()
+    got = f"{len(positions)} in {sentence!r}"
+    require(len(positions) == 1, "guess", "one word must be hidden", expected="one <mask>", got=got)
     with torch.no_grad():
-        probabilities = trained_model()(ids)[0, places[0]].softmax(-1)  # (V,)
+        probabilities = trained_model()(ids)[0, positions[0]].softmax(-1)  # (V,)
     best = probabilities.topk(count)
     return [(vocabulary()[i], p) for p, i in zip(best.values.tolist(), best.indices.tolist(), strict=True)]
 
@@ -101,23 +100,21 @@ def encode(texts: Sequence[Sequence[str]]) -> tuple[Tensor, Tensor]:
     """
     known = _index()
     unknown = sorted({word for words in texts for word in words} - known.keys())
-    if unknown or not all(texts):
-        raise ShapeError(
-            "encode",
-            "a sentence needs at least one word, and each must be in the vocabulary",
-            expected="words of grammar.vocabulary()",
-            got=", ".join(map(repr, unknown)) or "an empty sentence",
-        )
-    longest = max(len(words) for words in texts)
-    padded = [[known[word] for word in words] + [PAD] * (longest - len(words)) for words in texts]
-    ids = torch.tensor(padded)  # (B, S)
+    require(
+        not unknown and all(texts),
+        "encode",
+        "a sentence needs at least one word, and each must be in the vocabulary",
+        expected="words of grammar.vocabulary()",
+        got=", ".join(map(repr, unknown)) or "an empty sentence",
+    )
+    rows = [torch.tensor([known[word] for word in words]) for words in texts]
+    ids = pad_sequence(rows, batch_first=True, padding_value=PAD)  # (B, S)
     return ids, (ids != PAD)[:, None, None]
 
 
 def new_model(seed: int) -> MaskedWordModel:
     """Return the untrained model, the same for the same seed."""
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(seed)
+    with seeded(seed):
         return MaskedWordModel(len(vocabulary()), MAX_WORDS, d_model=48, num_heads=4, d_ff=128, num_layers=2)
 
 

@@ -136,8 +136,8 @@ def merge_without_the_transpose(x):
     return x.reshape(x.size(0), x.size(2), -1)
 
 
-def softmax_over_the_queries(scores, mask):
-    return scores.softmax(-2) if mask is None else masked_softmax(scores, mask)
+def softmax_over_the_queries(masked_scores, mask):
+    return masked_scores.softmax(-2)
 
 
 def fused_without_the_mask(q, k, v, mask, dropout, *, is_causal):
@@ -149,7 +149,7 @@ WRONG = {
     "no scale": {"math": divided_by(lambda width: 1.0)},
     "split without the transpose": {"split_heads": split_without_the_transpose},
     "merge without the transpose": {"merge_heads": merge_without_the_transpose},
-    "softmax over the queries": {"masked_softmax": softmax_over_the_queries},
+    "softmax over the queries": {"_softmax_of_masked": softmax_over_the_queries},
     "mask ignored in the fused path": {"fused_attention": fused_without_the_mask},
 }
 

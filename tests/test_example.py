@@ -192,13 +192,13 @@ def test_heads_do_different_things(shipped):
     assert len(set(table.argmax(1).tolist())) == 3
     pronoun = int(table[0].argmax())
     assert head_analysis.relation_weights(weights, DRAWN, "distractor")[-1, pronoun] < 0.1
-    silenced = head_analysis.without_head(model, -1, pronoun)
-    assert head_analysis.accuracy(silenced, DRAWN, "pronoun") < 0.8
-    others = [head_analysis.without_head(model, -1, head) for head in range(4) if head != pronoun]
+    ablated = head_analysis.ablate_heads(model, [(-1, pronoun)])
+    assert head_analysis.accuracy(ablated, DRAWN, "pronoun") < 0.8
+    others = [head_analysis.ablate_heads(model, [(-1, head)]) for head in range(4) if head != pronoun]
     assert all(head_analysis.accuracy(other, DRAWN, "pronoun") > 0.9 for other in others)
 
 
-def test_silencing_is_zeroing_the_context_of_a_head(draw):
+def test_ablating_is_zeroing_the_context_of_a_head(draw):
     model = example.trained_model()
     attention = model.blocks[-1].attention
     x = draw(1, 7, 48, dtype=torch.float32)
@@ -206,12 +206,12 @@ def test_silencing_is_zeroing_the_context_of_a_head(draw):
     context = steps.context.clone()
     context[:, 2] = 0
     want = attention.out_proj(context.transpose(1, 2).flatten(2))
-    silenced = head_analysis.without_head(model, -1, 2)
-    assert torch.allclose(silenced.blocks[-1].attention(x)[0], want, atol=1e-6)
+    ablated = head_analysis.ablate_heads(model, [(-1, 2)])
+    assert torch.allclose(ablated.blocks[-1].attention(x)[0], want, atol=1e-6)
     assert torch.equal(attention(x)[0], steps.out)
     for head in (-1, 4):
         with pytest.raises(IndexError, match=f"there is no head {head}, expected 0 to 3"):
-            head_analysis.without_head(model, -1, head)
+            head_analysis.ablate_heads(model, [(-1, head)])
 
 
 def test_measures_on_weights_that_are_known():

@@ -147,7 +147,8 @@ def use_flash():
     flash.tiled_attention(q, k, v, (5, 3), mask=mask, causal=True).sum().backward()
 
 
-VISION = {"H": 20, "W": 28, "P": 4, "rows": 5, "columns": 7, "N": 35, "S": 36, "L": 2, "Q": 4, "A": 3, "K": 6}
+VISION = {"height": 20, "width": 28, "patch": 4, "rows": 5, "columns": 7, "N": 35, "S": 36, "L": 2}
+VISION |= {"answers": 3, "colours": 6}
 
 
 def use_shapes():
@@ -156,12 +157,12 @@ def use_shapes():
 
 def use_vision():
     pictures = shapes.draw(2, torch.Generator().manual_seed(0))
-    vision.put_together(vision.patchify(pictures.images, 4), 4, 7)
+    vision.unpatchify(vision.patchify(pictures.images, 4), 4, 7)
     model = vision.VisionTransformer(d_model=24, answers=3)
     vision.accuracy(model, pictures)
-    vision.accuracy_without(model, pictures, vision.highest(vision.coverage(pictures), 3))
+    vision.accuracy_without(model, pictures, vision.top_patches(vision.coverage(pictures), 3))
     vision.share_on_shapes(model, pictures)
-    vision.looks_by_colour(model, pictures)
+    vision.weights_by_colour(model, pictures)
     vision.PatchVotes(d_model=24, answers=3)(pictures.images)
 
 
@@ -208,7 +209,7 @@ CASES = {
     "positions": (positions, use_positions, SIZES),
     "caching": (caching, use_caching, SIZES | {"P": 6, "G": 2}),
     "flash": (flash, use_flash, SIZES | {"T": 10, "S": 9, "rows": 5, "columns": 3}),
-    "shapes": (shapes, use_shapes, {"B": 2, "H": 20, "W": 28}),
+    "shapes": (shapes, use_shapes, {"B": 2, "height": 20, "width": 28}),
     "vision": (vision, use_vision, SIZES | VISION),
     "variants": (variants, use_variants, SIZES),
     "models": (blocks, use_models, SIZES | {"V": 11}),

@@ -57,7 +57,7 @@ def score(model: MaskedWordModel) -> float:
     ways = itertools.permutations(range(table.size(1)), 3)
     value, way = max((sum(table[i, h].item() for i, h in enumerate(way)), way) for way in ways)
     for relation, head in zip(("pronoun", "adjective"), way, strict=False):
-        ablated = head_analysis.without_head(model, -1, head)
+        ablated = head_analysis.ablate_heads(model, [(-1, head)])
         value += head_analysis.accuracy(model, texts, relation) - head_analysis.accuracy(ablated, texts, relation)
     return value
 
@@ -76,7 +76,7 @@ def report(model: MaskedWordModel) -> str:
         baseline = head_analysis.position_baseline(weights, texts, relation)[layer, head]
         chance = head_analysis.relation_weights(random[:, keep], chosen, relation).max()
         with_it = head_analysis.accuracy(model, chosen, relation)
-        without = head_analysis.accuracy(head_analysis.without_head(model, layer, head), chosen, relation)
+        without = head_analysis.accuracy(head_analysis.ablate_heads(model, [(layer, head)]), chosen, relation)
         table = " | ".join(" ".join(f"{w:.2f}" for w in row) for row in trained.tolist())
         lines.append(
             f"{relation:9s} weights {table}; best: layer {layer} head {head}, same places {baseline:.2f}, "

@@ -2,13 +2,20 @@
 
 Five kinds of sentence, and in each something that can only be worked out from words further away:
 whether it is *was* or *were*, which noun a pronoun stands for, what someone hungry did next.
+
+A sentence is a template whose slots are filled, each with one of its options, all equally likely. So a sentence can
+be read back (``recognise``), and its probability is known (``nats``).
 """
 
 from __future__ import annotations
 
+import math
 import random
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
+
+from mha_course.errors import require
 
 # Each pronoun, its nouns, and two adjectives that go with that noun alone.
 NOUNS = {
@@ -41,14 +48,15 @@ PREPOSITIONS = ("behind", "beside", "near", "with")
 RELATIVE_VERBS = ("chased", "saw", "followed", "liked")
 
 TEMPLATES = {
-    "agreement": "{one} {link} {two} {be} {state} and {verb} {adverb}",
-    "so": "{one} {link} {two} {be} {state} , so {it} {verb} {adverb}",
-    "because_subject": "{one} {subject_verb} {two} because {it} {be} {state}",
-    "because_object": "{one} {object_verb} {two} because {it} {be} {state}",
-    "and": "{one} {first} {two} , and {it} {then} {them}",
+    "agreement": "the {adjective} {noun} {link} the {adjective2} {noun2} {be} {state} and {verb} {adverb}",
+    "so": "the {adjective} {noun} {link} the {adjective2} {noun2} {be} {state} , so {it} {verb} {adverb}",
+    "because_subject": "the {adjective} {noun} {subject_verb} the {adjective2} {noun2} because {it} {be} {state}",
+    "because_object": "the {adjective} {noun} {object_verb} the {adjective2} {noun2} because {it} {be} {state}",
+    "and": "the {adjective} {noun} {first} the {adjective2} {noun2} , and {it} {then} {them}",
 }
 MAX_WORDS = 15
 SPECIAL = ("<pad>", "<mask>")
+SPLITS = ("train", "validation", "test")
 
 _ADJECTIVES = {noun: words.split() for group in NOUNS.values() for noun, words in group.items()}
 _PRONOUNS = {noun: pronoun for pronoun, group in NOUNS.items() for noun in group}
@@ -77,53 +85,54 @@ def sentence(rng: random.Random, kind: str, subject: str, other: str) -> Sentenc
     >>> " ".join(sentence(random.Random(1), "so", "cat", "dogs").words)
     'the grey cat that liked the loud dogs was happy , so it danced merrily'
     """
-    one, two = ([rng.choice(_ADJECTIVES[noun]), noun] for noun in (subject, other))
-    about = other if kind == "because_object" else subject
-    state, first = rng.choice(list(CONSEQUENCES)), rng.choice(list(FOLLOW_UPS))
-    verb, adverb = CONSEQUENCES[state].split()
-    link = rng.choice([*PREPOSITIONS, *(f"that {verb}" for verb in RELATIVE_VERBS)])
-    text = TEMPLATES[kind].format(
-        one=" ".join(["the", *one]),
-        two=" ".join(["the", *two]),
-        link=link,
-        be="were" if _PRONOUNS[about] == "they" else "was",
-        it=_PRONOUNS[about],
-        them=OBJECT_FORMS[_PRONOUNS[other]],
-        subject_verb=rng.choice(SUBJECT_VERBS),
-        object_verb=rng.choice(OBJECT_VERBS),
-        first=first,
-        then=FOLLOW_UPS[first],
-        state=state,
-        verb=verb,
-        adverb=adverb,
-    )
-    words = tuple(text.split())
-    return Sentence(words, kind, _pairs(words, kind, one, two))
+    return _fill(kind, subject, other, {name: rng.choice(options) for name, options in _slots(subject, other)})
 
 
-def _pairs(words: tuple[str, ...], kind: str, one: list[str], two: list[str]) -> dict[str, tuple[tuple[int, int], ...]]:
-    """Find the positions of the words that belong together."""
-    (adjective, subject), (adjective2, other) = one, two
+def _slots(subject: str, other: str) -> list[tuple[str, Sequence[str]]]:
+    """Return each slot with its options, for sentences about two nouns.
+
+    All of them are drawn, in this order, whether the template has them or not: the weights that ship and the lessons
+    rest on the sentences that each seed gives.
+    """
+    return [
+        ("adjective", _ADJECTIVES[subject]),
+        ("adjective2", _ADJECTIVES[other]),
+        ("state", list(CONSEQUENCES)),
+        ("first", list(FOLLOW_UPS)),
+        ("link", [*PREPOSITIONS, *(f"that {verb}" for verb in RELATIVE_VERBS)]),
+        ("subject_verb", SUBJECT_VERBS),
+        ("object_verb", OBJECT_VERBS),
+    ]
+
+
+def _fill(kind: str, subject: str, other: str, chosen: Mapping[str, str]) -> Sentence:
+    """Fill a template with what was chosen for each slot, and with the words that follow from it."""
     about, rest = (other, subject) if kind == "because_object" else (subject, other)
+    it, them = _PRONOUNS[about], OBJECT_FORMS[_PRONOUNS[other]]
+    be = "were" if it == "they" else "was"
+    state, adjective, adjective2 = chosen["state"], chosen["adjective"], chosen["adjective2"]
+    verb, adverb = CONSEQUENCES[state].split()
+    agreed = {"be": be, "it": it, "them": them, "verb": verb, "adverb": adverb, "then": FOLLOW_UPS[chosen["first"]]}
+    words = tuple(TEMPLATES[kind].format(noun=subject, noun2=other, **chosen, **agreed).split())
+
     related = {
         "noun": [(adjective, subject), (adjective2, other)],
         "adjective": [(subject, adjective), (other, adjective2)],
     }
     if kind != "agreement":
-        related["pronoun"] = [(_PRONOUNS[about], about)]
-        related["distractor"] = [(_PRONOUNS[about], rest)]
+        related["pronoun"] = [(it, about)]
+        related["distractor"] = [(it, rest)]
     if kind == "and":
-        related["pronoun"] += [(OBJECT_FORMS[_PRONOUNS[other]], other)]
-        related["distractor"] += [(OBJECT_FORMS[_PRONOUNS[other]], subject)]
+        related["pronoun"] += [(them, other)]
+        related["distractor"] += [(them, subject)]
     if kind in ("agreement", "so"):
-        be, (verb, adverb) = "were" if "were" in words else "was", words[-2:]
-        state = words[words.index(be) + 1]
         related |= {"subject": [(be, subject)], "state": [(verb, state)], "adverb": [(verb, adverb)]}
-    return {name: tuple((words.index(a), words.index(b)) for a, b in both) for name, both in related.items()}
+    pairs = {name: tuple((words.index(a), words.index(b)) for a, b in both) for name, both in related.items()}
+    return Sentence(words, kind, pairs)
 
 
 def noun_pairs(split: str) -> list[tuple[str, str]]:
-    """Return the (subject, other) pairs of ``"train"``, ``"validation"`` or ``"test"``, which share none.
+    """Return the (subject, other) pairs of one of SPLITS, which share none.
 
     The nouns of a pair never share a pronoun. Raises: KeyError for another split.
     """
@@ -141,6 +150,51 @@ def sentences(count: int, split: str, seed: int) -> list[Sentence]:
     """
     rng, kinds, pairs = random.Random(seed), list(TEMPLATES), noun_pairs(split)
     return [sentence(rng, rng.choice(kinds), *rng.choice(pairs)) for _ in range(count)]
+
+
+def recognise(words: Sequence[str]) -> Sentence | None:
+    """Return the sentence that these words are, or None where the grammar cannot make them.
+
+    >>> recognise("the old king left the busy bees because he was late".split()).kind
+    'because_subject'
+    >>> recognise("the old king left the busy bees because it was late".split())
+    """
+    nouns = _nouns(words)
+    if nouns not in _split_pairs("any"):
+        return None
+    subject, other = nouns
+    read = {name: _standing(options, words) for name, options in _slots(subject, other)}
+    made = (_fill(kind, subject, other, read) for kind in TEMPLATES)
+    return next((found for found in made if found.words == tuple(words)), None)
+
+
+def nats(words: Sequence[str], split: str) -> float:
+    """Return -ln P of a sentence, when ``sentences`` draws from a split; it is infinite where it cannot.
+
+    Every choice is uniform: its kind, its pair of nouns, and the slots that its template has. Args: split is as for
+    ``noun_pairs``, or ``"any"``: the pairs of all three.
+    """
+    known = (*SPLITS, "any")
+    require(split in known, "nats", "no split has this name", expected=", ".join(known), got=repr(split))
+    found, nouns = recognise(words), _nouns(words)
+    if found is None or nouns not in _split_pairs(split):
+        return math.inf
+    filled = [options for name, options in _slots(nouns[0], nouns[1]) if f"{{{name}}}" in TEMPLATES[found.kind]]
+    return math.log(len(TEMPLATES)) + math.log(len(_split_pairs(split))) + sum(math.log(len(o)) for o in filled)
+
+
+def _nouns(words: Sequence[str]) -> tuple[str, ...]:
+    return tuple(word for word in words if word in _PRONOUNS)
+
+
+@cache
+def _split_pairs(split: str) -> frozenset[tuple[str, ...]]:
+    return frozenset(pair for name in (SPLITS if split == "any" else (split,)) for pair in noun_pairs(name))
+
+
+def _standing(options: Sequence[str], words: Sequence[str]) -> str:
+    """Return the option whose words are among these; any other one does where the template has no such slot."""
+    return next((option for option in options if set(option.split()) <= set(words)), options[0])
 
 
 @cache

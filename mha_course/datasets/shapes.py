@@ -1,6 +1,6 @@
 """Pictures that the course draws itself: two coloured shapes on a background, with noise.
 
-Axes: B pictures, H height and W width in pixels.
+Axes: B pictures; height and width are in pixels (H is for heads).
 """
 
 from __future__ import annotations
@@ -32,16 +32,16 @@ class Pictures(NamedTuple):
     ``kinds`` are numbers of COLOURS and KINDS.
     """
 
-    images: Tensor  # (B, 3, H, W), from 0 to 1
+    images: Tensor  # (B, 3, height, width), from 0 to 1
     same: Tensor  # (B,)
-    shapes: Tensor  # (B, H, W)
+    shapes: Tensor  # (B, height, width)
     colours: Tensor  # (B, 2)
     kinds: Tensor  # (B, 2)
 
-    def told(self, number: int) -> str:
-        """Say in words what one picture shows.
+    def describe(self, number: int) -> str:
+        """Describe one picture in words.
 
-        >>> draw(4, torch.Generator().manual_seed(0)).told(0)
+        >>> draw(4, torch.Generator().manual_seed(0)).describe(0)
         'a yellow square and a blue disc'
         """
         names = list(COLOURS)
@@ -60,25 +60,25 @@ def draw(count: int, generator: torch.Generator) -> Pictures:
     other = (left + torch.randint(1, len(COLOURS), (count,), generator=generator)) % len(COLOURS)  # (B,)
     colours = torch.stack((left, torch.where(same == 1, left, other)), dim=1)  # (B, 2)
     kinds = torch.randint(0, len(KINDS), (count, 2), generator=generator)  # (B, 2)
-    room = torch.tensor([HEIGHT, PART]) - 2 * _MARGIN
-    centres = _MARGIN + room * torch.rand(count, 2, 2, generator=generator)  # (B, 2, 2), the row and the column
+    free = torch.tensor([HEIGHT, PART]) - 2 * _MARGIN
+    centres = _MARGIN + free * torch.rand(count, 2, 2, generator=generator)  # (B, 2, 2), the row and the column
     centres[:, 1, 1] += WIDTH - PART
-    covered = _cover(centres, kinds)  # (B, 2, H, W)
+    covered = _cover(centres, kinds)  # (B, 2, height, width)
     background = 0.25 + 0.6 * torch.rand(count, 3, 1, 1, generator=generator)  # (B, 3, 1, 1)
     palette = torch.tensor(list(COLOURS.values()))
-    images = background.expand(count, 3, HEIGHT, WIDTH)  # (B, 3, H, W)
+    images = background.expand(count, 3, HEIGHT, WIDTH)  # (B, 3, height, width)
     for number in range(2):
         paint = palette[colours[:, number]][:, :, None, None]  # (B, 3, 1, 1)
-        images = torch.where(covered[:, number, None], paint, images)  # (B, 3, H, W)
-    noise = _NOISE * torch.randn(images.shape, generator=generator)  # (B, 3, H, W)
+        images = torch.where(covered[:, number, None], paint, images)  # (B, 3, height, width)
+    noise = _NOISE * torch.randn(images.shape, generator=generator)  # (B, 3, height, width)
     return Pictures((images + noise).clamp(0, 1), same, covered.any(1), colours, kinds)
 
 
 def _cover(centres: Tensor, kinds: Tensor) -> Tensor:
-    """Say which pixels each shape covers."""
+    """Return which pixels each shape covers."""
     rows, columns = torch.arange(HEIGHT) + 0.5, torch.arange(WIDTH) + 0.5
-    down = (rows[:, None] - centres[:, :, 0, None, None]).abs()  # (B, 2, H, 1)
-    across = (columns - centres[:, :, 1, None, None]).abs()  # (B, 2, 1, W)
-    square = (down < _HALF) & (across < _HALF)  # (B, 2, H, W)
-    disc = down.square() + across.square() < _RADIUS**2  # (B, 2, H, W)
-    return torch.where(kinds[:, :, None, None] == 0, square, disc)  # (B, 2, H, W)
+    down = (rows[:, None] - centres[:, :, 0, None, None]).abs()  # (B, 2, height, 1)
+    across = (columns - centres[:, :, 1, None, None]).abs()  # (B, 2, 1, width)
+    square = (down < _HALF) & (across < _HALF)  # (B, 2, height, width)
+    disc = down.square() + across.square() < _RADIUS**2  # (B, 2, height, width)
+    return torch.where(kinds[:, :, None, None] == 0, square, disc)  # (B, 2, height, width)

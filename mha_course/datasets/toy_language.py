@@ -1,7 +1,7 @@
 """English and Endish, a made-up language in which words change places.
 
 Endish has no articles, puts the adjective after its noun, the verb at the end and the word of time in front. Each
-Endish word stands for one English word, so that it is known where a translator must look.
+Endish word stands for one English word, so the right alignment of a translation is known.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ MAX_SOURCE, MAX_TARGET = 8, 7  # <end> included
 
 @dataclass(frozen=True)
 class Pair:
-    """One sentence in both languages; ``alignment[t]`` is the place of the source word of target word t."""
+    """One sentence in both languages; ``alignment[t]`` is the position of the source word of target word t."""
 
     source: tuple[str, ...]
     target: tuple[str, ...]
@@ -50,20 +50,21 @@ def pair(rng: random.Random, subject: str, other: str) -> Pair:
     """
     source: list[str] = []
 
-    def said(word: str, endish: dict[str, str]) -> tuple[str, int]:
-        """Say a word in English; return it in Endish, and where it was said."""
+    def translated(word: str, endish: dict[str, str]) -> tuple[str, int]:
+        """Append a word to the source; return its translation, and its position."""
         source.append(word)
         return endish[word], len(source) - 1
 
-    def phrase(noun: str) -> list[tuple[str, int]]:
+    def noun_phrase(noun: str) -> list[tuple[str, int]]:
         source.append("the")
-        adjective = [said(rng.choice(list(ADJECTIVES)), ADJECTIVES)] if rng.random() < 0.6 else []
-        return [said(noun, NOUNS), *adjective]
+        adjective = [translated(rng.choice(list(ADJECTIVES)), ADJECTIVES)] if rng.random() < 0.6 else []
+        return [translated(noun, NOUNS), *adjective]
 
-    first = phrase(subject)
-    verb = said(rng.choice(list(VERBS)), VERBS)
-    second = phrase(other)
-    time = [said(rng.choice(list(TIMES)), TIMES)] if rng.random() < 0.5 else []
+    # In the order of the English words, which is also that of the draws.
+    first = noun_phrase(subject)
+    verb = translated(rng.choice(list(VERBS)), VERBS)
+    second = noun_phrase(other)
+    time = [translated(rng.choice(list(TIMES)), TIMES)] if rng.random() < 0.5 else []
     target, alignment = zip(*time, *first, *second, verb, strict=True)
     return Pair(tuple(source), target, alignment)
 

@@ -13,12 +13,11 @@ from typing import Any
 import torch
 from torch import Tensor
 from torch.nn.attention import SDPBackend, sdpa_kernel
-from torch.utils._python_dispatch import TorchDispatchMode
-from torch.utils._pytree import tree_leaves
-from torch.utils.flop_counter import FlopCounterMode
 
 from mha_course import errors
 from mha_course.attention import MultiHeadAttention
+from mha_course.tracing.op_counter import OpCounter
+from mha_course.tracing.torch_internals import DispatchMode, OpOverload, sdpa_backend, storage_key, tree_leaves
 
 _KERNELS = {
     "flash": SDPBackend.FLASH_ATTENTION,
@@ -45,15 +44,28 @@ def cost(d_model: int, num_heads: int, *, batch: int, tokens: int) -> Cost:
     Raises: ShapeError when num_heads does not divide d_model.
     """
     mha = MultiHeadAttention(d_model, num_heads)
-    counter = FlopCounterMode(display=False)
-    with torch.no_grad(), counter:
+    with torch.no_grad(), OpCounter() as counter:
         weights = mha.steps(torch.zeros(batch, tokens, d_model)).weights
     return Cost(
         parameters=sum(parameter.numel() for parameter in mha.parameters()),
-        flops=counter.get_total_flops(),
+        flops=counter.flops,
         weight_bytes=weights.numel() * weights.element_size(),
         patterns=weights.size(1),
     )
+
+
+def flops(fn: Callable[..., Any], *args: Any, **kwargs: Any) -> int:
+    """Run fn and count the floating-point operations of its matrix products: a multiply-add is 2.
+
+    Products that fn makes are counted one by one. A fused kernel is one call: it counts by PyTorch's formula
+    for attention without a mask, so a kernel that skips blocks is counted as if it skipped none.
+
+    >>> flops(torch.matmul, torch.ones(2, 5, 6), torch.ones(2, 6, 7))
+    840
+    """
+    with OpCounter() as counter:
+        fn(*args, **kwargs)
+    return counter.flops
 
 
 def peak_bytes(fn: Callable[..., Any], *args: Any, **kwargs: Any) -> int:
@@ -70,41 +82,34 @@ def peak_bytes(fn: Callable[..., Any], *args: Any, **kwargs: Any) -> int:
     return memory.peak
 
 
-class _Memory(TorchDispatchMode):
+class _Memory(DispatchMode):
     """Add up the storages that operations return, from their first sight to their end."""
 
     def __init__(self) -> None:
-        super().__init__()  # type: ignore[no-untyped-call]
+        super().__init__()
         self.known: dict[int, weakref.ref[torch.UntypedStorage]] = {}
         self.now = self.peak = 0
 
-    def __torch_dispatch__(
-        self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
-    ) -> Any:
+    def ran(self, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any], out: Any) -> None:
+        """Take note of what went in, which weighs nothing if it is new, and then of what came out."""
         self.note(tree_leaves((args, kwargs)), made=False)
-        out = func(*args, **(kwargs or {}))
         self.note(tree_leaves(out), made=True)
         self.peak = max(self.peak, self.now)
-        return out
-
-    @classmethod
-    def _should_skip_dynamo(cls) -> bool:
-        """Spare the seconds that PyTorch's compiler takes to import, when nothing is compiled."""
-        return False
 
     def note(self, leaves: Iterable[Any], made: bool) -> None:
-        """Take down the storages that are new; those that come in from outside weigh nothing."""
+        """Take note of the storages that are new; those that come in from outside weigh nothing."""
         for tensor in leaves:
             if not isinstance(tensor, Tensor) or tensor.layout != torch.strided:
                 continue
-            storage = tensor.untyped_storage()
-            key, size = storage._cdata, storage.nbytes() if made else 0
+            key, storage = storage_key(tensor), tensor.untyped_storage()
+            size = storage.nbytes() if made else 0
             if key not in self.known:
                 self.now += size
+                # Only a weak reference: the meter must not keep alive what it measures.
                 self.known[key] = weakref.ref(storage, partial(self.forget, key, size))
 
     def forget(self, key: int, size: int, _: object) -> None:
-        """Take off a storage whose last tensor is gone."""
+        """Take off a storage whose last tensor is gone; its key may be that of another one soon."""
         del self.known[key]
         self.now -= size
 
@@ -118,15 +123,14 @@ def sdpa_choice(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None = None, *, 
     'flash'
     """
     errors.require_attention_inputs("sdpa_choice", q, k, v, mask)
-    number = torch._fused_sdp_choice(q, k, v, mask, 0.0, causal)
     names = {int(backend): name for name, backend in _KERNELS.items()}  # type: ignore[call-overload]
-    return names[number]
+    return names[sdpa_backend(q, k, v, mask, causal)]
 
 
 def sdpa_kernels(
     q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None = None, *, causal: bool = False
 ) -> dict[str, str]:
-    """Say of each kernel of this device why it cannot take these inputs; "" if it can.
+    """Return for each kernel of this device why it cannot take these inputs; "" if it can.
 
     Args: as for sdpa_choice. Raises: ShapeError.
 
@@ -135,19 +139,17 @@ def sdpa_kernels(
     """
     errors.require_attention_inputs("sdpa_kernels", q, k, v, mask)
     names = _ON_CPU if q.device.type == "cpu" else tuple(_KERNELS)
-    return {name: _why_not(_KERNELS[name], (q, k, v, mask, 0.0, causal)) for name in names}
+    return {name: _refusal(_KERNELS[name], q, k, v, mask, causal) for name in names}
 
 
-def _why_not(backend: SDPBackend, inputs: tuple[Any, ...]) -> str:
-    """Allow one kernel alone, and collect what PyTorch then warns of."""
+def _refusal(backend: SDPBackend, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, causal: bool) -> str:
+    """Allow one kernel alone, and return what PyTorch then warns of."""
     with warnings.catch_warnings(record=True) as caught, sdpa_kernel([backend]):
         warnings.simplefilter("always")
         try:
-            torch._fused_sdp_choice(*inputs)
+            sdpa_backend(q, k, v, mask, causal)
         except RuntimeError as error:
-            told = [
-                re.sub(r" *\(Triggered internally.*", "", str(warning.message), flags=re.DOTALL) for warning in caught
-            ]
-            reasons = [text for text in told if not text.endswith("not used because:")]
+            texts = [re.sub(r" *\(Triggered internally.*", "", str(w.message), flags=re.DOTALL) for w in caught]
+            reasons = [text for text in texts if not text.endswith("not used because:")]
             return " ".join(reasons) or str(error).split(".")[0] + "."
     return ""

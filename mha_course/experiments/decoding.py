@@ -13,18 +13,18 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.utils.flop_counter import FlopCounterMode
 
 from mha_course.attention import MultiHeadAttention, attention
 from mha_course.caching import GroupedQueryAttention, KVCache, decode_chunk, decode_step
-from mha_course.errors import ShapeError
+from mha_course.errors import require
 from mha_course.masks import causal_mask
+from mha_course.tracing.op_counter import OpCounter
 
 _Attention = MultiHeadAttention | GroupedQueryAttention
 
 
 @dataclass(frozen=True)
-class Work:
+class Flops:
     """Floating-point operations of the matrix products: the four projections, and q kᵀ with weights · v."""
 
     projections: int
@@ -44,8 +44,8 @@ def splits(tokens: int) -> list[tuple[int, ...]]:
     """
     found = []
     for cuts in itertools.product((False, True), repeat=tokens - 1):
-        places = [0, *(place for place, cut in enumerate(cuts, start=1) if cut), tokens]
-        found.append(tuple(end - start for start, end in itertools.pairwise(places)))
+        ends = [0, *(end for end, cut in enumerate(cuts, start=1) if cut), tokens]
+        found.append(tuple(end - start for start, end in itertools.pairwise(ends)))
     return found
 
 
@@ -57,9 +57,13 @@ def with_cache(module: _Attention, x: Tensor, chunks: Sequence[int] | None = Non
     """
     tokens = x.size(1)
     lengths = [1] * tokens if chunks is None else list(chunks)
-    if sum(lengths) != tokens or min(lengths, default=0) < 1:
-        rule, got = "the chunks must make up the sequence", f"chunks={lengths}"
-        raise ShapeError("with_cache", rule, expected=f"positive lengths with a sum of S={tokens}", got=got)
+    require(
+        sum(lengths) == tokens and min(lengths, default=0) >= 1,
+        "with_cache",
+        "the chunks must make up the sequence",
+        expected=f"positive lengths with a sum of S={tokens}",
+        got=f"chunks={lengths}",
+    )
     cache = KVCache()
     return torch.cat([decode_chunk(module, chunk, cache) for chunk in x.split(lengths, dim=1)], dim=1)  # (B, S, C)
 
@@ -77,7 +81,7 @@ def without_cache(module: _Attention, x: Tensor) -> Tensor:
 
 
 def reads(q: Tensor, k: Tensor, v: Tensor, mask: Tensor) -> dict[str, Tensor]:
-    """Say how much row t of the context depends on q, k and v of each token s, by gradients.
+    """Return how much row t of the context depends on q, k and v of each token s, by gradients.
 
     Args: q, k, v (1, 1, S, D), one sentence and one head; mask (S, S), True = may attend.
     Returns: for "q", "k" and "v" a table (S, S) of lengths of d(sum of context t) / d(token s).
@@ -88,29 +92,28 @@ def reads(q: Tensor, k: Tensor, v: Tensor, mask: Tensor) -> dict[str, Tensor]:
     return {name: torch.stack([row[i][0, 0].norm(dim=-1) for row in rows]) for i, name in enumerate("qkv")}
 
 
-def step_work(d_model: int, num_heads: int, tokens: int) -> tuple[Work, Work]:
-    """Count the work for the last of so many tokens, of one sentence: with a cache, and without one.
+def step_flops(d_model: int, num_heads: int, tokens: int) -> tuple[Flops, Flops]:
+    """Count the FLOPs for the last of so many tokens, of one sentence: with a cache, and without one.
 
     A multiply-add counts as 2. Raises: ShapeError when num_heads does not divide d_model.
     """
     mha = MultiHeadAttention(d_model, num_heads, bias=False)
     x, past = torch.zeros(1, tokens, d_model), torch.zeros(1, num_heads, tokens - 1, d_model // num_heads)
     w_q, w_k, w_v, w_o = (proj.weight for proj in (mha.q_proj, mha.k_proj, mha.v_proj, mha.out_proj))
-    cached = count(lambda: decode_step(x[:, -1:], past, past, w_q, w_k, w_v, w_o, num_heads))
-    return cached, count(lambda: mha(x, mask=causal_mask(tokens)))
+    cached = count_flops(lambda: decode_step(x[:, -1:], past, past, w_q, w_k, w_v, w_o, num_heads))
+    return cached, count_flops(lambda: mha(x, mask=causal_mask(tokens)))
 
 
-def count(run: Callable[[], Any]) -> Work:
-    """Run something and count: products of two axes are projections, products in heads are attention."""
-    counter = FlopCounterMode(display=False)
-    with torch.no_grad(), counter:
+def count_flops(run: Callable[[], Any]) -> Flops:
+    """Run attention and count: products of two axes are projections, products in heads are attention."""
+    with torch.no_grad(), OpCounter() as counter:
         run()
-    found = {str(op).removeprefix("aten."): flops for op, flops in counter.get_flop_counts()["Global"].items()}
-    return Work(projections=found.get("mm", 0) + found.get("addmm", 0), attention=found.get("bmm", 0))
+    by_op = counter.flops_by_op
+    return Flops(projections=by_op["mm"] + by_op["addmm"], attention=by_op["bmm"])
 
 
 def milliseconds(run: Callable[[], Any], repeats: int = 15) -> float:
-    """Measure how long something takes: the shortest of some runs, for all else is what disturbed it."""
+    """Measure how long something takes: the shortest of some runs, since noise of the machine only ever adds time."""
     times = []
     with torch.no_grad():
         for _ in range(repeats):

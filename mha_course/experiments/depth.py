@@ -6,14 +6,14 @@ Axes: B sentences, S tokens, C = d_model width, L layers, V words in the vocabul
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from mha_course.errors import ShapeError
-from mha_course.models import EncoderBlock
+from mha_course.errors import require
+from mha_course.models import EncoderBlock, seeded
 
 SENTENCES, TOKENS, WIDTH, HEADS, INNER, WORDS = 8, 15, 48, 4, 192, 100
 Wiring = Callable[[EncoderBlock, Tensor], Tensor]
@@ -23,13 +23,13 @@ Wiring = Callable[[EncoderBlock, Tensor], Tensor]
 class Depth:
     """A stack of L layers, measured: before the first layer, and after each.
 
-    ``alike`` is the mean cosine between two words of a sentence, ``size`` the root of the mean square of x, ``at_x``
+    ``cosine`` is the mean cosine between two words of a sentence, ``rms`` the root of the mean square of x, ``at_x``
     the length of the gradient that reaches x there, L + 1 numbers each; ``at_weights`` is the length of the gradient
     at the last matrix of each feed-forward part, L numbers.
     """
 
-    alike: list[float]
-    size: list[float]
+    cosine: list[float]
+    rms: list[float]
     at_x: list[float]
     at_weights: list[float]
 
@@ -44,14 +44,18 @@ def measure(wiring: Wiring, num_layers: int, *, last_norm: bool = False, draws: 
     Args: ``wiring(block, x)`` runs one block; num_layers is L, draws how often, both at least 1.
     Raises: ShapeError for fewer.
 
-    >>> measure(lambda block, x: x, 2, draws=1).alike[0] < 0.1  # words drawn at random have little in common
+    >>> measure(lambda block, x: x, 2, draws=1).cosine[0] < 0.1  # words drawn at random have little in common
     True
     """
-    if num_layers < 1 or draws < 1:
-        got = f"num_layers={num_layers}, draws={draws}"
-        raise ShapeError("measure", "num_layers and draws must be positive", expected="1 or more", got=got)
-    rows = [_one(wiring, num_layers, last_norm, seed) for seed in range(draws)]
-    return Depth(*(torch.tensor(column).mean(0).tolist() for column in zip(*rows, strict=True)))
+    got = f"num_layers={num_layers}, draws={draws}"
+    positive = num_layers >= 1 and draws >= 1
+    require(positive, "measure", "num_layers and draws must be positive", expected="1 or more", got=got)
+    found = [_one(wiring, num_layers, last_norm, seed) for seed in range(draws)]
+    means = {
+        field.name: torch.tensor([getattr(one, field.name) for one in found]).mean(0).tolist()
+        for field in fields(Depth)
+    }
+    return Depth(**means)
 
 
 def blocks(num_layers: int) -> list[EncoderBlock]:
@@ -65,10 +69,10 @@ def blocks(num_layers: int) -> list[EncoderBlock]:
     return made
 
 
-def likeness(x: Tensor) -> float:
+def mean_cosine(x: Tensor) -> float:
     """Return the mean cosine between two different words of a sentence, x (B, S, C).
 
-    >>> round(likeness(torch.tensor([[[1.0, 0.0], [2.0, 2.0]]])), 3)
+    >>> round(mean_cosine(torch.tensor([[[1.0, 0.0], [2.0, 2.0]]])), 3)
     0.707
     """
     unit = F.normalize(x, dim=-1)  # (B, S, C)
@@ -77,10 +81,9 @@ def likeness(x: Tensor) -> float:
     return float(cosines[:, others].mean())
 
 
-def _one(wiring: Wiring, num_layers: int, last_norm: bool, seed: int) -> tuple[list[float], ...]:
-    """Measure one draw, and return what makes a Depth."""
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(seed)
+def _one(wiring: Wiring, num_layers: int, last_norm: bool, seed: int) -> Depth:
+    """Measure one draw."""
+    with seeded(seed):
         stack = blocks(num_layers)
         to_words = nn.Linear(WIDTH, WORDS, dtype=torch.float64)
         nn.init.xavier_uniform_(to_words.weight)
@@ -93,5 +96,9 @@ def _one(wiring: Wiring, num_layers: int, last_norm: bool, seed: int) -> tuple[l
     matrices = [block.get_parameter("feed_forward.3.weight") for block in stack]
     gradients = torch.autograd.grad(loss, [*streams, *matrices], allow_unused=True)
     lengths = [0.0 if gradient is None else float(gradient.norm()) for gradient in gradients]
-    alike, size = zip(*((likeness(x.detach()), float(x.detach().square().mean().sqrt())) for x in streams), strict=True)
-    return list(alike), list(size), lengths[: num_layers + 1], lengths[num_layers + 1 :]
+    return Depth(
+        cosine=[mean_cosine(x.detach()) for x in streams],
+        rms=[float(x.detach().square().mean().sqrt()) for x in streams],
+        at_x=lengths[: num_layers + 1],
+        at_weights=lengths[num_layers + 1 :],
+    )

@@ -13,18 +13,18 @@ from mha_course.caching import GroupedQueryAttention
 from mha_course.example import training_batches
 from mha_course.models import MaskedWordModel, masked_word_loss, train
 
-TRAINED = 3000  # steps that the shipped model was trained for
+TRAINING_STEPS = 3000  # of the model that ships
 
 
-def share_heads(model: MaskedWordModel, num_kv_heads: int) -> MaskedWordModel:
+def group_kv_heads(model: MaskedWordModel, num_kv_heads: int) -> MaskedWordModel:
     """Return a copy whose key and value heads are, in each layer, replaced by the means of so many groups.
 
     Raises: ShapeError when they do not divide the heads. Reference: Ainslie et al. 2023, GQA, section 2.1.
     """
-    shared = copy.deepcopy(model)
-    for block in shared.blocks:
+    grouped = copy.deepcopy(model)
+    for block in grouped.blocks:
         block.register_module("attention", GroupedQueryAttention.from_multi_head(block.attention, num_kv_heads))
-    return shared.requires_grad_(False)
+    return grouped.requires_grad_(False)
 
 
 def uptrain(model: MaskedWordModel, share: float, *, seed: int = 1) -> MaskedWordModel:
@@ -33,12 +33,14 @@ def uptrain(model: MaskedWordModel, share: float, *, seed: int = 1) -> MaskedWor
     Reference: Ainslie et al. 2023, GQA, sections 2.1 and 3.1.
     """
     trained = copy.deepcopy(model).requires_grad_(True).train()
-    train(trained, training_batches(seed), masked_word_loss, steps=round(share * TRAINED), lr=1e-3, progress=False)
+    train(
+        trained, training_batches(seed), masked_word_loss, steps=round(share * TRAINING_STEPS), lr=1e-3, progress=False
+    )
     return trained.eval().requires_grad_(False)
 
 
-def moved(weights: Tensor, others: Tensor) -> Tensor:
-    """Say which share of each row's attention went to other words, averaged over the rows of a head.
+def total_variation(weights: Tensor, others: Tensor) -> Tensor:
+    """Return which share of each row's attention went to other words, averaged over the rows of a head.
 
     Half the sum of the differences: 0 for the same weights, 1 for rows that have no word in common.
 

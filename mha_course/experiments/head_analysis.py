@@ -1,19 +1,54 @@
-"""What the heads of a trained model look at, what they are needed for, and what chance would give.
+"""What the heads of a trained model attend to, what they are needed for, and what chance would give.
 
-Axes: N sentences, S tokens, L layers, H heads.
+In tables a column is a head, layer after layer: L·H of them. Axes: N sentences, T = S tokens, L layers, H heads,
+D head width.
 """
 
 from __future__ import annotations
 
 import copy
+import itertools
 from collections.abc import Sequence
+from dataclasses import replace
+from typing import TypeVar
 
 import torch
 from torch import Tensor
 
 from mha_course.datasets.grammar import Sentence
 from mha_course.example import MASK, encode
-from mha_course.models import MaskedWordModel
+from mha_course.models import MaskedWordModel, WordModel
+
+# What is asked of a head for each relation: from which word to which.
+RELATIONS = {
+    "pronoun": "pronoun → its noun",
+    "distractor": "pronoun → the other noun",
+    "subject": "was, were → subject",
+    "adjective": "noun → its adjective",
+    "noun": "adjective → its noun",
+    "state": "consequence → state",
+    "adverb": "verb → its adverb",
+}
+# Which word is hidden, to see whether a head is needed for the relation.
+HIDDEN = {
+    "pronoun": "pronoun",
+    "subject": "was, were",
+    "adjective": "noun",
+    "noun": "adjective",
+    "state": "consequence",
+}
+Head = tuple[int, int]  # a layer, and a head of it, both counted from 0
+AnyWordModel = TypeVar("AnyWordModel", bound=WordModel)
+
+
+def all_heads(model: WordModel) -> list[Head]:
+    """Return layer and head of every column of a table."""
+    return [(layer, head) for layer, block in enumerate(model.blocks) for head in range(block.attention.num_heads)]
+
+
+def head_names(model: WordModel) -> list[str]:
+    """Name every column: layers and heads are counted from 0, as in code."""
+    return [f"L{layer} H{head}" for layer, head in all_heads(model)]
 
 
 @torch.no_grad()
@@ -55,8 +90,8 @@ def relation_weights(weights: Tensor, texts: Sequence[Sentence], relation: str) 
 def position_baseline(weights: Tensor, texts: Sequence[Sentence], relation: str) -> Tensor:
     """Average the weight at the same two positions of sentences in which they are not related at all, (L, H).
 
-    What a head would score that looks at places and not at words. A sentence in which the two words belong together in
-    another way is left out, too; a pronoun and the other noun do not. Arguments as for relation_weights.
+    What a head would score that attends by position and not by word. A sentence in which the two words belong together
+    in another way is left out, too; a pronoun and the other noun do not. Arguments as for relation_weights.
     """
     lengths = torch.tensor([len(text.words) for text in texts])
     known = {pair for text in texts for pair in text.pairs.get(relation, ())}
@@ -74,21 +109,89 @@ def position_baseline(weights: Tensor, texts: Sequence[Sentence], relation: str)
 
 
 def _joined(text: Sentence, pair: tuple[int, int]) -> bool:
-    """Say whether the words at two positions belong together in any way."""
+    """Return whether the words at two positions belong together in any way."""
     return any(pair in pairs for relation, pairs in text.pairs.items() if relation != "distractor")
 
 
-def without_head(model: MaskedWordModel, layer: int, head: int) -> MaskedWordModel:
-    """Return a copy in which one head adds nothing: its columns of the output projection are 0.
+def ablate_heads(model: AnyWordModel, heads: Sequence[Head]) -> AnyWordModel:
+    """Return a copy of a model in which these heads add nothing: their columns of the output projection are 0.
 
+    Args: heads are pairs of a layer and a head; a layer may be counted from the end, -1 for the last.
     Raises: IndexError for a head or layer that the model does not have.
     """
-    heads = model.blocks[layer].attention.num_heads
-    if not 0 <= head < heads:
-        raise IndexError(f"without_head: there is no head {head}, expected 0 to {heads - 1}")
-    silenced = copy.deepcopy(model)
-    attention = silenced.blocks[layer].attention
-    width = attention.d_model // heads
-    with torch.no_grad():
-        attention.out_proj.weight[:, head * width : (head + 1) * width] = 0.0
-    return silenced
+    ablated = copy.deepcopy(model)
+    for layer, head in heads:
+        attention = ablated.blocks[layer].attention
+        if not 0 <= head < attention.num_heads:
+            raise IndexError(f"ablate_heads: there is no head {head}, expected 0 to {attention.num_heads - 1}")
+        width = attention.d_model // attention.num_heads
+        with torch.no_grad():
+            attention.out_proj.weight[:, head * width : (head + 1) * width] = 0.0
+    return ablated
+
+
+def relevant_sentences(texts: Sequence[Sentence], relation: str) -> list[Sentence]:
+    """Return the sentences on which a relation is measured.
+
+    For was and were those alone in which no pronoun gives the number away.
+    """
+    return [text for text in texts if relation in text.pairs and (relation != "subject" or text.kind == "agreement")]
+
+
+def hide_first_word(texts: Sequence[Sentence], relation: str) -> list[Sentence]:
+    """Return a sentence for each pair of a relation, with the first word of the pair hidden.
+
+    >>> from mha_course.datasets.grammar import sentences
+    >>> {sentence.words.count("<mask>") for sentence in hide_first_word(sentences(5, "test", seed=0), "noun")}
+    {1}
+    """
+    hidden = []
+    for text in texts:
+        for start, end in text.pairs.get(relation, ()):
+            words = (*text.words[:start], "<mask>", *text.words[start + 1 :])
+            hidden.append(replace(text, words=words, pairs={relation: ((start, end),)}))
+    return hidden
+
+
+@torch.no_grad()
+def relation_table(model: MaskedWordModel, texts: Sequence[Sentence], relations: Sequence[str]) -> Tensor:
+    """Return the mean weight of every head along each relation, (relations, L·H)."""
+    rows = []
+    for relation in relations:
+        chosen = relevant_sentences(texts, relation)
+        rows.append(relation_weights(all_weights(model, chosen), chosen, relation).flatten())
+    return torch.stack(rows)
+
+
+@torch.no_grad()
+def baseline_table(model: MaskedWordModel, texts: Sequence[Sentence], relations: Sequence[str]) -> Tensor:
+    """Return the position baseline of every head for each relation, (relations, L·H)."""
+    weights = all_weights(model, texts)
+    return torch.stack([position_baseline(weights, texts, relation).flatten() for relation in relations])
+
+
+def accuracies(model: MaskedWordModel, texts: Sequence[Sentence], relations: Sequence[str]) -> Tensor:
+    """Return how often the hidden first word of each relation is guessed, (relations,)."""
+    return torch.tensor([accuracy(model, relevant_sentences(texts, name), name) for name in relations])
+
+
+def accuracy_lost(
+    model: MaskedWordModel, texts: Sequence[Sentence], relations: Sequence[str], ablated: Sequence[Sequence[Head]]
+) -> Tensor:
+    """Return which part of the guesses is lost without each set of heads, (relations, number of sets).
+
+    Args: ablated are sets of heads; ``[[head] for head in all_heads(model)]`` tries each alone.
+    """
+    intact = accuracies(model, texts, relations)
+    return torch.stack([intact - accuracies(ablate_heads(model, heads), texts, relations) for heads in ablated], dim=1)
+
+
+def accuracy_lost_in_pairs(model: MaskedWordModel, texts: Sequence[Sentence], relation: str) -> Tensor:
+    """Return what is lost without any two heads, (L·H, L·H), and without one alone on the diagonal."""
+    heads = all_heads(model)
+    pairs = list(itertools.combinations_with_replacement(range(len(heads)), 2))
+    values = accuracy_lost(model, texts, [relation], [[heads[one], heads[other]] for one, other in pairs])[0]
+    table = torch.zeros(len(heads), len(heads))
+    for (one, other), value in zip(pairs, values, strict=True):
+        table[one, other] = table[other, one] = value
+    return table

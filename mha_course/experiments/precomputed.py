@@ -18,22 +18,23 @@ from torch import Tensor
 
 from mha_course import example
 from mha_course.datasets.grammar import sentences
-from mha_course.experiments import heads_tables
-from mha_course.experiments.head_tasks import LookUp, TwoPlaces, learn
+from mha_course.experiments import head_analysis
+from mha_course.experiments.head_tasks import AssociativeRecall, TwoTokenSum, learn
 from mha_course.models import MaskedWordModel
 
-SHIPPED = Path(__file__).parents[1] / "data" / "heads.json"
+PATH = Path(__file__).parents[1] / "data" / "heads.json"
 HEADS, RUNS, STEPS = (1, 2, 4, 8, 16), 3, 1000
 SEEDS = tuple(range(300, 310))
 STARTS = (0, 1, 2, 3, 4)
 
 
 @dataclass(frozen=True)
-class Shipped:
+class Precomputed:
     """What the command found.
 
-    ``difference`` are R² of 50 runs on TwoPlaces for each number of heads, of seeds that the lesson does not use;
-    ``thin`` R² of every run on LookUp for each number of heads; ``starts`` a report (see ``report``) for each start.
+    ``difference`` are R² of 50 runs on TwoTokenSum for each number of heads, of seeds that the lesson does not use;
+    ``thin`` R² of every run on AssociativeRecall for each number of heads, which get thinner; ``starts`` a report
+    (see ``report``) for each start.
     """
 
     difference: dict[int, list[float]]
@@ -41,36 +42,35 @@ class Shipped:
     starts: dict[int, dict[str, Any]]
 
 
-def load() -> Shipped:
-    """Return what ships."""
-    data = json.loads(SHIPPED.read_text(encoding="utf-8"))
-    return Shipped(**{part: {int(key): value for key, value in found.items()} for part, found in data.items()})
+def load() -> Precomputed:
+    """Return the figures that ship."""
+    data = json.loads(PATH.read_text(encoding="utf-8"))
+    return Precomputed(**{part: {int(key): value for key, value in found.items()} for part, found in data.items()})
 
 
 def difference(num_heads: int, seeds: Sequence[int] = SEEDS, *, runs: int = 5, steps: int = 500) -> list[float]:
     """Let runs learn the difference of two contents with so many heads, for every seed; return their R²."""
-    found = [learn(TwoPlaces(), num_heads, seed=seed, runs=runs, steps=steps).r2 for seed in seeds]
+    found = [learn(TwoTokenSum(), num_heads, seed=seed, runs=runs, steps=steps).r2 for seed in seeds]
     return [value for r2 in found for value in _rounded(r2)]
 
 
 def thin(num_heads: int, *, runs: int = RUNS, steps: int = STEPS) -> list[float]:
     """Let runs learn to look up one of 16 keys with so many heads; return their R²."""
-    return _rounded(learn(LookUp(), num_heads, runs=runs, steps=steps, count=64).r2)
+    return _rounded(learn(AssociativeRecall(), num_heads, runs=runs, steps=steps, count=64).r2)
 
 
 def report(model: MaskedWordModel) -> dict[str, Any]:
     """Measure the pronoun's head of a model on sentences about pairs of nouns that it was not trained on.
 
-    Returns: ``weights``, of every head from pronoun to noun, ``accuracy`` on hidden pronouns, ``without`` the head
-    that looks most; nothing is rounded.
+    Returns: ``weights`` of every head from pronoun to noun, ``accuracy`` on hidden pronouns, and the accuracy
+    ``without`` the head that has the largest weight; nothing is rounded.
     """
     texts = sentences(1000, "test", seed=16)
-    weights = heads_tables.looks(model, texts, ["pronoun"])[0]
-    best = heads_tables.places(model)[int(weights.argmax())]
-    with_all, without = (
-        float(heads_tables.accuracies(m, texts, ["pronoun"])) for m in (model, heads_tables.without(model, [best]))
-    )
-    return {"weights": weights.tolist(), "accuracy": with_all, "without": without}
+    weights = head_analysis.relation_table(model, texts, ["pronoun"])[0]
+    best = head_analysis.all_heads(model)[int(weights.argmax())]
+    ablated = head_analysis.ablate_heads(model, [best])
+    intact, without = (float(head_analysis.accuracies(m, texts, ["pronoun"])) for m in (model, ablated))
+    return {"weights": weights.tolist(), "accuracy": intact, "without": without}
 
 
 def _rounded(numbers: Tensor) -> list[float]:
@@ -87,14 +87,14 @@ def _short(found: dict[str, Any]) -> dict[str, Any]:
 
 
 def main(argv: Sequence[str] = ()) -> None:
-    """Make all figures again and write them; starts may be named."""
+    """Compute all figures and write them; starts may be named."""
     starts = [int(number) for number in argv] or STARTS
     data = {
         "difference": {heads: difference(heads) for heads in (1, 2, 4)},
         "thin": {heads: thin(heads) for heads in HEADS},
         "starts": {start: _short(report(example.train_model(start)[0])) for start in starts},
     }
-    SHIPPED.write_text(json.dumps(data, indent=1) + "\n", encoding="utf-8")
+    PATH.write_text(json.dumps(data, indent=1) + "\n", encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
-"""Small experiments whose set-up is stated once and used by lessons, labs and tests alike.
+"""What scaling does to a softmax and to the gradients behind it: one set-up for lessons, labs and tests.
 
-Axes: N queries, each with 64 keys of its own, D head width, R ways to scale that are measured side by side.
+Axes: N queries, each with 64 keys of its own, D head width, ways to scale that are measured side by side.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ def by_divisors(
     drawn: Draws, divisors: Sequence[float], softmax: Callable[[Tensor], Tensor] | None = None
 ) -> list[Saturation]:
     """Measure each divisor on the same numbers, in one pass. Divisors are positive."""
-    by = torch.tensor(divisors, dtype=torch.float64)[:, None]  # (R, 1)
+    by = torch.tensor(divisors, dtype=torch.float64)[:, None]  # (ways, 1)
     return measure(drawn, lambda q, k: q @ k.mT / by, softmax, ways=len(divisors))
 
 
@@ -77,17 +77,18 @@ def measure(
     *,
     ways: int = 1,
 ) -> list[Saturation]:
-    """Follow the same queries through R ways to scale: row r of every tensor belongs to way r.
+    """Follow the same queries through several ways to scale: row r of every tensor belongs to way r.
 
     Args:
-        scale: takes q (N, 1, R, D), the same query R times, and k (N, 1, 64, D), gives scores (N, 1, R, 64).
+        scale: takes q (N, 1, ways, D), the same query every time, and k (N, 1, 64, D), gives scores (N, 1, ways, 64).
         softmax: takes scores to weights; torch's if it is left out.
     Where no gradient flows through them, its length is 0.
     """
     q = drawn.q.repeat(1, 1, ways, 1).requires_grad_()
-    scores = scale(q, drawn.k)  # (N, 1, R, 64)
-    scores = scores if scores.requires_grad else scores.requires_grad_()
-    weights = scores.softmax(-1) if softmax is None else softmax(scores)  # (N, 1, R, 64)
+    scores = scale(q, drawn.k)  # (N, 1, ways, 64)
+    if not scores.requires_grad:  # a learner's scale may detach q: the scores' own gradient is still there
+        scores.requires_grad_()
+    weights = scores.softmax(-1) if softmax is None else softmax(scores)  # (N, 1, ways, 64)
     gain = (weights @ drawn.v * drawn.upstream).sum()
     found: tuple[Tensor | None, ...] = (None, None)
     if gain.requires_grad:

@@ -1,4 +1,4 @@
-"""Watch a masked-word model learn: what its heads look at, before, during and after.
+"""Snapshots of a masked-word model while it learns: what its heads attend to, before, during and after.
 
 Axes: L layers, H heads, T = S tokens of a sentence.
 """
@@ -37,37 +37,38 @@ class Snapshot:
 
     @property
     def best(self) -> tuple[int, int]:
-        """The layer and the head that look most from pronouns to their nouns."""
+        """The layer and the head with the largest weight from pronouns to their nouns."""
         layer, head = divmod(int(self.pronoun.argmax()), self.pronoun.size(1))
         return layer, head
 
     def weights(self, sentence: str = SENTENCE) -> Tensor:
-        """Return what all heads look at in one sentence of at most 15 words of the grammar, (L, H, T, S)."""
+        """Return the weights of all heads in one sentence of at most 15 words of the grammar, (L, H, T, S)."""
         ids, _ = encode([sentence.split()])  # (1, S)
         return self.model.attention_weights(ids)[:, 0]
 
 
-def look(model: MaskedWordModel, step: int) -> Snapshot:
+def snapshot(model: MaskedWordModel, step: int) -> Snapshot:
     """Take a snapshot of a model after so many steps; nothing in it changes.
 
     >>> from mha_course.example import new_model
-    >>> look(new_model(0), 0).pronoun.shape
+    >>> snapshot(new_model(0), 0).pronoun.shape
     torch.Size([2, 4])
     """
-    texts, kept = _unseen(), copy.deepcopy(model).eval().requires_grad_(False)
-    pronoun = head_analysis.relation_weights(head_analysis.all_weights(kept, texts), texts, "pronoun")  # (L, H)
-    return Snapshot(step, kept, pronoun, head_analysis.accuracy(kept, texts, "pronoun"))
+    texts, copied = _test_sentences(), copy.deepcopy(model).eval().requires_grad_(False)
+    pronoun = head_analysis.relation_weights(head_analysis.all_weights(copied, texts), texts, "pronoun")  # (L, H)
+    return Snapshot(step, copied, pronoun, head_analysis.accuracy(copied, texts, "pronoun"))
 
 
-def watched(model: MaskedWordModel, batches: Iterable[Any], at: Collection[int], seen: list[Snapshot]) -> Iterator[Any]:
-    """Hand batches on as they are, and before those numbered in ``at`` append a snapshot of the model to ``seen``."""
+def record_snapshots(
+    model: MaskedWordModel, batches: Iterable[Any], at: Collection[int], snapshots: list[Snapshot]
+) -> Iterator[Any]:
+    """Yield the batches as they are; before those numbered in ``at``, append a snapshot of the model to the list."""
     for step, batch in enumerate(batches):
         if step in at:
-            seen.append(look(model, step))
+            snapshots.append(snapshot(model, step))
         yield batch
 
 
 @cache
-def _unseen() -> tuple[Sentence, ...]:
-    """Return the sentences that are measured on."""
+def _test_sentences() -> tuple[Sentence, ...]:
     return tuple(sentences(_COUNT, "test", seed=2))

@@ -7,9 +7,8 @@ from mha_course.models.blocks import (
     MaskedWordModel,
     WordModel,
     generate,
-    masked_word_loss,
-    train,
 )
+from mha_course.models.training import masked_word_loss, one_thread, seeded, train
 
 __all__ = [
     "CausalLanguageModel",
@@ -19,5 +18,7 @@ __all__ = [
     "WordModel",
     "generate",
     "masked_word_loss",
+    "one_thread",
+    "seeded",
     "train",
 ]

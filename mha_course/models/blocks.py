@@ -1,16 +1,15 @@
-"""Small models built on the reference attention, and the loop that trains them.
+"""Small models built on the reference attention: a block, a stack of them, and models that guess words.
 
 Axes: B sentences or images, S tokens, C = d_model width, V words in the vocabulary, L layers, H heads.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Sequence
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
-from tqdm.auto import tqdm
 
 from mha_course.attention import MultiHeadAttention
 from mha_course.caching import KVCache, decode_chunk
@@ -181,7 +180,7 @@ class CausalLanguageModel(WordModel):
 
 
 class MaskedWordModel(WordModel):
-    """Guess words from the words around them, as BERT does, at a size that trains in two minutes.
+    """Guess words from the words around them, as BERT does, at a size that trains in one to two minutes.
 
     Reference: Devlin et al. 2019, BERT, section 3.1, task 1.
     """
@@ -197,43 +196,6 @@ class MaskedWordModel(WordModel):
     def attention_weights(self, ids: Tensor, mask: Tensor | None = None) -> Tensor:
         """Return the weights of every head of every layer, (L, B, H, S, S)."""
         return self.encoder.attention_weights(self.embed(ids), mask)
-
-
-def train(
-    model: nn.Module,
-    batches: Iterable[tuple[Tensor, ...]],
-    loss: Callable[..., Tensor],
-    *,
-    steps: int,
-    lr: float,
-    progress: bool = True,
-) -> list[float]:
-    """Train with AdamW and return the loss of every step.
-
-    Args: ``loss(model, *batch)`` is called on the first ``steps`` batches; lr is the highest learning rate
-        of a one-cycle schedule, reached after 30 % of the steps; progress shows a bar.
-    Runs on one thread, so that two runs on one machine give the same bits.
-    """
-    optimizer = torch.optim.AdamW(model.parameters(), lr=lr)
-    schedule = torch.optim.lr_scheduler.OneCycleLR(optimizer, max_lr=lr, total_steps=steps)
-    threads, losses = torch.get_num_threads(), []
-    torch.set_num_threads(1)
-    try:
-        for _, batch in zip(tqdm(range(steps), disable=not progress), batches, strict=False):
-            optimizer.zero_grad()
-            value = loss(model, *batch)
-            value.backward()
-            optimizer.step()
-            schedule.step()
-            losses.append(value.item())
-    finally:
-        torch.set_num_threads(threads)
-    return losses
-
-
-def masked_word_loss(model: nn.Module, ids: Tensor, mask: Tensor, targets: Tensor) -> Tensor:
-    """Return the mean cross-entropy at the positions with a target; the others hold -100."""
-    return F.cross_entropy(model(ids, mask).flatten(0, 1), targets.flatten(), ignore_index=-100)
 
 
 @torch.no_grad()

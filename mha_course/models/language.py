@@ -12,16 +12,16 @@ from functools import cache
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
+from torch.nn.utils.rnn import pad_sequence
 
-from mha_course.datasets.grammar import MAX_WORDS, Sentence, sentences, vocabulary
-from mha_course.datasets.grammar import SPECIAL as OTHER_SPECIAL
-from mha_course.datasets.parsing import nats
-from mha_course.errors import ShapeError
+from mha_course.datasets import grammar
+from mha_course.datasets.grammar import MAX_WORDS, Sentence, nats, sentences, vocabulary
+from mha_course.errors import ShapeError, require
 from mha_course.masks import causal_mask
-from mha_course.models import CausalLanguageModel, generate, train
+from mha_course.models import CausalLanguageModel, generate, seeded, train
 
 SPECIAL = ("<pad>", "<start>", "<end>")
-WORDS = SPECIAL + vocabulary()[len(OTHER_SPECIAL) :]
+WORDS = SPECIAL + vocabulary()[len(grammar.SPECIAL) :]
 PAD, START, END = 0, 1, 2
 LONGEST = MAX_WORDS + 2  # a sentence with its <start> and its <end>
 _POOL, _BATCH, _LEARNING_RATE = 20_000, 64, 4e-3
@@ -36,11 +36,9 @@ def encode(texts: Sequence[Sequence[str]]) -> Tensor:
     >>> encode([["the", "cat"], ["the"]])[:, -2:].tolist() == [[WORDS.index("cat"), END], [END, PAD]]
     True
     """
-    if not texts:
-        raise ShapeError("encode", "there must be a sentence", expected="one or more", got="none")
-    rows = [[START, *_ids(words), END] for words in texts]
-    longest = max(map(len, rows))
-    return torch.tensor([[*row, *[PAD] * (longest - len(row))] for row in rows])
+    require(len(texts) > 0, "encode", "there must be a sentence", expected="one or more", got="none")
+    rows = [torch.tensor([START, *_ids(words), END]) for words in texts]
+    return pad_sequence(rows, batch_first=True, padding_value=PAD)
 
 
 def prompt(sentence: str) -> Tensor:
@@ -64,7 +62,6 @@ def decode(ids: Tensor) -> tuple[str, ...]:
 
 
 def _ids(words: Sequence[str], *, empty: bool = False) -> list[int]:
-    """Return the numbers of words."""
     unknown = [word for word in words if word not in _index() or word in SPECIAL]
     if unknown or not (words or empty):
         rule, got = "a sentence is made of words", ", ".join(map(repr, unknown)) or "an empty sentence"
@@ -74,7 +71,6 @@ def _ids(words: Sequence[str], *, empty: bool = False) -> list[int]:
 
 @cache
 def _index() -> dict[str, int]:
-    """Return the number of each word."""
     return {word: number for number, word in enumerate(WORDS)}
 
 
@@ -82,7 +78,7 @@ class SeesAhead(CausalLanguageModel):
     """The same model without its causal mask, to show what becomes of it. Do not use it."""
 
     def forward(self, ids: Tensor, caches: object = None) -> Tensor:
-        """Map ids (B, S) to logits (B, S, V); each place sees all words, those that it should guess too."""
+        """Map ids (B, S) to logits (B, S, V); each position sees all words, those that it should guess too."""
         del caches
         return self.to_words(self.encoder(self.embed(ids)))  # (B, S, V)
 
@@ -90,8 +86,7 @@ class SeesAhead(CausalLanguageModel):
 def new_language_model(seed: int, *, see_ahead: bool = False) -> CausalLanguageModel:
     """Return the untrained model, the same for the same seed."""
     kind = SeesAhead if see_ahead else CausalLanguageModel
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(seed)
+    with seeded(seed):
         return kind(len(WORDS), LONGEST, d_model=48, num_heads=4, d_ff=128, num_layers=2)
 
 
@@ -146,26 +141,26 @@ def bigram(texts: Sequence[Sentence], *, add: float = 0.1) -> Predictor:
 
 
 @torch.no_grad()
-def surprises(predictor: Predictor, ids: Tensor) -> Tensor:
+def surprisal(predictor: Predictor, ids: Tensor) -> Tensor:
     """Return -ln P of each next word of ids (B, S), (B, S - 1), in nats; 0 for padding.
 
-    Shape: entry s belongs to the token at place s + 1.
+    Shape: entry s belongs to the token at position s + 1.
     """
-    chances = predictor(ids[:, :-1]).log_softmax(-1)  # (B, S-1, V)
-    found = -chances.gather(-1, ids[:, 1:, None]).squeeze(-1)  # (B, S-1)
+    log_chances = predictor(ids[:, :-1]).log_softmax(-1)  # (B, S-1, V)
+    found = -log_chances.gather(-1, ids[:, 1:, None]).squeeze(-1)  # (B, S-1)
     return found.masked_fill(ids[:, 1:] == PAD, 0.0)
 
 
 def perplexity(predictor: Predictor, texts: Sequence[Sentence]) -> float:
-    """Return exp of the mean surprise of a word, <end> included."""
+    """Return exp of the mean surprisal of a word, <end> included."""
     ids = encode([text.words for text in texts])
-    return math.exp(surprises(predictor, ids).sum().item() / _tokens(texts))
+    return math.exp(surprisal(predictor, ids).sum().item() / _tokens(texts))
 
 
 def limit(texts: Sequence[Sentence], split: str) -> float:
     """Return the perplexity of whoever knows the grammar by heart, on the very same sentences.
 
-    Args: split is as for ``parsing.nats``: which pairs of nouns are known to occur.
+    Args: split is as for ``grammar.nats``: which pairs of nouns are known to occur.
     """
     return math.exp(sum(nats(text.words, split) for text in texts) / _tokens(texts))
 
@@ -200,8 +195,8 @@ def weights(model: CausalLanguageModel, texts: Sequence[Sentence]) -> Tensor:
 
 
 @torch.no_grad()
-def look(model: CausalLanguageModel, sentence: str, mask: Tensor | None = None) -> tuple[Tensor, list[str]]:
-    """Return what all heads look at in the words so far, (L, 1, H, S, S), and the tokens, <start> first.
+def sentence_weights(model: CausalLanguageModel, sentence: str, mask: Tensor | None = None) -> tuple[Tensor, list[str]]:
+    """Return the weights of all heads over the words so far, (L, 1, H, S, S), and the tokens, <start> first.
 
     Args: mask (S, S), True = may attend; by default the causal mask, which the model was trained with.
     Raises: ShapeError for an unknown word, or too many.

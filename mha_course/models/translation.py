@@ -1,4 +1,4 @@
-"""A small model that learns to translate English into Endish in seconds, by looking at the English with each word.
+"""A small model that learns to translate English into Endish in seconds, attending to the English with each word.
 
 Axes: B sentences, T target words, S source words, C = d_model width, H heads, V words of Endish.
 """
@@ -11,30 +11,30 @@ from typing import NamedTuple
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
+from torch.nn.utils.rnn import pad_sequence
 
 from mha_course.attention import MultiHeadAttention
 from mha_course.datasets.toy_language import MAX_SOURCE, MAX_TARGET, SOURCE, TARGET, Pair, pairs
-from mha_course.errors import ShapeError
+from mha_course.errors import ShapeError, require
 from mha_course.masks import causal_mask
-from mha_course.models import train
+from mha_course.models import seeded, train
 
 PAD, START, END = 0, 1, 2
 _POOL, _BATCH, _LEARNING_RATE = 4000, 32, 4e-3
 
 
 class Batch(NamedTuple):
-    """Sentences as ids, padded on the right: what is read, what was said so far, and what comes next."""
+    """Sentences as ids, padded on the right: what is read, what is written already, and what comes next."""
 
     source: Tensor  # (B, S)
-    said: Tensor  # (B, T), the target one place later: <start> first
+    written: Tensor  # (B, T), the target one position later: <start> first
     target: Tensor  # (B, T), with <end> last; -100 where there is none
     alignment: Tensor  # (B, T), -1 where the target is no word
 
 
 def encode(texts: Sequence[Pair]) -> Batch:
     """Turn sentences into ids. Raises: ShapeError for no sentence, or a word that its language does not have."""
-    if not texts:
-        raise ShapeError("encode", "there must be a sentence", expected="one or more", got="none")
+    require(len(texts) > 0, "encode", "there must be a sentence", expected="one or more", got="none")
     sources = [_ids("source", text.source, SOURCE) for text in texts]
     targets = [_ids("target", text.target, TARGET) for text in texts]
     return Batch(
@@ -49,7 +49,7 @@ def _ids(name: str, words: Sequence[str], vocabulary: Sequence[str]) -> list[int
     """Return the numbers of words."""
     unknown = [word for word in words if word not in vocabulary or word.startswith("<")]
     if unknown or not words:
-        rule, expected = f"each word of the {name} must be known", f"words of endish.{name.upper()}"
+        rule, expected = f"each word of the {name} must be known", f"words of toy_language.{name.upper()}"
         got = ", ".join(map(repr, unknown)) or "an empty sentence"
         raise ShapeError("encode", rule, expected=expected, got=got)
     return [vocabulary.index(word) for word in words]
@@ -57,62 +57,67 @@ def _ids(name: str, words: Sequence[str], vocabulary: Sequence[str]) -> list[int
 
 def _padded(rows: Sequence[Sequence[int]], fill: int) -> Tensor:
     """Fill rows up to the longest."""
-    longest = max(map(len, rows))
-    return torch.tensor([[*row, *[fill] * (longest - len(row))] for row in rows])
+    return pad_sequence([torch.tensor(row) for row in rows], batch_first=True, padding_value=fill)
 
 
 class Translator(nn.Module):
-    """Say a sentence in Endish, word by word: causal self-attention over what was said, cross-attention to the source.
+    """Write a sentence in Endish: causal self-attention over the words so far, cross-attention to the source.
 
-    Source words do not attend to each other, so that what stands at a place is that word and where it stands.
+    Source words do not attend to each other, so a vector of the memory holds one word and its position, and nothing
+    else: the cross-attention's weights are about words.
 
     Args: d_model is C, heads are those of the cross-attention.
     """
 
     def __init__(self, d_model: int = 48, num_heads: int = 2) -> None:
         super().__init__()
-        self.source_words, self.source_places = nn.Embedding(len(SOURCE), d_model), nn.Embedding(MAX_SOURCE, d_model)
-        self.target_words, self.target_places = nn.Embedding(len(TARGET), d_model), nn.Embedding(MAX_TARGET, d_model)
-        self.source_thought, self.thought = (_feed_forward(d_model) for _ in range(2))
+        # The order of these lines is that of the random draws: another order is another untrained model.
+        self.source_words = nn.Embedding(len(SOURCE), d_model)
+        self.source_positions = nn.Embedding(MAX_SOURCE, d_model)
+        self.target_words = nn.Embedding(len(TARGET), d_model)
+        self.target_positions = nn.Embedding(MAX_TARGET, d_model)
+        self.source_feed_forward = _feed_forward(d_model)
+        self.feed_forward = _feed_forward(d_model)
         self.norms = nn.ModuleList(nn.LayerNorm(d_model) for _ in range(5))
         self.self_attention = MultiHeadAttention(d_model, 4)
         self.cross_attention = MultiHeadAttention(d_model, num_heads)
         self.to_words = nn.Linear(d_model, len(TARGET))
 
-    def remember(self, source: Tensor) -> Tensor:
+    def encode(self, source: Tensor) -> Tensor:
         """Read the source (B, S), once: the memory (B, S, C)."""
-        x = self.source_words(source) + self.source_places.weight[: source.size(1)]  # (B, S, C)
-        return self.norms[0](x + self.source_thought(x))  # (B, S, C)
+        x = self.source_words(source) + self.source_positions.weight[: source.size(1)]  # (B, S, C)
+        return self.norms[0](x + self.source_feed_forward(x))  # (B, S, C)
 
-    def forward(self, source: Tensor, said: Tensor) -> tuple[Tensor, Tensor]:
-        """Map ids (B, S) and (B, T) to logits of the next word (B, T, V) and weights (B, H, T, S)."""
-        return self.go_on(said, self.remember(source), (source != PAD)[:, None, None])
+    def decode(self, written: Tensor, memory: Tensor, memory_mask: Tensor) -> tuple[Tensor, Tensor]:
+        """Map the words so far (B, T) to logits of the word after each (B, T, V) and weights (B, H, T, S).
 
-    def go_on(self, said: Tensor, memory: Tensor, memory_mask: Tensor) -> tuple[Tensor, Tensor]:
-        """Do the same from a memory (B, S, C) that is there already; memory_mask (B, 1, 1, S), True = a word."""
-        x = self.target_words(said) + self.target_places.weight[: said.size(1)]  # (B, T, C)
-        x = x + self.self_attention(self.norms[1](x), mask=causal_mask(said.size(1)))[0]  # (B, T, C)
+        Args: memory (B, S, C), from encode; memory_mask (B, 1, 1, S), True = a word.
+        """
+        x = self.target_words(written) + self.target_positions.weight[: written.size(1)]  # (B, T, C)
+        x = x + self.self_attention(self.norms[1](x), mask=causal_mask(written.size(1)))[0]  # (B, T, C)
         found, weights = self.cross_attention(self.norms[2](x), memory, mask=memory_mask)  # (B, T, C), (B, H, T, S)
         x = x + found  # (B, T, C)
-        x = x + self.thought(self.norms[3](x))  # (B, T, C)
+        x = x + self.feed_forward(self.norms[3](x))  # (B, T, C)
         return self.to_words(self.norms[4](x)), weights
+
+    def forward(self, source: Tensor, written: Tensor) -> tuple[Tensor, Tensor]:
+        """Map ids (B, S) and (B, T) to logits of the next word (B, T, V) and weights (B, H, T, S)."""
+        return self.decode(written, self.encode(source), (source != PAD)[:, None, None])
 
 
 def _feed_forward(d_model: int) -> nn.Sequential:
-    """Let each word think on its own."""
     return nn.Sequential(nn.Linear(d_model, 2 * d_model), nn.GELU(), nn.Linear(2 * d_model, d_model))
 
 
-def translation_loss(model: nn.Module, source: Tensor, said: Tensor, target: Tensor) -> Tensor:
+def translation_loss(model: nn.Module, source: Tensor, written: Tensor, target: Tensor) -> Tensor:
     """Return the mean cross-entropy of the next word."""
-    logits, _ = model(source, said)
+    logits, _ = model(source, written)
     return F.cross_entropy(logits.flatten(0, 1), target.flatten(), ignore_index=-100)
 
 
 def new_translator(seed: int) -> Translator:
     """Return the untrained model, the same for the same seed."""
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(seed)
+    with seeded(seed):
         return Translator()
 
 
@@ -124,54 +129,53 @@ def train_translator(seed: int, *, steps: int = 400, progress: bool = True) -> t
 
 
 def _batches(seed: int) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
-    """Yield endless batches of source, said and target."""
+    """Yield endless batches of source, written and target."""
     generator, pool = torch.Generator().manual_seed(seed), encode(pairs(_POOL, "train", seed))
     while True:
         chosen = torch.randint(_POOL, (_BATCH,), generator=generator)
-        yield pool.source[chosen], pool.said[chosen], pool.target[chosen]
+        yield pool.source[chosen], pool.written[chosen], pool.target[chosen]
 
 
 @torch.no_grad()
 def translate(model: Translator, sentence: str) -> tuple[Tensor, list[str], list[str]]:
-    """Translate a sentence greedily: weights (H, T, S) with which each word was said, target words, source words.
+    """Translate a sentence greedily: weights (H, T, S) when each word was written, target words, source words.
 
     Raises: ShapeError for an unknown word, or more than 8.
     """
     words = sentence.split()
     source = torch.tensor([_ids("source", words, SOURCE)])  # (1, S)
-    if len(words) > MAX_SOURCE:
-        got = f"{len(words)} words"
-        raise ShapeError("translate", "the sentence is too long", expected=f"S <= {MAX_SOURCE}", got=got)
-    memory, seen = model.remember(source), torch.ones(1, 1, 1, len(words), dtype=torch.bool)
-    said = [START]
-    while len(said) < MAX_TARGET:
-        logits, _ = model.go_on(torch.tensor([said]), memory, seen)
+    expected, got = f"S <= {MAX_SOURCE}", f"{len(words)} words"
+    require(len(words) <= MAX_SOURCE, "translate", "the sentence is too long", expected=expected, got=got)
+    memory, memory_mask = model.encode(source), torch.ones(1, 1, 1, len(words), dtype=torch.bool)
+    written = [START]
+    while len(written) < MAX_TARGET:
+        logits, _ = model.decode(torch.tensor([written]), memory, memory_mask)
         following = int(logits[0, -1].argmax())
         if following == END:
             break
-        said.append(following)
-    _, weights = model.go_on(torch.tensor([said]), memory, seen)  # the last row would say <end>
-    return weights[0, :, : len(said) - 1], [TARGET[number] for number in said[1:]], words
+        written.append(following)
+    _, weights = model.decode(torch.tensor([written]), memory, memory_mask)  # its last row would write <end>
+    return weights[0, :, : len(written) - 1], [TARGET[number] for number in written[1:]], words
 
 
 @torch.no_grad()
 def word_accuracy(model: Translator, texts: Sequence[Pair]) -> float:
     """Return how often the next word is right, 0 to 1, when all words before it are."""
     batch = encode(texts)
-    guess = model(batch.source, batch.said)[0].argmax(-1)  # (B, T)
+    guess = model(batch.source, batch.written)[0].argmax(-1)  # (B, T)
     return (guess == batch.target)[batch.target != -100].double().mean().item()
 
 
 def alignment_accuracy(weights: Tensor, texts: Sequence[Pair]) -> Tensor:
-    """Return how often each head looks most at the word that was translated: weights (B, H, T, S) -> (H,), 0 to 1."""
+    """Return how often a head's largest weight is on the word that was translated: (B, H, T, S) -> (H,), 0 to 1."""
     right = encode(texts).alignment  # (B, T)
     hits = weights.argmax(-1) == right[:, None]  # (B, H, T)
     return hits.transpose(1, 2)[right >= 0].double().mean(0)
 
 
 def diagonal(texts: Sequence[Pair]) -> Tensor:
-    """Return weights (B, 1, T, S) that look at the same place, in proportion: what they would be if order stayed."""
-    ways = [
+    """Return weights (B, 1, T, S) on the same position, in proportion: a translator that keeps the order of words."""
+    positions = [
         [round(t * (len(text.source) - 1) / (len(text.target) - 1)) for t in range(len(text.target))] for text in texts
     ]
-    return F.one_hot(_padded([[*way, 0] for way in ways], 0))[:, None].float()
+    return F.one_hot(_padded([[*row, 0] for row in positions], 0))[:, None].float()

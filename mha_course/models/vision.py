@@ -1,7 +1,7 @@
-"""Images as sequences: patches, a class token, a small vision transformer, and what its class token looks at.
+"""Images as sequences: patches, a class token, a small vision transformer, and what its class token attends to.
 
-Axes: B images, P side of a patch, N patches, rows and columns of patches, C width, L layers, Q heads,
-S = N + 1 tokens, A answers, K colours.
+Axes: B images, height and width in pixels, patch the side of a patch, N patches in rows and columns, L layers,
+H heads, S = N + 1 tokens, C = d_model width; answers and colours count themselves.
 """
 
 from __future__ import annotations
@@ -14,25 +14,25 @@ from torch.nn import functional as F
 
 from mha_course.datasets import shapes
 from mha_course.errors import ShapeError
-from mha_course.models import Encoder, EncoderBlock
+from mha_course.models import Encoder, EncoderBlock, seeded
 
 PATCH = 4
 GRID = shapes.HEIGHT // PATCH, shapes.WIDTH // PATCH
-_GREY = 0.5  # pixels are read as lighter or darker than this
+_GREY = 0.5  # taken from every pixel, so that numbers are around 0, as the initialisation of a Linear assumes
 
 
 def patchify(images: Tensor, patch_size: int) -> Tensor:
-    """Cut images (B, 3, H, W) into square patches, row by row, each flat as (channel, row, column)."""
-    grid = images.unflatten(3, (-1, patch_size)).unflatten(2, (-1, patch_size))  # (B, 3, rows, P, columns, P)
-    patches = grid.permute(0, 2, 4, 1, 3, 5)  # (B, rows, columns, 3, P, P)
-    return patches.flatten(3).flatten(1, 2)  # (B, N, 3*P*P)
+    """Cut images (B, 3, height, width) into square patches, row by row, each flat as (channel, row, column)."""
+    grid = images.unflatten(3, (-1, patch_size)).unflatten(2, (-1, patch_size))  # (B, 3, rows, patch, columns, patch)
+    patches = grid.permute(0, 2, 4, 1, 3, 5)  # (B, rows, columns, 3, patch, patch)
+    return patches.flatten(3).flatten(1, 2)  # (B, N, 3*patch*patch)
 
 
-def put_together(patches: Tensor, patch_size: int, columns: int) -> Tensor:
-    """Undo patchify: patches (B, N, 3·P·P), so many in a row of the image, become images (B, 3, H, W)."""
+def unpatchify(patches: Tensor, patch_size: int, columns: int) -> Tensor:
+    """Undo patchify: patches (B, N, 3·patch·patch), in so many columns, to images (B, 3, height, width)."""
     cut = patches.unflatten(2, (3, patch_size, patch_size)).unflatten(1, (-1, columns))
-    grid = cut.permute(0, 3, 1, 4, 2, 5)  # (B, 3, rows, P, columns, P)
-    return grid.flatten(4).flatten(2, 3)  # (B, 3, rows*P, columns*P)
+    grid = cut.permute(0, 3, 1, 4, 2, 5)  # (B, 3, rows, patch, columns, patch)
+    return grid.flatten(4).flatten(2, 3)  # (B, 3, rows*patch, columns*patch)
 
 
 def add_class_token(patches: Tensor, class_token: Tensor) -> Tensor:
@@ -76,7 +76,7 @@ class VisionTransformer(nn.Module):
         return self.encoder.blocks
 
     def embed(self, images: Tensor) -> Tensor:
-        """Map images (B, 3, H, W) to what each token shows plus where it stands, (B, S, C)."""
+        """Map images (B, 3, height, width) to what each token shows plus where it stands, (B, S, C)."""
         if images.dim() != 4 or (images.size(1), *images.shape[2:]) != (3, *self.image_size):
             expected = f"(B, 3, {self.image_size[0]}, {self.image_size[1]})"
             rule = "positions are learned for images of one size"
@@ -85,12 +85,12 @@ class VisionTransformer(nn.Module):
         return add_class_token(patches, self.class_token) + self.position_embedding  # (B, N+1, C)
 
     def forward(self, images: Tensor, mask: Tensor | None = None) -> Tensor:
-        """Map images (B, 3, H, W) to one logit an answer, (B, A); mask as for MultiHeadAttention."""
+        """Map images (B, 3, height, width) to one logit an answer, (B, answers); mask as for MultiHeadAttention."""
         x = self.encoder(self.embed(images), mask)  # (B, N+1, C)
         return self.head(x[:, 0])
 
     def attention_weights(self, images: Tensor) -> Tensor:
-        """Return the weights of every head of every layer, (L, B, Q, S, S)."""
+        """Return the weights of every head of every layer, (L, B, H, S, S)."""
         return self.encoder.attention_weights(self.embed(images))
 
 
@@ -108,21 +108,20 @@ class PatchVotes(nn.Module):
         self.vote = nn.Sequential(nn.GELU(), inner, nn.GELU(), outer)
 
     def forward(self, images: Tensor) -> Tensor:
-        """Map images (B, 3, H, W) to one logit an answer, (B, A)."""
+        """Map images (B, 3, height, width) to one logit an answer, (B, answers)."""
         x = self.patch_embedding(patchify(images - _GREY, PATCH)) + self.position_embedding  # (B, N, C)
-        votes = self.vote(x)  # (B, N, A)
+        votes = self.vote(x)  # (B, N, answers)
         return votes.mean(1)
 
 
 def new_model(seed: int, kind: type[nn.Module] = VisionTransformer) -> nn.Module:
     """Make an untrained model; the same seed gives the same numbers."""
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(seed)
+    with seeded(seed):
         return kind()
 
 
 def training_batches(seed: int, size: int = 64) -> Iterator[tuple[Tensor, Tensor]]:
-    """Draw pictures without end: images (B, 3, H, W) and right answers (B,)."""
+    """Draw pictures without end: images (B, 3, height, width) and right answers (B,)."""
     generator = torch.Generator().manual_seed(seed)
     while True:
         pictures = shapes.draw(size, generator)
@@ -137,7 +136,7 @@ def answer_loss(model: nn.Module, images: Tensor, answers: Tensor) -> Tensor:
 @torch.no_grad()
 def accuracy(model: nn.Module, pictures: shapes.Pictures, mask: Tensor | None = None) -> float:
     """Return the share of right answers, 0 to 1; a mask is handed to the model."""
-    logits = model(pictures.images) if mask is None else model(pictures.images, mask)  # (B, A)
+    logits = model(pictures.images) if mask is None else model(pictures.images, mask)  # (B, answers)
     return float((logits.argmax(-1) == pictures.same).float().mean())
 
 
@@ -147,10 +146,10 @@ def accuracy_without(model: VisionTransformer, pictures: shapes.Pictures, hidden
     return accuracy(model, pictures, seen[:, None, None])
 
 
-def highest(scores: Tensor, count: int) -> Tensor:
-    """Say which patches have the highest scores (B, N), so many of each picture, (B, N).
+def top_patches(scores: Tensor, count: int) -> Tensor:
+    """Return which patches have the highest scores (B, N), so many of each picture, (B, N).
 
-    >>> highest(torch.tensor([[0.1, 0.5, 0.4]]), 2).int().tolist()
+    >>> top_patches(torch.tensor([[0.1, 0.5, 0.4]]), 2).int().tolist()
     [[0, 1, 1]]
     """
     return torch.zeros_like(scores, dtype=torch.bool).scatter(1, scores.topk(count).indices, True)  # (B, N)
@@ -158,34 +157,34 @@ def highest(scores: Tensor, count: int) -> Tensor:
 
 def coverage(pictures: shapes.Pictures) -> Tensor:
     """Return the share of each patch that a shape covers, (B, N), 0 to 1."""
-    three = pictures.shapes[:, None].expand(-1, 3, -1, -1)  # (B, 3, H, W), a channel is as good as three
+    three = pictures.shapes[:, None].expand(-1, 3, -1, -1)  # (B, 3, height, width), a channel is as good as three
     return patchify(three, PATCH).float().mean(-1)  # (B, N)
 
 
 def shape_patches(pictures: shapes.Pictures) -> Tensor:
-    """Say which patches show a part of a shape, (B, N)."""
+    """Return which patches show a part of a shape, (B, N)."""
     return coverage(pictures) > 0  # (B, N)
 
 
 @torch.no_grad()
-def class_looks(model: VisionTransformer, images: Tensor) -> Tensor:
-    """Return the weights that the class token gives to the patches, (L, B, Q, N)."""
-    return model.attention_weights(images)[:, :, :, 0, 1:]  # (L, B, Q, N)
+def class_token_weights(model: VisionTransformer, images: Tensor) -> Tensor:
+    """Return the weights that the class token gives to the patches, (L, B, H, N)."""
+    return model.attention_weights(images)[:, :, :, 0, 1:]  # (L, B, H, N)
 
 
 @torch.no_grad()
 def share_on_shapes(model: VisionTransformer, pictures: shapes.Pictures) -> Tensor:
-    """Return how much of the class token's weight on patches lies on those of the shapes, (L, Q), 0 to 1."""
-    looks = class_looks(model, pictures.images)  # (L, B, Q, N)
-    on_shapes = (looks * shape_patches(pictures)[:, None]).sum(-1)  # (L, B, Q)
-    return (on_shapes / looks.sum(-1)).mean(1)  # (L, Q)
+    """Return how much of the class token's weight on patches lies on those of the shapes, (L, H), 0 to 1."""
+    weights = class_token_weights(model, pictures.images)  # (L, B, H, N)
+    on_shapes = (weights * shape_patches(pictures)[:, None]).sum(-1)  # (L, B, H)
+    return (on_shapes / weights.sum(-1)).mean(1)  # (L, H)
 
 
-def looks_by_colour(model: VisionTransformer, pictures: shapes.Pictures) -> Tensor:
-    """Return how much weight the class token gives to one shape of each colour, on average, (L, Q, K)."""
-    looks = class_looks(model, pictures.images) * shape_patches(pictures)[:, None]  # (L, B, Q, N)
-    down = looks.unflatten(-1, GRID).sum(-2)  # (L, B, Q, columns)
+def weights_by_colour(model: VisionTransformer, pictures: shapes.Pictures) -> Tensor:
+    """Return how much weight the class token gives to one shape of each colour, on average, (L, H, colours)."""
+    weights = class_token_weights(model, pictures.images) * shape_patches(pictures)[:, None]  # (L, B, H, N)
+    by_column = weights.unflatten(-1, GRID).sum(-2)  # (L, B, H, columns)
     part = shapes.PART // PATCH
-    sides = torch.stack((down[..., :part].sum(-1), down[..., -part:].sum(-1)), dim=-1)  # (L, B, Q, 2)
-    chosen = F.one_hot(pictures.colours, len(shapes.COLOURS)).to(sides)  # (B, 2, K)
-    return torch.einsum("lbqs,bsk->lqk", sides, chosen) / chosen.sum((0, 1))  # (L, Q, K)
+    sides = torch.stack((by_column[..., :part].sum(-1), by_column[..., -part:].sum(-1)), dim=-1)  # (L, B, H, 2)
+    chosen = F.one_hot(pictures.colours, len(shapes.COLOURS)).to(sides)  # (B, 2, colours)
+    return torch.einsum("lbhs,bsc->lhc", sides, chosen) / chosen.sum((0, 1))  # (L, H, colours)

@@ -7,12 +7,11 @@ from types import FrameType
 from typing import Any
 
 import torch
-from torch._C._functorch import is_functorch_wrapped_tensor
-from torch._ops import OpOverload
 from torch.overrides import TorchFunctionMode
 
 from mha_course.tracing.axes import Axis, AxisNamer, size_of, unknown
-from mha_course.tracing.dispatch import EXPLICIT_COPIES, MOVES, NOTES, OpCounter, op_name
+from mha_course.tracing.dispatch import EXPLICIT_COPIES, MOVES, NOTES, op_name
+from mha_course.tracing.op_counter import OpCounter
 from mha_course.tracing.records import Argument, Operand
 from mha_course.tracing.rules import warnings
 from mha_course.tracing.rules.call import OpCall, TensorInfo, tensors_in
@@ -21,6 +20,7 @@ from mha_course.tracing.rules.elementwise import ELEMENTWISE
 from mha_course.tracing.rules.indexing import INDEXING
 from mha_course.tracing.rules.reshape import VIEWS, Rule
 from mha_course.tracing.source_lines import UserFrame, user_frames
+from mha_course.tracing.torch_internals import OpOverload, is_functorch_wrapped_tensor, storage_key
 
 RULES: dict[str, Rule] = {**VIEWS, **INDEXING, **CONTRACTIONS, **ELEMENTWISE}
 SHAPE_ONLY = {*VIEWS, *INDEXING}
@@ -57,7 +57,7 @@ class Recorder(TorchFunctionMode):
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
         kwargs = kwargs or {}
-        self.counter.copies = self.counter.flops = 0
+        self.counter.reset()
         try:
             out = func(*args, **kwargs)
         except (RuntimeError, IndexError) as error:
@@ -65,7 +65,7 @@ class Recorder(TorchFunctionMode):
             self.failure = warnings.of_crash(op_name(func), str(error), parts, self.names)
             raise
         if isinstance(func, OpOverload):  # scripted code: what ran is all there is to see
-            self.counter.count(func, args, kwargs, out)
+            self.counter.ran(func, args, kwargs, out)
         if isinstance(out, (torch.Tensor, tuple, list)) and not isinstance(out, torch.Size):
             self._record(op_name(func), args, kwargs, out)
         elif func is torch.Tensor.__setitem__:
@@ -105,7 +105,7 @@ class Recorder(TorchFunctionMode):
         known, label = self.names.labels, self.names.label
         value.source, value.labels = source, tuple([known.get(axis) or label(axis) for axis in value.axes])
         if isinstance(source, int) or _is_plain(tensor):  # results were looked at before
-            value.memory = self.memories.setdefault(tensor.untyped_storage()._cdata, len(self.memories))
+            value.memory = self.memories.setdefault(storage_key(tensor), len(self.memories))
         self.values[id(tensor)] = value
         self.kept.append(tensor)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import html
 import textwrap
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from mha_course.tracing.records import Argument, Step, color
@@ -59,6 +59,7 @@ class Reports:
     arguments: tuple[Argument, ...]
     notes: tuple[str, ...]
     failure: str | None
+    aliases: Mapping[str, int]
 
     def __str__(self) -> str:
         rows = [("", "", "step", "shape", "memory", "line")]
@@ -101,11 +102,13 @@ class Reports:
         return (*found, *([self.failure] if self.failure else []))
 
     def step(self, name: str) -> Step:
-        """Return the last step that was assigned to a variable, or else the last of a stage."""
+        """Return the last step assigned to a variable, or the last of a stage, or the one that a variable held."""
         for field in ("name", "stage"):
             found = [step for step in self.steps if getattr(step, field) == name]
             if found:
                 return found[-1]
+        if name in self.aliases:
+            return self.steps[self.aliases[name]]
         raise KeyError(f"no step is called {name!r}; there are {', '.join(self.names())}")
 
     def names(self) -> tuple[str, ...]:

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import os
 import sys
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from types import CodeType, TracebackType
 from typing import Any
 
@@ -20,9 +19,9 @@ from mha_course.tracing.recorder import Recorder
 from mha_course.tracing.records import Argument, Source, Step
 from mha_course.tracing.rules import warnings as diagnosis
 from mha_course.tracing.source_lines import HERE, assignments, code_lines, line_at, name_results
+from mha_course.tracing.torch_internals import MACHINERY, compiler_is_loaded
 
 COMPILED = "compiled code was run as it was written: what the compiler fuses and reorders cannot be seen"
-MACHINERY = tuple(os.path.join(os.path.dirname(torch.__file__), name) for name in ("_compile.py", "_dynamo", "_ops.py"))
 WRAPPED = "tensors inside vmap and other transforms are wrapped, so that their memory and these steps cannot be seen"
 SCRIPTED = "scripted code runs outside Python: what it ran is shown, but its lines cannot be seen"
 
@@ -33,7 +32,7 @@ class Trace(render.Reports):
 
     Attributes: steps (one for each tensor that was made), result (what the call returned), arguments (tensors that
     were there before), sources (the code that ran), sizes (what each name stands for), notes (what could not be
-    seen), failure (why the call stopped, where it did).
+    seen), failure (why the call stopped, where it did), aliases (further variables that held a step's result).
     """
 
     steps: tuple[Step, ...]
@@ -43,6 +42,7 @@ class Trace(render.Reports):
     sizes: dict[str, int]
     notes: tuple[str, ...] = ()
     failure: str | None = None
+    aliases: Mapping[str, int] = field(default_factory=dict)
 
     def compare(self, other: Trace) -> Comparison:
         """Set another trace beside this one, stage by stage, and say where they part."""
@@ -133,7 +133,7 @@ def _run(fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], 
 
 def _as_written() -> AbstractContextManager[Any]:
     """Keep compiled code from being compiled; the compiler, seconds to import, is there if something is compiled."""
-    return torch.compiler.set_stance("force_eager") if "torch._dynamo" in sys.modules else nullcontext()
+    return torch.compiler.set_stance("force_eager") if compiler_is_loaded() else nullcontext()
 
 
 def _without_tracer(entry: TracebackType | None) -> TracebackType | None:
@@ -181,7 +181,8 @@ def finish(recorder: Recorder, result: Any, notes: tuple[str, ...], failure: str
     sources = tuple(known[code] for code in shown)
     pairs = zip(recorder.arguments, recorder.argument_infos, strict=True)
     arguments = tuple(replace(argument, axes=argument.axes or value.labels) for argument, value in pairs)
-    return Trace(tuple(steps), result, arguments, sources, dict(recorder.names.sizes), notes, failure)
+    aliases = {name: i for i, name in enumerate(recorder.bound) if name and name != variables[i]}
+    return Trace(tuple(steps), result, arguments, sources, dict(recorder.names.sizes), notes, failure, aliases)
 
 
 def _title(code: CodeType) -> str:

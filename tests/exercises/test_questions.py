@@ -13,9 +13,9 @@ from mha_course.caching import GroupedQueryAttention, kv_cache_bytes, repeat_kv
 from mha_course.datasets.grammar import sentences
 from mha_course.exercises import QUESTIONS, predict
 from mha_course.exercises.lessons.l15_language_model import next_token_targets
-from mha_course.experiments import counting
-from mha_course.experiments.head_tasks import TwoPlaces, learn
-from mha_course.experiments.leakage import reach
+from mha_course.experiments import costs
+from mha_course.experiments.head_tasks import TwoTokenSum, learn
+from mha_course.experiments.leakage import token_dependence
 from mha_course.masks import causal_mask, combine_masks, padding_mask
 from mha_course.models import EncoderBlock, language, vision
 from mha_course.positions import rope, sinusoidal_encoding
@@ -254,7 +254,7 @@ def who_ignores():
 def after_softmax():
     """Change later tokens and look at earlier outputs."""
     allowed = causal_mask(5)
-    found = reach(lambda x: (x @ x.mT).softmax(-1).masked_fill(~allowed, 0.0) @ x, torch.ones(1, 5, 6))
+    found = token_dependence(lambda x: (x @ x.mT).softmax(-1).masked_fill(~allowed, 0.0) @ x, torch.ones(1, 5, 6))
     ahead = (found & ~allowed).nonzero()
     if not len(ahead):
         return "no, its weight is 0"
@@ -379,7 +379,7 @@ def scores(tokens):
 def flash_work():
     """Count the operations of both ways."""
     q, k, v = torch.zeros(3, 2, 4, 32, 6)
-    whole, tiled = counting.flops(attention, q, k, v), counting.flops(flash.tiled_attention, q, k, v, 8)
+    whole, tiled = costs.flops(attention, q, k, v), costs.flops(flash.tiled_attention, q, k, v, 8)
     return "the same number" if tiled == whole else "half as many" if 2 * tiled == whole else "32 times fewer"
 
 
@@ -455,7 +455,7 @@ def make_block(*, norm_first=True):
 
 def feed_forward_reach():
     """Change one token, and look at all."""
-    found = reach(make_block().feed_forward, tokens())
+    found = token_dependence(make_block().feed_forward, tokens())
     ways = {5: "its own alone", 25: "those of all words", 15: "its own and all later ones"}
     return ways[int(found.sum())]
 
@@ -525,7 +525,7 @@ def shuffled_patches():
     model.position_embedding.zero_()
     images = torch.rand(1, 3, 20, 28, generator=torch.Generator().manual_seed(0))
     patches = vision.patchify(images, 4)  # (1, 35, 48)
-    shuffled = vision.put_together(patches.flip(1), 4, 7)
+    shuffled = vision.unpatchify(patches.flip(1), 4, 7)
     before, after = model(images), model(shuffled)
     if torch.allclose(before, after, atol=1e-5):
         return "the same"
@@ -605,8 +605,8 @@ def one_head_difference():
 
 def twin_heads():
     """Train two heads that start alike for a few steps, and compare what they have become."""
-    readers = learn(TwoPlaces(), 2, runs=1, steps=5, count=8, twins=True).readers
-    heads = [weight.unbind(1) for weight in readers.parameters() if weight.dim() > 2]
+    attention = learn(TwoTokenSum(), 2, runs=1, steps=5, count=8, identical_heads=True).attention
+    heads = [weight.unbind(1) for weight in attention.parameters() if weight.dim() > 2]
     if all(torch.equal(one, two) for one, two in heads):
         return "bit for bit the same"
     dead = any(float(two.abs().max()) < 1e-3 for _, two in heads)

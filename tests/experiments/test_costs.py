@@ -204,9 +204,8 @@ def names_not_passed_on(fn, *args, **kwargs):
     return RIGHT.peak_bytes(fn, *args)
 
 
-def other_inputs_asked_about(backend, inputs):
-    q, _, _, *rest = inputs
-    return RIGHT._why_not(backend, (q, q, q, *rest))
+def other_inputs_asked_about(backend, q, k, v, mask, causal):
+    return RIGHT._refusal(backend, q, q, q, mask, causal)
 
 
 RIGHT = types.SimpleNamespace(**vars(costs))
@@ -221,8 +220,8 @@ WRONG = {
     "names not passed on": (CHECKS[2], {"peak_bytes": names_not_passed_on}),
     "a fixed length": (CHECKS[3], meter(knows=lambda tensor: not tensor.is_meta)),
     "always the first": (CHECKS[4], {"sdpa_choice": lambda *inputs, **how: "flash"}),
-    "other inputs asked about": (CHECKS[4], {"_why_not": other_inputs_asked_about}),
-    "no reason given": (CHECKS[5], {"_why_not": lambda backend, inputs: ""}),
+    "other inputs asked about": (CHECKS[4], {"_refusal": other_inputs_asked_about}),
+    "no reason given": (CHECKS[5], {"_refusal": lambda *inputs: ""}),
 }
 
 

@@ -70,7 +70,7 @@ def test_reads_agree_with_finite_differences(draw):
 
 @pytest.mark.parametrize("tokens", [1, 2, 30])
 def test_work_is_what_the_formulas_say(tokens):
-    cached, again = decoding.step_work(C, H, tokens)
+    cached, again = decoding.step_flops(C, H, tokens)
     assert (cached.projections, cached.attention) == (8 * C * C, 4 * tokens * C)
     assert (again.projections, again.attention) == (8 * tokens * C * C, 4 * tokens**2 * C)
     assert cached.total == 8 * C * C + 4 * tokens * C
@@ -139,21 +139,21 @@ def test_the_table_lines_up_and_marks_what_is_too_long():
 
 def test_shared_heads_are_means_in_every_layer():
     model = example.trained_model()
-    shared = gqa.share_heads(model, 2)
+    shared = gqa.group_kv_heads(model, 2)
     ids, mask = example.encode([example.SENTENCE.split()])
     for block, other in zip(model.blocks, shared.blocks, strict=True):
         assert isinstance(other.attention, GroupedQueryAttention)
         heads = block.attention.k_proj.weight.unflatten(0, (4, 12))
         assert torch.allclose(other.attention.k_proj.weight[:12], (heads[0] + heads[1]) / 2)
     assert not torch.allclose(shared(ids, mask), model(ids, mask), atol=0.1)
-    assert torch.allclose(gqa.share_heads(model, 4)(ids, mask), model(ids, mask), atol=1e-4)
+    assert torch.allclose(gqa.group_kv_heads(model, 4)(ids, mask), model(ids, mask), atol=1e-4)
     assert isinstance(model.blocks[0].attention, MultiHeadAttention)  # the original is left as it was
 
 
 def test_uptraining_trains_a_copy_for_its_share_of_the_steps():
-    shared = gqa.share_heads(example.trained_model(), 2)
+    shared = gqa.group_kv_heads(example.trained_model(), 2)
     before = {name: tensor.clone() for name, tensor in shared.state_dict().items()}
-    trained = gqa.uptrain(shared, 2 / gqa.TRAINED)
+    trained = gqa.uptrain(shared, 2 / gqa.TRAINING_STEPS)
     assert all(torch.equal(shared.state_dict()[name], tensor) for name, tensor in before.items())
     assert not torch.equal(
         trained.blocks[0].attention.k_proj.weight, before["encoder.layers.0.attention.k_proj.weight"]
@@ -166,7 +166,7 @@ def test_moved_is_the_share_of_attention_that_went_elsewhere():
     same = torch.tensor([[[[0.5, 0.5], [0.2, 0.8]]] * 2])[0][None]
     other = same.clone()
     other[0, 1] = torch.tensor([[1.0, 0.0], [1.0, 0.0]])
-    assert torch.allclose(gqa.moved(same, other), torch.tensor([0.0, (0.5 + 0.8) / 2]))
+    assert torch.allclose(gqa.total_variation(same, other), torch.tensor([0.0, (0.5 + 0.8) / 2]))
 
 
 def test_one_step_draws_all_keys_and_one_query():

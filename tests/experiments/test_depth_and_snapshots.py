@@ -55,16 +55,16 @@ def test_gradients_at_depth_are_those_of_finite_differences():
 
 def test_depth_has_a_number_for_each_place():
     measured = depth.measure(pre_norm, 3, draws=2)
-    assert [len(column) for column in (measured.alike, measured.size, measured.at_x, measured.at_weights)] == [
+    assert [len(column) for column in (measured.cosine, measured.rms, measured.at_x, measured.at_weights)] == [
         4,
         4,
         4,
         3,
     ]
     assert measured == depth.measure(pre_norm, 3, draws=2)
-    assert abs(measured.size[0] - 1) < 0.02
+    assert abs(measured.rms[0] - 1) < 0.02
     first = depth.measure(pre_norm, 3, draws=1)
-    assert measured.alike != first.alike  # a mean over draws
+    assert measured.cosine != first.cosine  # a mean over draws
 
 
 def test_what_is_passed_by_gets_no_gradient():
@@ -72,8 +72,8 @@ def test_what_is_passed_by_gets_no_gradient():
     assert measured.at_weights == [0.0, 0.0]
     assert measured.at_x[0] == measured.at_x[2] > 0
     doubled = depth.measure(lambda block, x: 2 * x, 2, draws=1)
-    assert doubled.size[2] == pytest.approx(4 * doubled.size[0])
-    assert doubled.alike[2] == pytest.approx(measured.alike[0])
+    assert doubled.rms[2] == pytest.approx(4 * doubled.rms[0])
+    assert doubled.cosine[2] == pytest.approx(measured.cosine[0])
     assert doubled.at_x[0] == pytest.approx(4 * doubled.at_x[2])
 
 
@@ -83,13 +83,13 @@ def test_measuring_leaves_the_random_state_alone():
     assert torch.equal(before, torch.get_rng_state())
 
 
-def test_likeness_is_the_mean_cosine_of_pairs(draw):
+def test_mean_cosine_is_the_mean_cosine_of_pairs(draw):
     x = draw(2, 5, 24) + 0.5
     pairs = [
         F.cosine_similarity(x[b, s], x[b, t], dim=0) for b in range(2) for s, t in itertools.combinations(range(5), 2)
     ]
-    assert depth.likeness(x) == pytest.approx(float(torch.stack(pairs).mean()))
-    assert depth.likeness(x[:, :1].expand(2, 5, 24)) == pytest.approx(1)
+    assert depth.mean_cosine(x) == pytest.approx(float(torch.stack(pairs).mean()))
+    assert depth.mean_cosine(x[:, :1].expand(2, 5, 24)) == pytest.approx(1)
 
 
 def test_blocks_are_drawn_as_said():
@@ -114,7 +114,7 @@ def test_depth_refuses_nothing_to_measure(layers, draws):
 def test_watching_changes_nothing_and_looks_when_asked():
     plain, losses = example.train_model(5, steps=6, progress=False)
     watched, seen = example.new_model(5), []
-    batches = training_snapshots.watched(watched, example.training_batches(5), (0, 4), seen)
+    batches = training_snapshots.record_snapshots(watched, example.training_batches(5), (0, 4), seen)
     again = models.train(watched, batches, models.masked_word_loss, steps=6, lr=3e-3, progress=False)
     assert again == losses
     for mine, theirs in zip(watched.parameters(), plain.parameters(), strict=True):
@@ -129,7 +129,7 @@ def test_watching_changes_nothing_and_looks_when_asked():
 
 def test_a_snapshot_holds_what_the_measures_say():
     model, texts = example.trained_model(), grammar.sentences(300, "test", seed=2)
-    snapshot = training_snapshots.look(model, 3000)
+    snapshot = training_snapshots.snapshot(model, 3000)
     want = head_analysis.relation_weights(head_analysis.all_weights(model, texts), texts, "pronoun")
     assert torch.equal(snapshot.pronoun, want)
     assert want[snapshot.best] == want.max()

@@ -15,8 +15,8 @@ from mha_course.datasets.grammar import sentences, vocabulary
 from mha_course.errors import ShapeError
 from mha_course.exercises.lessons.l06_concatenation import build_subtractor
 from mha_course.exercises.lessons.l16_why_many_heads import other_weights
-from mha_course.experiments import alternative_weights, head_analysis, head_tasks, heads_tables, precomputed
-from mha_course.experiments.head_tasks import LookUp, Readers, TwoPlaces, learn
+from mha_course.experiments import alternative_weights, head_analysis, head_tasks, precomputed
+from mha_course.experiments.head_tasks import AssociativeRecall, ParallelAttention, TwoTokenSum, learn
 from mha_course.widgets import AblationLab, HeadExplorer
 from mha_course.widgets.labs import ablation
 
@@ -30,7 +30,7 @@ def generator(seed=0):
 # The tasks
 
 
-def a_difference_is_what_the_flags_say(make=TwoPlaces):
+def a_difference_is_what_the_flags_say(make=TwoTokenSum):
     task = make(d=5, sign=-1)
     x, target, places = task.draw(2, 40, generator())
     assert x.shape == (2, 40, 9, 24)
@@ -50,7 +50,7 @@ def test_a_difference_is_what_the_flags_say():
 
 
 def test_what_is_looked_up_stands_beside_the_key():
-    x, target, places = LookUp().draw(2, 30, generator())
+    x, target, places = AssociativeRecall().draw(2, 30, generator())
     for r in range(2):
         for n in range(30):
             distance = (x[r, n, 1:, :16] - x[r, n, 0, :16]).norm(dim=-1)
@@ -60,7 +60,7 @@ def test_what_is_looked_up_stands_beside_the_key():
     assert not x[:, :, 0, 16:31].any()
 
 
-@pytest.mark.parametrize("task", [TwoPlaces(), TwoPlaces(sign=1), TwoPlaces(d=1), LookUp()])
+@pytest.mark.parametrize("task", [TwoTokenSum(), TwoTokenSum(sign=1), TwoTokenSum(d=1), AssociativeRecall()])
 def test_the_variance_is_that_of_the_target(task):
     target = task.draw(1, 20_000, generator())[1]
     assert target.var() == pytest.approx(task.variance, rel=0.05)
@@ -71,57 +71,57 @@ def test_the_bound_is_that_of_the_proof():
     shares = torch.rand(100_000, 2, generator=generator(), dtype=torch.float64)
     best = float(((shares[:, 0] - shares[:, 1]).square() / (2 * shares.square().sum(1))).max())
     for d in (1, 2, 8):
-        assert TwoPlaces(d=d).bound == pytest.approx((1 + (d - 1) * best) / d, abs=1e-3)
-    assert TwoPlaces(sign=1).bound == 1
+        assert TwoTokenSum(d=d).bound == pytest.approx((1 + (d - 1) * best) / d, abs=1e-3)
+    assert TwoTokenSum(sign=1).bound == 1
 
 
 # The attention
 
 
-def readers_are_multi_head_attention(make=Readers):
+def parallel_attention_is_multi_head_attention(make=ParallelAttention):
     """Each run holds the course's module, whose first token alone asks."""
-    readers = make(2, 24, 4, generator())
+    layers = make(2, 24, 4, generator())
     x = torch.randn(2, 3, 7, 24, generator=generator(1))
-    out, weights = readers(x)
+    out, weights = layers(x)
     assert weights.shape == (2, 4, 3, 7)
     for run in range(2):
         module = MultiHeadAttention(24, 4)
         with torch.no_grad():
             for name, linear in (("q", module.q_proj), ("k", module.k_proj), ("v", module.v_proj)):
-                linear.weight.copy_(getattr(readers, f"w_{name}")[run].flatten(0, 1))
-                linear.bias.copy_(getattr(readers, f"b_{name}")[run].flatten())
-            module.out_proj.weight.copy_(readers.w_o[run].flatten(0, 1).T)
-            module.out_proj.bias.copy_(readers.b_o[run])
+                linear.weight.copy_(getattr(layers, f"w_{name}")[run].flatten(0, 1))
+                linear.bias.copy_(getattr(layers, f"b_{name}")[run].flatten())
+            module.out_proj.weight.copy_(layers.w_o[run].flatten(0, 1).T)
+            module.out_proj.bias.copy_(layers.b_o[run])
         want, shares = module(x[run])
         assert torch.allclose(out[run], want[:, 0], atol=1e-5)
         assert torch.allclose(weights[run].transpose(0, 1), shares[:, :, 0], atol=1e-5)
 
 
-def test_readers_are_multi_head_attention():
-    readers_are_multi_head_attention()
+def test_parallel_attention_is_multi_head_attention():
+    parallel_attention_is_multi_head_attention()
 
 
 def test_every_number_of_heads_starts_with_the_same_numbers():
-    starts = [Readers(2, 24, heads, generator()) for heads in (1, 2, 3, 8)]
-    for readers in starts:
-        counted = sum(p.numel() for p in readers.parameters()) / 2
+    starts = [ParallelAttention(2, 24, heads, generator()) for heads in (1, 2, 3, 8)]
+    for layers in starts:
+        counted = sum(p.numel() for p in layers.parameters()) / 2
         assert counted == sum(p.numel() for p in nn.MultiheadAttention(24, 1).parameters()) == 2400
-        assert torch.equal(readers.w_k.flatten(1), starts[0].w_k.flatten(1))
-        assert readers.w_k.abs().max() <= 1 / math.sqrt(24)
+        assert torch.equal(layers.w_k.flatten(1), starts[0].w_k.flatten(1))
+        assert layers.w_k.abs().max() <= 1 / math.sqrt(24)
 
 
 def test_the_hand_made_heads_of_lesson_6_solve_the_task():
-    x, target, _ = TwoPlaces(width=18).draw(1, 200, generator())
+    x, target, _ = TwoTokenSum(width=18).draw(1, 200, generator())
     w_q, w_k, w_v, w_o = build_subtractor(6)
-    readers = Readers(1, 18, 2, generator())
+    layers = ParallelAttention(1, 18, 2, generator())
     with torch.no_grad():
         for name, w in (("w_q", w_q), ("w_k", w_k), ("w_v", w_v), ("w_o", w_o.T)):
-            getattr(readers, name).copy_(w.view(1, 2, 9, 18))
+            getattr(layers, name).copy_(w.view(1, 2, 9, 18))
         for name in ("b_q", "b_k", "b_v", "b_o"):
-            getattr(readers, name).zero_()
-    r2, _ = head_tasks.measure(readers, TwoPlaces(width=18), generator())
+            getattr(layers, name).zero_()
+    r2, _ = head_tasks.measure(layers, TwoTokenSum(width=18), generator())
     assert r2.item() == pytest.approx(1, abs=1e-5)
-    assert torch.allclose(readers(x)[0][..., :6], target, atol=1e-4)
+    assert torch.allclose(layers(x)[0][..., :6], target, atol=1e-4)
 
 
 # What is learned
@@ -130,81 +130,81 @@ def test_the_hand_made_heads_of_lesson_6_solve_the_task():
 @pytest.mark.train
 def test_two_heads_do_what_one_cannot():
     """A seed that no lesson uses."""
-    one, two = (train_once(learn, TwoPlaces(), heads, seed=101, **QUICK) for heads in (1, 2))
+    one, two = (train_once(learn, TwoTokenSum(), heads, seed=101, **QUICK) for heads in (1, 2))
     assert one.parameters == two.parameters == 2400
     assert one.r2.min() > 0.4
-    assert one.r2.max() < TwoPlaces().bound
-    assert one.looks.amax(-1).min() > 0.7
-    assert one.looks.amin(-1).max() < 0.3
+    assert one.r2.max() < TwoTokenSum().bound
+    assert one.weights.amax(-1).min() > 0.7
+    assert one.weights.amin(-1).max() < 0.3
     solved = two.r2 > 0.98
     assert solved.any()
-    assert two.looks[solved].amax(1).min() > 0.7  # a and b are both looked at, by one head or the other
-    assert ((two.r2 < TwoPlaces().bound) | solved).all()  # all or half
+    assert two.weights[solved].amax(1).min() > 0.7  # a and b are both looked at, by one head or the other
+    assert ((two.r2 < TwoTokenSum().bound) | solved).all()  # all or half
     assert one.curve.shape == (3, 300)
 
 
 @pytest.mark.train
 def test_four_heads_find_it_from_another_seed():
-    assert train_once(learn, TwoPlaces(), 4, seed=104, **QUICK).r2.min() > 0.98
+    assert train_once(learn, TwoTokenSum(), 4, seed=104, **QUICK).r2.min() > 0.98
 
 
 @pytest.mark.train
 def test_one_head_is_enough_for_a_sum():
-    assert train_once(learn, TwoPlaces(sign=1), 1, seed=102, **QUICK).r2.min() > 0.98
+    assert train_once(learn, TwoTokenSum(sign=1), 1, seed=102, **QUICK).r2.min() > 0.98
 
 
 @pytest.mark.train
 def test_heads_that_start_alike_stay_alike():
-    found = train_once(learn, TwoPlaces(), 2, seed=103, twins=True, **QUICK)
-    for weight in found.readers.parameters():
+    found = train_once(learn, TwoTokenSum(), 2, seed=103, identical_heads=True, **QUICK)
+    for weight in found.attention.parameters():
         if weight.dim() > 2:
             assert torch.equal(weight[:, 0], weight[:, 1])
-    assert found.r2.max() < TwoPlaces().bound
+    assert found.r2.max() < TwoTokenSum().bound
 
 
 def test_the_same_seed_gives_the_same_bits():
-    found = [learn(TwoPlaces(), 2, runs=2, steps=5, seed=seed).curve for seed in (1, 1, 2)]
+    found = [learn(TwoTokenSum(), 2, runs=2, steps=5, seed=seed).curve for seed in (1, 1, 2)]
     assert torch.equal(found[0], found[1])
     assert not torch.equal(found[0], found[2])
 
 
 def test_learning_leaves_threads_and_the_random_state_alone():
     threads, before = torch.get_num_threads(), torch.get_rng_state()
-    learn(TwoPlaces(), 2, runs=1, steps=1)
+    learn(TwoTokenSum(), 2, runs=1, steps=1)
     assert torch.get_num_threads() == threads
     assert torch.equal(torch.get_rng_state(), before)
 
 
 def test_what_cannot_be_learned_is_said():
     with pytest.raises(ShapeError) as caught:
-        learn(TwoPlaces(), 2, steps=0)
+        learn(TwoTokenSum(), 2, steps=0)
     assert str(caught.value) == (
         "learn: runs, steps and count must be positive. expected 1 or more, got runs=5, steps=0, count=64"
     )
-    with pytest.raises(ShapeError, match="Readers: num_heads must divide width"):
-        learn(TwoPlaces(), 5)
+    with pytest.raises(ShapeError, match="ParallelAttention: num_heads must divide width"):
+        learn(TwoTokenSum(), 5)
 
 
-class OtherSign(TwoPlaces):
+class OtherSign(TwoTokenSum):
     def draw(self, *how):
         x, _, places = super().draw(*how)
-        return x, TwoPlaces(d=self.d, sign=-self.sign).draw(*how[:2], generator())[1], places
+        return x, TwoTokenSum(d=self.d, sign=-self.sign).draw(*how[:2], generator())[1], places
 
 
-class PlacesFromZero(TwoPlaces):
+class PlacesFromZero(TwoTokenSum):
     def draw(self, *how):
         x, target, places = super().draw(*how)
         return x, target, places - 1
 
 
-class EveryTokenAsks(TwoPlaces):
+class EveryTokenAsks(TwoTokenSum):
     def draw(self, *how):
         x, target, places = super().draw(*how)
         x[..., self.d + 2] = 1.0
         return x, target, places
 
 
-class NoScale(Readers):
+class NoScale(ParallelAttention):
     def forward(self, x):
         factor = math.sqrt(self.w_q.size(2))
         with torch.no_grad():
@@ -216,13 +216,13 @@ class NoScale(Readers):
         return out
 
 
-class NoBias(Readers):
+class NoBias(ParallelAttention):
     def forward(self, x):
         out, weights = super().forward(x)
         return out - self.b_o[:, None], weights
 
 
-class SecondTokenAsks(Readers):
+class SecondTokenAsks(ParallelAttention):
     def forward(self, x):
         return super().forward(x[:, :, [1, 0, *range(2, x.size(2))]])
 
@@ -233,8 +233,8 @@ def test_a_broken_task_is_noticed(wrong):
 
 
 @pytest.mark.parametrize("wrong", [NoScale, NoBias, SecondTokenAsks])
-def test_broken_readers_are_noticed(wrong):
-    assert fails(readers_are_multi_head_attention, wrong)
+def test_broken_attention_is_noticed(wrong):
+    assert fails(parallel_attention_is_multi_head_attention, wrong)
 
 
 # Tables of heads
@@ -252,13 +252,13 @@ def texts():
 
 def test_tables_hold_what_the_measures_say(model, texts):
     weights = head_analysis.all_weights(model, texts)
-    found = heads_tables.looks(model, texts, ["pronoun", "noun"])
+    found = head_analysis.relation_table(model, texts, ["pronoun", "noun"])
     for row, relation in enumerate(("pronoun", "noun")):
         want = head_analysis.relation_weights(weights, texts, relation).flatten()
         assert torch.allclose(found[row], want, atol=1e-5)
-    place = heads_tables.same_places(model, texts, ["pronoun"])
+    place = head_analysis.baseline_table(model, texts, ["pronoun"])
     assert torch.equal(place[0], head_analysis.position_baseline(weights, texts, "pronoun").flatten())
-    assert heads_tables.names(model) == ["L0 H0", "L0 H1", "L0 H2", "L0 H3", "L1 H0", "L1 H1", "L1 H2", "L1 H3"]
+    assert head_analysis.head_names(model) == ["L0 H0", "L0 H1", "L0 H2", "L0 H3", "L1 H0", "L1 H1", "L1 H2", "L1 H3"]
 
 
 def places_where_words_belong_together_in_another_way_do_not_count(baseline=head_analysis.position_baseline):
@@ -269,7 +269,7 @@ def places_where_words_belong_together_in_another_way_do_not_count(baseline=head
         for relation, pairs in text.pairs.items():
             for start, end in pairs:
                 weights[0, n, 0, start, end] = float(relation != "distractor")
-    for relation in heads_tables.RELATIONS:
+    for relation in head_analysis.RELATIONS:
         assert head_analysis.relation_weights(weights, drawn, relation).item() == float(relation != "distractor")
         assert baseline(weights, drawn, relation).item() == 0
         alone = torch.zeros_like(weights)
@@ -326,7 +326,7 @@ def test_what_wrong_baselines_are_made_with_is_right():
 
 def test_a_hidden_word_is_the_one_that_asks(model, texts):
     for relation in ("pronoun", "noun"):
-        masked = heads_tables.hide(texts, relation)
+        masked = head_analysis.hide_first_word(texts, relation)
         whole = [(text, pair) for text in texts for pair in text.pairs.get(relation, ())]
         assert len(masked) == len(whole) > 100
         for text, (before, pair) in zip(masked, whole, strict=True):
@@ -334,23 +334,23 @@ def test_a_hidden_word_is_the_one_that_asks(model, texts):
             assert text.words[pair[0]] == "<mask>"
             back = (*text.words[: pair[0]], before.words[pair[0]], *text.words[pair[0] + 1 :])
             assert (back, text.kind) == (before.words, before.kind)
-    assert heads_tables.hide(texts[:0], "pronoun") == []
-    assert heads_tables.looks(model, heads_tables.hide(texts, "pronoun"), ["pronoun"])[0, 5] > 0.8
+    assert head_analysis.hide_first_word(texts[:0], "pronoun") == []
+    assert head_analysis.relation_table(model, head_analysis.hide_first_word(texts, "pronoun"), ["pronoun"])[0, 5] > 0.8
 
 
 def test_was_and_were_are_measured_where_no_pronoun_tells(texts):
-    chosen = heads_tables.measured_in(texts, "subject")
+    chosen = head_analysis.relevant_sentences(texts, "subject")
     assert {text.kind for text in chosen} == {"agreement"}
-    assert {text.kind for text in heads_tables.measured_in(texts, "state")} == {"agreement", "so"}
+    assert {text.kind for text in head_analysis.relevant_sentences(texts, "state")} == {"agreement", "so"}
     assert not {"it", "he", "she", "they"} & {word for text in chosen for word in text.words}
 
 
 def test_what_is_lost_is_the_difference_of_two_accuracies(model, texts):
     heads = [(0, 0), (1, 1)]
-    found = heads_tables.lost(model, texts, ["pronoun"], [[heads[0]], heads, []])
-    silenced = head_analysis.without_head(head_analysis.without_head(model, 0, 0), 1, 1)
+    found = head_analysis.accuracy_lost(model, texts, ["pronoun"], [[heads[0]], heads, []])
+    ablated = head_analysis.ablate_heads(head_analysis.ablate_heads(model, [(0, 0)]), [(1, 1)])
     full = head_analysis.accuracy(model, [t for t in texts if "pronoun" in t.pairs], "pronoun")
-    both = head_analysis.accuracy(silenced, [t for t in texts if "pronoun" in t.pairs], "pronoun")
+    both = head_analysis.accuracy(ablated, [t for t in texts if "pronoun" in t.pairs], "pronoun")
     assert found[0, 1].item() == pytest.approx(full - both, abs=1e-6)
     assert found[0, 0] > 0
     assert found[0, 2] == 0
@@ -358,37 +358,39 @@ def test_what_is_lost_is_the_difference_of_two_accuracies(model, texts):
 
 def test_pairs_are_symmetric_and_hold_the_single_heads(model, texts):
     few = texts[:60]
-    found = heads_tables.lost_in_pairs(model, few, "adjective")
+    found = head_analysis.accuracy_lost_in_pairs(model, few, "adjective")
     assert torch.equal(found, found.T)
-    alone = heads_tables.lost(model, few, ["adjective"], [[place] for place in heads_tables.places(model)])[0]
+    alone = head_analysis.accuracy_lost(
+        model, few, ["adjective"], [[place] for place in head_analysis.all_heads(model)]
+    )[0]
     assert torch.equal(found.diagonal(), alone)
-    assert found[6, 7] == heads_tables.lost(model, few, ["adjective"], [[(1, 2), (1, 3)]])[0, 0]
+    assert found[6, 7] == head_analysis.accuracy_lost(model, few, ["adjective"], [[(1, 2), (1, 3)]])[0, 0]
 
 
 def test_what_the_lesson_says_of_the_trained_model(model, texts):
     """The statements in words, on sentences that the lesson does not use."""
-    looks = heads_tables.looks(model, texts, list(heads_tables.RELATIONS))
+    looks = head_analysis.relation_table(model, texts, list(head_analysis.RELATIONS))
     assert looks[0, 5] > 0.8
     assert looks[1, 5] < 0.1
-    place = heads_tables.same_places(model, texts, ["subject"])[0, 5]
+    place = head_analysis.baseline_table(model, texts, ["subject"])[0, 5]
     assert place < 0.25 < looks[2, 5] < 0.5
     for kind, least, most in (("because_subject", 0.8, 1), ("because_object", 0, 0.2)):
-        masked = heads_tables.hide([text for text in texts if text.kind == kind], "pronoun")
+        masked = head_analysis.hide_first_word([text for text in texts if text.kind == kind], "pronoun")
         at = torch.tensor([text.words.index("<mask>") for text in masked])
         verb = head_analysis.all_weights(model, masked)[0, torch.arange(len(masked)), 0, at, 3].mean()
         assert least < verb < most
-    pairs = heads_tables.lost_in_pairs(model, texts, "state")
+    pairs = head_analysis.accuracy_lost_in_pairs(model, texts, "state")
     assert pairs.diagonal().max() < 0.05
     assert pairs[4, 5] > 0.25
 
 
 def test_other_maps_leave_the_output_alone(model):
     ids, _ = example.encode([example.SENTENCE.split()])
-    logits, computed, used = alternative_weights.in_all_heads(model, ids, other_weights)
+    logits, computed, used = alternative_weights.run_with_weights(model, ids, other_weights)
     assert torch.allclose(logits.float(), model(ids), atol=1e-4)
     assert torch.allclose(computed[:, None].float(), model.attention_weights(ids), atol=1e-5)
     assert (used - computed).abs().sum(-1).max() > 0.2
-    wrong, *_ = alternative_weights.in_all_heads(model, ids, lambda weights, v: weights.roll(1, -1))
+    wrong, *_ = alternative_weights.run_with_weights(model, ids, lambda weights, v: weights.roll(1, -1))
     assert not torch.allclose(wrong.float(), model(ids), atol=0.1)
 
 
@@ -421,7 +423,7 @@ def test_few_tokens_with_values_that_come_twice():
 def test_the_lab_says_what_the_silenced_model_guesses(model):
     lab = AblationLab()
     sentence = "the woolly goats heard the sly fox , and <mask> answered it"
-    full, left = (dict(example_guess(m, sentence)) for m in (model, head_analysis.without_head(model, 1, 1)))
+    full, left = (dict(example_guess(m, sentence)) for m in (model, head_analysis.ablate_heads(model, [(1, 1)])))
     best, now = max(full, key=full.get), max(left, key=left.get)
     assert lab.text == f"“{sentence}”: with all heads, “{best}” has {full[best]:.2f}."
     lab.set(l1_h1=True)
@@ -492,7 +494,7 @@ def test_fifty_runs_ship_as_they_come_out():
     assert [len(runs) for runs in shipped.values()] == [50, 50, 50]
     made = train_once(precomputed.difference, 4, precomputed.SEEDS[:1])  # a part of them
     assert sum(r2 > 0.99 for r2 in made) >= 4  # on another processor a run may differ
-    assert max(shipped[1]) < TwoPlaces().bound
+    assert max(shipped[1]) < TwoTokenSum().bound
     assert min(shipped[4]) > 0.99
 
 
@@ -520,11 +522,11 @@ def test_a_report_says_what_the_measures_say(model):
     found = precomputed.report(model)
     texts = [text for text in sentences(1000, "test", seed=16) if "pronoun" in text.pairs]
     assert found["accuracy"] == pytest.approx(head_analysis.accuracy(model, texts, "pronoun"), abs=1e-3)
-    looks = heads_tables.looks(model, texts, ["pronoun"])[0].tolist()
+    looks = head_analysis.relation_table(model, texts, ["pronoun"])[0].tolist()
     assert found["weights"] == pytest.approx(looks, abs=1e-6)  # not rounded twice
-    silenced = head_analysis.without_head(model, 1, 1)
+    ablated = head_analysis.ablate_heads(model, [(1, 1)])
     assert max(found["weights"]) == found["weights"][5]
-    assert found["without"] == pytest.approx(head_analysis.accuracy(silenced, texts, "pronoun"), abs=1e-3)
+    assert found["without"] == pytest.approx(head_analysis.accuracy(ablated, texts, "pronoun"), abs=1e-3)
 
 
 # Pictures

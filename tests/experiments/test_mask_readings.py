@@ -28,12 +28,12 @@ def mha():
 
 
 @pytest.mark.parametrize("mask", [masks.causal_mask(S), ~masks.causal_mask(S).T | torch.eye(S).bool(), None])
-def test_reach_is_the_mask_of_one_layer(mha, mask):
+def test_token_dependence_is_the_mask_of_one_layer(mha, mask):
     want = torch.ones(S, S, dtype=torch.bool) if mask is None else mask
-    assert torch.equal(leakage.reach(lambda x: mha(x, mask=mask), tokens()), want)
+    assert torch.equal(leakage.token_dependence(lambda x: mha(x, mask=mask), tokens()), want)
 
 
-def test_reach_agrees_with_gradients():
+def test_token_dependence_agrees_with_gradients():
     """Autograd is the authority: an output that feels a token has a gradient there."""
     torch.manual_seed(1)
     layer = nn.TransformerEncoderLayer(C, H, 32, batch_first=True, dropout=0.0)
@@ -44,35 +44,35 @@ def test_reach_agrees_with_gradients():
         return layer(layer(x, src_mask=hidden), src_mask=hidden)
 
     gradients = torch.autograd.functional.jacobian(lambda x: fn(x)[0, :, 0], tokens(1))[:, 0]  # (S, S, C)
-    found = leakage.reach(fn, tokens(1))
+    found = leakage.token_dependence(fn, tokens(1))
     assert torch.equal(found, gradients.abs().sum(-1) > 0)
     assert torch.equal(found, masks.causal_mask(S).triu(-4))  # two windows reach twice as far
 
 
-def test_reach_sees_the_leak_of_one_sentence(mha):
+def test_token_dependence_sees_the_leak_of_one_sentence(mha):
     """Sentence 1 alone sees ahead, and it is seen."""
     mask = torch.stack((masks.causal_mask(S), torch.ones(S, S, dtype=torch.bool)))[:, None]
-    assert leakage.reach(lambda x: mha(x, mask=mask), tokens()).all()
+    assert leakage.token_dependence(lambda x: mha(x, mask=mask), tokens()).all()
 
 
-def test_reach_is_not_square_where_queries_are_others():
+def test_token_dependence_is_not_square_where_queries_are_others():
     memory, query = tokens(1), tokens(1, T, seed=1)
     mask = masks.causal_mask_for_cache(T, S)
-    found = leakage.reach(lambda x: F.scaled_dot_product_attention(query, x, x, mask), memory)
+    found = leakage.token_dependence(lambda x: F.scaled_dot_product_attention(query, x, x, mask), memory)
     assert torch.equal(found, mask)
 
 
-def test_reach_sees_what_the_weights_hide(mha):
+def test_token_dependence_sees_what_the_weights_hide(mha):
     def late(x):
         steps = mha.steps(x)
         return attention.merge_heads(steps.weights.tril() @ steps.v)
 
-    assert leakage.reach(late, tokens()).all()
+    assert leakage.token_dependence(late, tokens()).all()
 
 
-def test_reach_leaves_its_input_and_the_random_state_alone(mha):
+def test_token_dependence_leaves_its_input_and_the_random_state_alone(mha):
     x, before = tokens(), torch.get_rng_state()
-    leakage.reach(mha, x)
+    leakage.token_dependence(mha, x)
     assert torch.equal(x, tokens())
     assert torch.equal(before, torch.get_rng_state())
 
@@ -82,26 +82,27 @@ def test_reach_leaves_its_input_and_the_random_state_alone(mha):
     [
         (
             lambda x: F.dropout(x, 0.5),
-            "reach: fn must give the same twice. expected no randomness, got two outputs that differ, "
+            "token_dependence: fn must give the same twice. expected no randomness, got two outputs that differ, "
             "fix: fn.eval(), if it is a module with dropout",
         ),
         (
             lambda x: x / 0,
-            "reach: the output of fn must be finite. expected finite numbers, got NaN or infinity in 336 places",
+            "token_dependence: the output of fn must be finite. expected finite numbers, "
+            "got NaN or infinity in 336 places",
         ),
-        (lambda x: x[0], "reach: the output of fn must have 3 axes. expected (B, T, C), got (7, 24), "
+        (lambda x: x[0], "token_dependence: the output of fn must have 3 axes. expected (B, T, C), got (7, 24), "
          "fix: the output of fn.unsqueeze(0), a batch of one"),
     ],
 )  # fmt: skip
-def test_reach_says_what_it_cannot_use(fn, message):
+def test_token_dependence_says_what_it_cannot_use(fn, message):
     with pytest.raises(ShapeError) as caught:
-        leakage.reach(fn, tokens())
+        leakage.token_dependence(fn, tokens())
     assert str(caught.value) == message
 
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.float64])
-def test_reach_takes_any_float_on_any_device(device, dtype):
-    found = leakage.reach(lambda x: x.cumsum(1), tokens().to(device, dtype))
+def test_token_dependence_takes_any_float_on_any_device(device, dtype):
+    found = leakage.token_dependence(lambda x: x.cumsum(1), tokens().to(device, dtype))
     assert torch.equal(found, masks.causal_mask(S))
 
 
@@ -112,7 +113,7 @@ NAMES = [f"word {n}" for n in range(S)]
 
 
 def readings(mask=REAL):
-    return {reading.reader: reading for reading in mask_conventions.polarities(mask, NAMES).readings}
+    return {reading.reader: reading for reading in mask_conventions.mask_readings(mask, NAMES).readings}
 
 
 def test_the_readers_are_the_ones_that_pytorch_and_seaborn_document():
@@ -141,7 +142,7 @@ def test_a_mask_is_read_without_touching_the_random_state():
 
 
 def test_the_table_says_the_same_as_text_and_as_html():
-    found = mask_conventions.polarities(torch.tensor([True, True, False]), ["the", "<b>", "<pad>"])
+    found = mask_conventions.mask_readings(torch.tensor([True, True, False]), ["the", "<b>", "<pad>"])
     text, html = repr(found), found._repr_html_()
     assert text.splitlines()[1].split("  ")[0] == "attention(q, k, v, mask)"
     assert text.count("✔ the <b> ·") == 8
@@ -154,8 +155,8 @@ def test_the_table_says_the_same_as_text_and_as_html():
 
 @pytest.mark.parametrize("mask", [torch.ones(3).bool(), torch.zeros(3).bool(), torch.tensor([1, 0, 1])])
 def test_a_mask_that_hides_all_or_nothing_tells_nothing(mask):
-    with pytest.raises(ShapeError, match="polarities: mask must hide some keys, not all"):
-        mask_conventions.polarities(mask, ["a", "b", "c"])
+    with pytest.raises(ShapeError, match="mask_readings: mask must hide some keys, not all"):
+        mask_conventions.mask_readings(mask, ["a", "b", "c"])
 
 
 # Pictures of masks

@@ -10,7 +10,7 @@ from torch.nn import functional as F
 from mha_course import flash, plots
 from mha_course.attention import attention
 from mha_course.errors import ShapeError
-from mha_course.experiments import counting, online_softmax
+from mha_course.experiments import costs, online_softmax
 from mha_course.widgets import TilingLab
 
 TOKENS = ["the", "grey", "cat", "that", "chased", "the", "loud", "dogs", "was", "hungry"]
@@ -97,9 +97,9 @@ def test_operations_are_those_of_the_products(draw):
     q, k, v = draw(2, 4, 5, 6), draw(2, 4, 7, 6, seed=1), draw(2, 4, 7, 6, seed=2)
     one = 2 * 2 * 4 * 5 * 7 * 6
     ways = [attention, F.scaled_dot_product_attention, lambda *given: flash.tiled_attention(*given, 3)]
-    assert [counting.flops(way, q, k, v) for way in ways] == [2 * one] * 3
+    assert [costs.flops(way, q, k, v) for way in ways] == [2 * one] * 3
     inputs = [x.requires_grad_() for x in (q, k, v)]
-    assert [counting.flops(lambda way=way: both(way, inputs)) for way in ways] == [6 * one, 7 * one, 7 * one]
+    assert [costs.flops(lambda way=way: both(way, inputs)) for way in ways] == [6 * one, 7 * one, 7 * one]
 
 
 def both(way, inputs):
@@ -110,8 +110,8 @@ def both(way, inputs):
 
 def test_skipped_blocks_are_not_counted(draw):
     x = draw(2, 4, 12, 6)
-    causal = counting.flops(flash.tiled_attention, x, x, x, 3, causal=True)
-    assert causal / counting.flops(flash.tiled_attention, x, x, x, 3) == 10 / 16
+    causal = costs.flops(flash.tiled_attention, x, x, x, 3, causal=True)
+    assert causal / costs.flops(flash.tiled_attention, x, x, x, 3) == 10 / 16
 
 
 def panels(lab):

@@ -9,7 +9,7 @@ from torch.nn import functional as F
 from training_cache import train_once
 
 from mha_course import masks, models, plots
-from mha_course.datasets import grammar, parsing
+from mha_course.datasets import grammar
 from mha_course.errors import ShapeError
 from mha_course.experiments import head_analysis, leakage
 from mha_course.models import language
@@ -50,8 +50,10 @@ def every_sentence(kind, subject, other):
         verb, adverb = result.split()
         made.add(
             grammar.TEMPLATES[kind].format(
-                one=f"the {one} {subject}",
-                two=f"the {two} {other}",
+                adjective=one,
+                noun=subject,
+                adjective2=two,
+                noun2=other,
                 link=link,
                 state=state,
                 verb=verb,
@@ -73,36 +75,36 @@ def test_the_sentences_of_a_kind_share_out_a_fifth(kind):
     pairs = grammar.noun_pairs("validation")
     subject, other = pairs[0]
     every = every_sentence(kind, subject, other)
-    total = sum(math.exp(-parsing.nats(words, "validation")) for words in every)
+    total = sum(math.exp(-grammar.nats(words, "validation")) for words in every)
     assert total * len(pairs) == pytest.approx(1 / 5)
-    assert {parsing.recognise(words).kind for words in every} == {kind}
+    assert {grammar.recognise(words).kind for words in every} == {kind}
 
 
 def test_nats_are_the_mean_log_share_of_what_is_drawn():
     drawn = [text.words for text in grammar.sentences(60_000, "validation", seed=1) if text.kind == "and"]
     likeliest = max(set(drawn), key=drawn.count)
     share = drawn.count(likeliest) / 60_000
-    assert math.exp(-parsing.nats(likeliest, "validation")) == pytest.approx(share, rel=0.35)  # 1 in 1,900
+    assert math.exp(-grammar.nats(likeliest, "validation")) == pytest.approx(share, rel=0.35)  # 1 in 1,900
 
 
 def test_what_is_drawn_is_recognised_and_what_is_spoilt_is_not():
     for text in (*DRAWN, *UNSEEN):
-        assert parsing.recognise(text.words) == text
+        assert grammar.recognise(text.words) == text
         swapped = [*text.words[:-2], text.words[-1], text.words[-2]]
         for wrong in (swapped, text.words[:-1], (*text.words, "the"), text.words[1:]):
-            assert parsing.recognise(wrong) is None
-            assert parsing.nats(wrong, "any") == math.inf
-    assert parsing.recognise(CAT.replace("it", "they").split()) is None
+            assert grammar.recognise(wrong) is None
+            assert grammar.nats(wrong, "any") == math.inf
+    assert grammar.recognise(CAT.replace("it", "they").split()) is None
     same_pronoun = "the grey cat behind the shiny robot was cold and shivered violently"
-    assert parsing.recognise(tuple(same_pronoun.split())) is None
-    assert parsing.recognise([]) is None
+    assert grammar.recognise(tuple(same_pronoun.split())) is None
+    assert grammar.recognise([]) is None
 
 
 def test_only_the_pairs_of_a_split_can_be_drawn():
     for text in UNSEEN:
-        assert parsing.nats(text.words, "train") == math.inf
+        assert grammar.nats(text.words, "train") == math.inf
         more = math.log(192 / len(grammar.noun_pairs("test")))
-        assert parsing.nats(text.words, "any") - parsing.nats(text.words, "test") == pytest.approx(more)
+        assert grammar.nats(text.words, "any") - grammar.nats(text.words, "test") == pytest.approx(more)
 
 
 def test_ids_go_there_and_back():
@@ -122,7 +124,7 @@ def test_surprise_is_cross_entropy_and_the_loss_its_mean(model):
     ids = language.encode([text.words for text in DRAWN])
     logits, targets = model(ids[:, :-1]), ids[:, 1:]
     want = F.cross_entropy(logits.flatten(0, 1), targets.flatten(), reduction="none").view_as(targets)
-    found = language.surprises(model, ids)
+    found = language.surprisal(model, ids)
     real = targets != language.PAD
     torch.testing.assert_close(found[real], want[real])
     assert not found[~real].any()
@@ -160,7 +162,7 @@ def test_no_model_beats_the_limit_but_one_that_sees_ahead(cheat, trained):
     model, losses = cheat
     assert sum(losses[-20:]) / 20 < 0.4 * math.log(language.limit(DRAWN, "train"))
     x = model.embed(language.prompt(CAT))
-    assert leakage.reach(model.encoder, x).all()
+    assert leakage.token_dependence(model.encoder, x).all()
     ids = language.prompt(CAT)
     later = ids.clone()
     later[0, 9] += 1
@@ -171,12 +173,12 @@ def test_no_model_beats_the_limit_but_one_that_sees_ahead(cheat, trained):
 @pytest.mark.train
 def test_it_writes_sentences(trained, cheat):
     written = language.write(trained[0], 100, temperature=0.5, seed=2)
-    assert sum(parsing.recognise(words) is not None for words in written) > 75
+    assert sum(grammar.recognise(words) is not None for words in written) > 75
     assert len(set(written)) > 50
     assert written == language.write(trained[0], 100, temperature=0.5, seed=2, cached=False)
     assert len(set(language.write(trained[0], 5, temperature=0))) == 1
     nonsense = language.write(cheat[0], 100, temperature=0.5, seed=2, cached=False)
-    assert sum(parsing.recognise(words) is not None for words in nonsense) < 20
+    assert sum(grammar.recognise(words) is not None for words in nonsense) < 20
 
 
 @pytest.mark.train
@@ -191,10 +193,10 @@ def test_rows_of_weights_are_the_places_that_guess(model):
     whole = model.attention_weights(ids)
     found = language.weights(model, DRAWN)
     torch.testing.assert_close(found[..., 4, 2], whole[..., 4, 3])  # word 4 is guessed at place 4; word 2 stands at 3
-    weights, tokens = language.look(model, CAT)
+    weights, tokens = language.sentence_weights(model, CAT)
     assert tokens == ["<start>", *CAT.split()]
     torch.testing.assert_close(weights, model.attention_weights(language.prompt(CAT)))
-    open_weights, _ = language.look(model, CAT, torch.ones(16, 16, dtype=torch.bool))
+    open_weights, _ = language.sentence_weights(model, CAT, torch.ones(16, 16, dtype=torch.bool))
     assert (open_weights > 0).all()
     assert torch.equal(weights > 0, masks.causal_mask(16).expand_as(weights))
 
@@ -223,7 +225,7 @@ def test_the_lab_says_what_the_model_says(trained):
         assert bars["names"][0] == language.WORDS[int(logits.argmax())]
         written = language.write(model, 6, temperature=temperature, seed=seed, start=start)
         assert [row[0] for row in table["rows"]] == [" ".join(words) for words in written]
-        marks = ["✓" if parsing.recognise(words) else "✗" for words in written]
+        marks = ["✓" if grammar.recognise(words) else "✗" for words in written]
         assert [row[1] for row in table["rows"]] == marks
         assert f"{marks.count('✓')} of 6 sentences" in lab.text
         assert lab.view["trouble"] == ""
@@ -258,10 +260,10 @@ def test_bars_may_share_a_scale_with_a_unit(shared, scales):
         (lambda: language.encode([["the", "whale", "<pad>"]]), "words of language.WORDS, got 'whale', '<pad>'"),
         (lambda: language.encode([[]]), "a sentence is made of words. expected words of language.WORDS, got an empty"),
         (lambda: language.prompt("the <end>"), "got '<end>'"),
-        (lambda: parsing.nats(["the"], "half"), "nats: no split has this name. expected train, validation, test, any"),
+        (lambda: grammar.nats(["the"], "half"), "nats: no split has this name. expected train, validation, test, any"),
         (lambda: plots.learning_curves({"one": [1.0]}), "a run must be as long as the window"),
         (
-            lambda: language.look(language.new_language_model(0), "the " * 17),
+            lambda: language.sentence_weights(language.new_language_model(0), "the " * 17),
             "CausalLanguageModel: the sentence is too long. expected S <= 17, got S=18",
         ),
     ],

@@ -56,10 +56,10 @@ def test_encoding_shifts_and_pads():
     length = torch.tensor([len(pair.target) for pair in DRAWN])
     assert ((batch.target != -100).sum(1) == length + 1).all()
     assert ((batch.alignment >= 0).sum(1) == length).all()
-    assert (batch.said[:, 0] == translation.START).all()
+    assert (batch.written[:, 0] == translation.START).all()
     real = batch.target[:, :-1].where(batch.target[:, :-1] != -100, torch.tensor(translation.PAD))
     for row, n in enumerate(length):
-        assert torch.equal(batch.said[row, 1 : n + 1], real[row, :n])
+        assert torch.equal(batch.written[row, 1 : n + 1], real[row, :n])
         assert batch.target[row, n] == translation.END
     assert ((batch.source == translation.PAD).sum(1) == torch.tensor([8 - len(p.source) for p in DRAWN])).all()
 
@@ -76,23 +76,23 @@ def test_it_is_the_exercise_around_the_memory(model):
 
 def test_padding_and_later_words_change_nothing(model):
     batch = translation.encode(DRAWN[:20])
-    logits, weights = model(batch.source, batch.said)
+    logits, weights = model(batch.source, batch.written)
     for row in range(20):
         alone = translation.encode([DRAWN[row]])
-        T, S = alone.said.size(1), alone.source.size(1)
-        one, look = model(alone.source, alone.said)
+        T, S = alone.written.size(1), alone.source.size(1)
+        one, look = model(alone.source, alone.written)
         torch.testing.assert_close(one[0], logits[row, :T], atol=1e-5, rtol=1e-5)
         torch.testing.assert_close(look[0], weights[row, :, :T, :S], atol=1e-5, rtol=1e-5)
     assert (weights[(batch.source == translation.PAD)[:, None, None].expand_as(weights)] == 0).all()
-    changed = batch.said.clone()
+    changed = batch.written.clone()
     changed[:, -1] = translation.END
     torch.testing.assert_close(model(batch.source, changed)[0][:, :-1], logits[:, :-1])
 
 
 def test_translating_reads_the_source_once(model, monkeypatch):
     reads = []
-    whole = translation.Translator.remember
-    monkeypatch.setattr(translation.Translator, "remember", lambda self, ids: reads.append(ids) or whole(self, ids))
+    whole = translation.Translator.encode
+    monkeypatch.setattr(translation.Translator, "encode", lambda self, ids: reads.append(ids) or whole(self, ids))
     weights, said, english = translation.translate(model, SENTENCE)
     assert len(reads) == 1
     assert " ".join(english) == SENTENCE
@@ -104,8 +104,8 @@ def test_translating_reads_the_source_once(model, monkeypatch):
 def test_it_learns_and_looks_at_the_right_words(trained):
     model, losses = trained
     batch = translation.encode(DRAWN)
-    _, weights = model(batch.source, batch.said)
-    _, before = translation.new_translator(11)(batch.source, batch.said)
+    _, weights = model(batch.source, batch.written)
+    _, before = translation.new_translator(11)(batch.source, batch.written)
     assert losses[0] > 3
     assert losses[-1] < 0.1
     assert translation.word_accuracy(model, DRAWN) > 0.95
@@ -121,7 +121,7 @@ def test_a_perfect_map_scores_one_and_the_mean_loss_is_that_of_the_words(model):
     batch = translation.encode(DRAWN)
     perfect = F.one_hot(batch.alignment.clamp(min=0), batch.source.size(1))[:, None]
     assert translation.alignment_accuracy(perfect, DRAWN).tolist() == [1.0]
-    logits, _ = model(batch.source, batch.said)
+    logits, _ = model(batch.source, batch.written)
     chosen = batch.target != -100
     mean = -logits.log_softmax(-1)[chosen].gather(1, batch.target[chosen][:, None]).mean()
     torch.testing.assert_close(translation.translation_loss(model, *batch[:3]), mean)
@@ -139,11 +139,13 @@ def test_training_is_bit_equal():
         (lambda m: translation.encode([]), "encode: there must be a sentence. expected one or more, got none"),
         (
             lambda m: translation.translate(m, "the whale saw the <pad>"),
-            "encode: each word of the source must be known. expected words of endish.SOURCE, got 'whale', '<pad>'",
+            "encode: each word of the source must be known. expected words of toy_language.SOURCE, "
+            "got 'whale', '<pad>'",
         ),
         (
             lambda m: translation.translate(m, " "),
-            "encode: each word of the source must be known. expected words of endish.SOURCE, got an empty sentence",
+            "encode: each word of the source must be known. expected words of toy_language.SOURCE, "
+            "got an empty sentence",
         ),
         (
             lambda m: translation.translate(m, "the cat " * 5),

@@ -42,7 +42,7 @@ def test_answers_are_true_and_pixels_have_the_colours():
         assert inside.sum() > 25
         mean = pictures.images[number, :, :, part][:, inside].mean(-1)
         assert (palette - mean).abs().sum(-1).argmin() == pictures.colours[number, side]
-        words = pictures.told(number).split(" and ")[side].split()
+        words = pictures.describe(number).split(" and ")[side].split()
         assert words[1:] == [
             list(shapes.COLOURS)[pictures.colours[number, side]],
             shapes.KINDS[pictures.kinds[number, side]],
@@ -66,7 +66,7 @@ def test_shape_patches_are_those_that_a_pooled_mask_says():
 
 def test_the_highest_are_those_that_sorting_says():
     scores = torch.rand(6, 35, generator=torch.Generator().manual_seed(0))
-    found = vision.highest(scores, 3)
+    found = vision.top_patches(scores, 3)
     assert found.sum(-1).tolist() == [3] * 6
     for row, chosen in zip(scores, found, strict=True):
         assert row[chosen].min() > row[~chosen].max()
@@ -79,7 +79,7 @@ def test_patches_are_put_together_again():
     images = torch.randn(2, 3, 8, 20, dtype=torch.float64)
     for patch_size in (1, 2, 4):
         patches = vision.patchify(images, patch_size)
-        assert torch.equal(vision.put_together(patches, patch_size, 20 // patch_size), images)
+        assert torch.equal(vision.unpatchify(patches, patch_size, 20 // patch_size), images)
 
 
 def test_the_model_is_a_convolution_a_token_and_an_encoder():
@@ -127,7 +127,7 @@ class Told(nn.Module):
 
 def test_hidden_patches_are_hidden_behind_a_class_token_that_stays():
     pictures = drawn(40)
-    hidden = vision.highest(torch.rand(40, 35, generator=torch.Generator().manual_seed(0)), 12)
+    hidden = vision.top_patches(torch.rand(40, 35, generator=torch.Generator().manual_seed(0)), 12)
     seen = torch.cat((torch.ones(40, 1, dtype=torch.bool), ~hidden), dim=1)
     right = pictures._replace(same=torch.ones(40, dtype=torch.long))
     assert vision.accuracy_without(Told(seen), right, hidden) == 1
@@ -193,7 +193,7 @@ def test_looks_by_colour_find_the_colour_that_is_looked_at():
     on[:, :, :3] *= green[:, 0, None, None]
     on[:, :, 4:] *= green[:, 1, None, None]
     looks = on.flatten(1) / on.flatten(1).sum(-1, keepdim=True).clamp(min=1)
-    found = vision.looks_by_colour(Looking(looks), pictures)
+    found = vision.weights_by_colour(Looking(looks), pictures)
     assert found.shape == (2, 3, 6)
     assert (found[..., 2] > 0.3).all()
     assert not found[..., [0, 1, 3, 4, 5]].any()

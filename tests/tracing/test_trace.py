@@ -15,6 +15,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.flop_counter import FlopCounterMode
 
 from mha_course import attention, models, variants
+from mha_course.attention import MultiHeadAttention
 from mha_course.errors import ShapeError
 from mha_course.tracing import Comparison, trace
 
@@ -405,6 +406,19 @@ def test_a_ledger_is_the_table_of_steps_and_shapes(draw):
     assert "| q | (B, H, S, D) | (2, 4, 17, 12) |" in ledger.to_markdown()
     with pytest.raises(KeyError, match="no step is called 'nothing'"):
         trace(module, draw(B, 17, 48), axes="B S C").ledger("nothing")
+
+
+def test_a_result_is_found_by_every_variable_that_held_it(draw):
+    module = MultiHeadAttention(48, 4).double()
+
+    def block(x):
+        mixed, _ = module(x)
+        return x + mixed
+
+    traced = trace(block, draw(B, 17, 48), axes="B S C")
+    assert traced.step("mixed").name == "out"
+    assert traced.step("mixed") is traced.steps[-2]
+    assert str(traced.ledger("mixed")) == "mixed  (B, T, C)  (2, 17, 48)"
 
 
 def test_comparing_says_where_traces_part(x):

@@ -8,36 +8,28 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.utils._python_dispatch import TorchDispatchMode
 
 from mha_course import flash
 from mha_course.exercises.inputs import B, H, T, draw, qkv
 from mha_course.exercises.spec import Exercise, Lesson, Question, mistake
+from mha_course.tracing.torch_internals import DispatchMode, OpOverload
 
 
 class HeldError(Exception):
     """Raised when an answer makes the whole matrix of scores."""
 
 
-class _Watch(TorchDispatchMode):
+class _Watch(DispatchMode):
     """Raise as soon as a tensor has a row for each query and a column for each key."""
 
     def __init__(self, queries: int, keys: int) -> None:
-        super().__init__()  # type: ignore[no-untyped-call]
+        super().__init__()
         self.full = (queries, keys)
 
-    def __torch_dispatch__(
-        self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
-    ) -> Any:
-        out = func(*args, **(kwargs or {}))
+    def ran(self, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any], out: Any) -> None:
+        """Look at the result alone."""
         if isinstance(out, Tensor) and tuple(out.shape[-2:]) == self.full:
             raise HeldError("All T x S scores are held at once. Work through one block of keys after the other.")
-        return out
-
-    @classmethod
-    def _should_skip_dynamo(cls) -> bool:
-        """Spare the seconds that PyTorch's compiler takes to import, when nothing is compiled."""
-        return False
 
 
 def in_blocks(answer: Callable[..., Any], q: Tensor, k: Tensor, v: Tensor, block_size: int) -> Any:

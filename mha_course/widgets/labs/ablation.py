@@ -10,7 +10,7 @@ from torch import Tensor
 from mha_course.datasets.grammar import vocabulary
 from mha_course.errors import require
 from mha_course.example import MASK, encode, trained_model
-from mha_course.experiments import heads_tables
+from mha_course.experiments import head_analysis
 from mha_course.models import MaskedWordModel
 from mha_course.widgets.controls import ChoiceControl, ToggleControl
 from mha_course.widgets.labs.lab import Lab
@@ -44,10 +44,10 @@ class AblationLab(Lab):
             got = f"{hidden} in {sentence!r}"
             require(hidden == 1, "AblationLab", "one word must be hidden", expected="one <mask>", got=got)
         self._full = {sentence: guesses(self._model, sentence) for sentence in sentences}
-        names = heads_tables.names(self._model)
+        names = head_analysis.head_names(self._model)
         known, rule = set(ablated) <= set(names), "ablated must name heads"
         require(known, "AblationLab", rule, expected=", ".join(names), got=repr(list(ablated)))
-        self._places = dict(zip(map(_control, names), heads_tables.places(self._model), strict=True))
+        self._places = dict(zip(map(_control, names), head_analysis.all_heads(self._model), strict=True))
         super().__init__(
             [
                 ChoiceControl("sentence", "sentence", "menu", tuple(sentences), sentences[0]),
@@ -58,7 +58,7 @@ class AblationLab(Lab):
     def draw(self, sentence: str, **ablated: bool) -> tuple[Panels, str]:
         """Draw what is guessed with all heads, and without the ablated ones."""
         off = [place for name, place in self._places.items() if ablated[name]]
-        full, left = self._full[sentence], guesses(heads_tables.without(self._model, off), sentence)  # (V,) each
+        full, left = self._full[sentence], guesses(head_analysis.ablate_heads(self._model, off), sentence)  # (V,) each
         likely = torch.maximum(full, left).topk(GUESSES).indices
         words = [vocabulary()[number] for number in likely]
         who = ", ".join(f"L{layer} H{head}" for layer, head in off)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import torch
 
-from mha_course.datasets import parsing
+from mha_course.datasets import grammar
 from mha_course.models import CausalLanguageModel, language
 from mha_course.widgets.controls import ChoiceControl
 from mha_course.widgets.labs.lab import Lab
@@ -48,7 +48,7 @@ class SamplingLab(Lab):
         best = chances.topk(SHOWN)
         names = [language.WORDS[number] for number in best.indices.tolist()]
         written = language.write(self._model, LINES, temperature=temperature, seed=seed, start=start)
-        right = [parsing.recognise(words) is not None for words in written]
+        right = [grammar.recognise(words) is not None for words in written]
         rows = [[" ".join(words), "✓" if good else "✗"] for good, words in zip(right, written, strict=True)]
         panels: Panels = (
             bars(f"the next word: {SHOWN} of {len(language.WORDS)}", names, best.values, lit=[0], note="probability"),

@@ -1,0 +1,97 @@
+"""Every name of torch that is private, or not documented, and that the course uses: a new torch breaks this file alone.
+
+Nothing else in the package may use such a name. Each stands here because no public one does the same.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from functools import cache
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch._C._functorch import is_functorch_wrapped_tensor
+from torch._ops import OpOverload
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves
+from torch.utils.flop_counter import flop_registry, sdpa_backward_flop_count, sdpa_flop_count
+
+__all__ = [
+    "CPU_FLASH",
+    "CPU_FLASH_BACKWARD",
+    "MACHINERY",
+    "DispatchMode",
+    "OpOverload",
+    "compiler_is_loaded",
+    "flop_registry",
+    "is_functorch_wrapped_tensor",
+    "sdpa_backend",
+    "sdpa_backward_flop_count",
+    "sdpa_flop_count",
+    "storage_key",
+    "tree_leaves",
+]
+
+# The kernel that F.scaled_dot_product_attention runs on the CPU, forward and backward.
+CPU_FLASH = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu
+CPU_FLASH_BACKWARD = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu_backward
+# Files of torch whose frames say nothing to a learner: they call what the learner's line called.
+MACHINERY = tuple(os.path.join(os.path.dirname(torch.__file__), name) for name in ("_compile.py", "_dynamo", "_ops.py"))
+
+
+_COMPOSITE = torch._C.DispatchKey.CompositeImplicitAutograd
+
+
+@cache  # asked for every operation that runs
+def _is_composite(func: OpOverload) -> bool:
+    """Return whether an operation is a function of others, without a kernel of its own."""
+    return bool(torch._C._dispatch_has_kernel_for_dispatch_key(func.name(), _COMPOSITE))
+
+
+class DispatchMode(TorchDispatchMode):
+    """See every operation that runs on tensors, while the mode is entered: subclasses say what ``ran`` does."""
+
+    def __init__(self) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+
+    def ran(self, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any], out: Any) -> None:
+        """Take note of one operation, its arguments and its result."""
+        raise NotImplementedError
+
+    def __torch_dispatch__(
+        self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        kwargs = kwargs or {}
+        # In inference mode nothing takes linear, matmul or reshape apart before a mode sees them. Their parts are
+        # what is noted everywhere else, so they are taken apart here. Not by func.decompose: its dropout copies.
+        if isinstance(func, OpOverload) and _is_composite(func):
+            with self:
+                return func._op_dk(_COMPOSITE, *args, **kwargs)
+        out = func(*args, **kwargs)
+        self.ran(func, args, kwargs, out)
+        return out
+
+    @classmethod
+    def _should_skip_dynamo(cls) -> bool:
+        """Spare the seconds that PyTorch's compiler takes to import, when nothing is compiled."""
+        return False
+
+
+def compiler_is_loaded() -> bool:
+    """Return whether somebody has imported PyTorch's compiler, which torch itself does as late as it can."""
+    return "torch._dynamo" in sys.modules
+
+
+def sdpa_backend(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, causal: bool) -> int:
+    """Return the SDPBackend that F.scaled_dot_product_attention would take; where none can, RuntimeError."""
+    return int(torch._fused_sdp_choice(q, k, v, mask, 0.0, causal))
+
+
+def storage_key(tensor: Tensor) -> int:
+    """Return a number that two living tensors share if they read the same memory.
+
+    ``data_ptr`` would not do: it is 0 for every tensor without numbers, on the meta device and of size 0.
+    """
+    return int(tensor.untyped_storage()._cdata)

@@ -1,0 +1,136 @@
+"""What the course uses of torch that torch does not promise: each name is there, does what is expected, stands once."""
+
+import ast
+import pkgutil
+import re
+from pathlib import Path
+
+import pytest
+import torch
+from torch.nn import functional as F
+from torch.nn.attention import SDPBackend
+from torch.utils.flop_counter import FlopCounterMode
+
+import mha_course
+from mha_course.attention import MultiHeadAttention
+from mha_course.tracing import trace
+from mha_course.tracing.op_counter import OpCounter
+
+# Each private or undocumented name, and the object of torch that must have it.
+PRIVATE = [
+    "torch._C._functorch:is_functorch_wrapped_tensor",
+    "torch._ops:OpOverload",
+    "torch._ops:OpOverload.overloadpacket",
+    "torch.utils._python_dispatch:TorchDispatchMode",
+    "torch.utils._python_dispatch:TorchDispatchMode._should_skip_dynamo",
+    "torch.utils._pytree:tree_leaves",
+    "torch.utils.flop_counter:flop_registry",
+    "torch.utils.flop_counter:sdpa_flop_count",
+    "torch.utils.flop_counter:sdpa_backward_flop_count",
+    "torch:_C.DispatchKey.CompositeImplicitAutograd",
+    "torch:_C._dispatch_has_kernel_for_dispatch_key",
+    "torch:_fused_sdp_choice",
+    "torch:UntypedStorage._cdata",
+    "torch:ops.aten.linear.default._op_dk",
+    "torch:ops.aten._scaled_dot_product_flash_attention_for_cpu",
+    "torch:ops.aten._scaled_dot_product_flash_attention_for_cpu_backward",
+]
+PACKAGE = Path(mha_course.__file__).parent
+HOME = PACKAGE / "tracing" / "torch_internals.py"
+
+
+@pytest.mark.parametrize("name", PRIVATE)
+def test_this_torch_has_the_name(name):
+    try:
+        pkgutil.resolve_name(name)
+    except (ImportError, AttributeError) as error:
+        pytest.fail(f"torch {torch.__version__} has no {name.replace(':', '.')}: mend torch_internals.py ({error})")
+
+
+def private_names(tree):
+    """Yield what a file takes from torch's private modules, and every private attribute that torch alone has."""
+    words = {name.rpartition(":")[2].rpartition(".")[2] for name in PRIVATE}
+    owned = {word for word in words if word.startswith("_")} | {"_overloadpacket"}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import | ast.ImportFrom):
+            module = getattr(node, "module", None)
+            for alias in node.names:
+                full = f"{module}.{alias.name}" if module else alias.name
+                if full.startswith("torch.") and ("._" in full or "flop_counter" in full):
+                    yield full
+        elif isinstance(node, ast.Attribute) and (
+            node.attr in owned or (re.match("_[^_]", node.attr) and ast.unparse(node.value) == "torch")
+        ):
+            yield ast.unparse(node)
+        elif isinstance(node, ast.FunctionDef) and node.name in owned:
+            yield node.name
+
+
+@pytest.mark.parametrize("path", sorted(PACKAGE.rglob("*.py")), ids=lambda path: str(path.relative_to(PACKAGE)))
+def test_private_names_stand_in_one_file(path):
+    found = list(private_names(ast.parse(path.read_text(encoding="utf-8"))))
+    if path == HOME:
+        assert len(found) > 10
+    else:
+        assert not found, "what torch does not promise belongs into tracing/torch_internals.py"
+
+
+# The counter against torch's own
+
+
+def qkv(heads=4, kv_heads=4, grad=False):
+    q, k, v = (torch.randn(2, h, n, 6) for h, n in ((heads, 5), (kv_heads, 7), (kv_heads, 7)))
+    return [x.requires_grad_(grad) for x in (q, k, v)]
+
+
+def backward():
+    torch.manual_seed(0)
+    MultiHeadAttention(24, 4)(torch.randn(2, 5, 24))[0].sum().backward()
+
+
+RUNS = {
+    "products": lambda: torch.randn(2, 5, 6) @ torch.randn(2, 6, 7),
+    "convolution": lambda: F.conv1d(torch.randn(1, 3, 9), torch.randn(4, 3, 2)),
+    "a module": lambda: MultiHeadAttention(24, 4)(torch.randn(2, 5, 24)),
+    "a backward pass": backward,
+    "attention by the plain kernel": lambda: F.scaled_dot_product_attention(*qkv(kv_heads=2), enable_gqa=True),
+}
+
+
+@pytest.mark.parametrize("name", RUNS)
+@pytest.mark.parametrize("mode", [torch.enable_grad, torch.inference_mode])
+def test_flops_are_those_of_torch(name, mode):
+    if name == "a backward pass" and mode is torch.inference_mode:
+        pytest.skip("nothing can be sent back")
+    with mode(), torch.nn.attention.sdpa_kernel(SDPBackend.MATH):
+        with FlopCounterMode(display=False) as theirs:
+            RUNS[name]()
+        with OpCounter() as ours:
+            RUNS[name]()
+    assert ours.flops == sum(ours.flops_by_op.values()) == theirs.get_total_flops() > 0
+
+
+@pytest.mark.parametrize("kv_heads", [4, 2])
+def test_the_fused_kernel_of_the_cpu_counts_as_its_products(kv_heads):
+    q, k, v = qkv(kv_heads=kv_heads, grad=True)
+    product = 2 * 2 * 4 * 5 * 7 * 6  # B H T S D, a multiply-add is 2
+    with OpCounter() as counter:
+        out = F.scaled_dot_product_attention(q, k, v, enable_gqa=kv_heads < 4)
+        assert counter.flops == 2 * product
+        out.sum().backward()
+    assert counter.flops == 2 * product + 5 * product  # scores again, and a product for each of four gradients
+
+
+def test_a_module_of_torch_is_counted_with_the_kernel_inside():
+    module, x = torch.nn.MultiheadAttention(24, 4, batch_first=True), torch.randn(2, 5, 24)
+    with_weights, without = (sum(s.flops for s in trace(module, x, x, x, need_weights=n).steps) for n in (True, False))
+    assert with_weights == without > 0
+
+
+def test_inference_mode_changes_neither_flops_nor_copies():
+    x, mha = torch.randn(2, 5, 24), MultiHeadAttention(24, 4).eval()
+    steps = trace(mha, x).steps
+    with torch.inference_mode():
+        again = trace(mha, x).steps
+    assert [(s.op, s.flops, s.hidden_copies) for s in again] == [(s.op, s.flops, s.hidden_copies) for s in steps]
+    assert sum(s.flops for s in steps) == 4 * 2 * 2 * 5 * 24 * 24 + 2 * 2 * 2 * 5 * 5 * 24
