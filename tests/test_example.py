@@ -209,6 +209,8 @@ def test_ablating_is_zeroing_the_context_of_a_head(draw):
     ablated = head_analysis.ablate_heads(model, [(-1, 2)])
     assert torch.allclose(ablated.blocks[-1].attention(x)[0], want, atol=1e-6)
     assert torch.equal(attention(x)[0], steps.out)
+    every = head_analysis.ablate_heads(model, [(-1, head) for head in range(4)]).blocks[-1].attention
+    assert torch.allclose(every(x)[0], every.out_proj.bias.expand_as(x), atol=1e-6)
     for head in (-1, 4):
         with pytest.raises(IndexError, match=f"there is no head {head}, expected 0 to 3"):
             head_analysis.ablate_heads(model, [(-1, head)])

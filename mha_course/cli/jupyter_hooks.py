@@ -11,7 +11,7 @@ WIDGET_VIEW = "application/vnd.jupyter.widget-view+json"
 
 
 def drop_widget_views(model: dict[str, Any], **_: Any) -> None:
-    """Drop progress bars, and the live view of widgets with a static twin: without a kernel they are error boxes."""
+    """Drop progress bars, and the live view of widgets with a static picture: without a kernel they are error boxes."""
     content = model.get("content")
     if model.get("type") != "notebook" or not isinstance(content, dict):
         return

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from mha_course.errors import ShapeError
+from mha_course.errors import require
 
 
 @dataclass(frozen=True)
@@ -35,16 +35,15 @@ class ChoiceControl:
 
     def accept(self, place: str, value: Any) -> Any:
         """Return a value that somebody set, or raise ShapeError."""
-        if value not in self.options:
-            expected, rule = f"one of {', '.join(map(repr, self.options))}", f"{self.name} has no such value"
-            raise ShapeError(place, rule, expected=expected, got=repr(value))
+        expected, rule = f"one of {', '.join(map(repr, self.options))}", f"{self.name} has no such value"
+        require(value in self.options, place, rule, expected=expected, got=repr(value))
         return self.options[self.options.index(value)]
 
     def read(self, place: str, sent: Any) -> Any:
         """Return the value that the browser means by its place, or raise ShapeError."""
-        if not isinstance(sent, int) or not 0 <= sent < len(self.options):
-            rule, expected = f"{self.name} has no such value", f"a number from 0 to {len(self.options) - 1}"
-            raise ShapeError(place, rule, expected=expected, got=repr(sent))
+        known = isinstance(sent, int) and 0 <= sent < len(self.options)
+        rule, expected = f"{self.name} has no such value", f"a number from 0 to {len(self.options) - 1}"
+        require(known, place, rule, expected=expected, got=repr(sent))
         return self.options[sent]
 
     def write(self, value: Any) -> int:
@@ -82,9 +81,9 @@ class ToggleControl(_PlainControl):
 
     def accept(self, place: str, value: Any) -> bool:
         """Return a value that somebody set, or raise ShapeError."""
-        if not isinstance(value, bool):
-            raise ShapeError(place, f"{self.name} is a switch", expected="True or False", got=repr(value))
-        return value
+        known = isinstance(value, bool)
+        require(known, place, f"{self.name} is a switch", expected="True or False", got=repr(value))
+        return bool(value)
 
 
 @dataclass(frozen=True)
@@ -105,8 +104,8 @@ class NumberControl(_PlainControl):
 
     def accept(self, place: str, value: Any) -> float:
         """Return a value that somebody set, or raise ShapeError."""
-        if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
-            raise ShapeError(place, f"{self.name} is a number", expected="a finite number", got=repr(value))
+        finite = isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+        require(finite, place, f"{self.name} is a number", expected="a finite number", got=repr(value))
         return round(value) if self.scale == "whole" else float(value)
 
 
@@ -124,9 +123,8 @@ class TextControl(_PlainControl):
 
     def accept(self, place: str, value: Any) -> str:
         """Return a value that somebody set, or raise ShapeError."""
-        if not isinstance(value, str):
-            raise ShapeError(place, f"{self.name} is a text", expected="a str", got=repr(value))
-        return value
+        require(isinstance(value, str), place, f"{self.name} is a text", expected="a str", got=repr(value))
+        return str(value)
 
 
 @dataclass(frozen=True)

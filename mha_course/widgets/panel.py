@@ -22,7 +22,7 @@ HERE = Path(__file__).parent
 
 
 class _Names(anywidget.AnyWidget):
-    """Not to be seen: gives the controls beside it what ipywidgets leaves out, names and a mark of the focus."""
+    """Invisible: gives the controls beside it what ipywidgets leaves out, names for screen readers and a focus mark."""
 
     _esm = HERE / "panel.js"
     _css = HERE / "panel.css"
@@ -47,7 +47,7 @@ class Panel(W.VBox):  # type: ignore[misc]
         self.add_class("mha-panel")
         try:
             self._loop: asyncio.AbstractEventLoop | None = asyncio.get_running_loop()
-        except RuntimeError:  # no kernel
+        except RuntimeError:  # no kernel: controls then move in the main thread only
             self._loop = None
         for control in controls.values():
             control.observe(self._follow, names="value")
@@ -62,7 +62,8 @@ class Panel(W.VBox):  # type: ignore[misc]
         data = {"text/plain": repr(self), "image/png": base64.b64encode(self._png).decode(), WIDGET_VIEW: view}
         return data, {"image/png": {"alt": self.text, "width": plots.display_width(self._png)}}
 
-    _ipython_display_ = None  # ipywidgets 7 would bypass the bundle
+    # ipywidgets 7 defines this method, and IPython prefers it to _repr_mimebundle_: the static picture would be lost.
+    _ipython_display_ = None
 
     def show(self) -> None:
         """Display the panel, and print what it shows at the start."""

@@ -21,7 +21,9 @@ RECORD = """
 import subprocess
 programs, started = [], subprocess.Popen.__init__
 def note(self, args, *rest, **more):
-    programs.append(args[0] if isinstance(args, list) else args)
+    program = args[0] if isinstance(args, list) else args
+    if program != "fc-list":  # matplotlib asks for the fonts where it was never used before
+        programs.append(program)
     started(self, args, *rest, **more)
 subprocess.Popen.__init__ = note
 """

@@ -264,6 +264,15 @@ def test_inputs_that_do_not_fit(ask):
         ask(*(torch.zeros(B, H, n, D) for n in (T, S, T)))
 
 
+def test_inference_mode_takes_as_much_memory():
+    q, k, v = (torch.randn(B, H, n, D) for n in (T, S, S))
+    with sdpa_kernel(SDPBackend.MATH):  # holds the scores, inside one call
+        with torch.no_grad():
+            found = costs.peak_bytes(F.scaled_dot_product_attention, q, k, v)
+        with torch.inference_mode():
+            assert costs.peak_bytes(F.scaled_dot_product_attention, q, k, v) == found > 4 * B * H * T * S
+
+
 def test_the_meter_is_there_at_once():
     code = "import sys, torch; from mha_course.experiments import costs; costs.peak_bytes(torch.zeros, 3)"
     code += "; sys.exit('torch._dynamo' in sys.modules)"

@@ -90,6 +90,7 @@ def backward():
 
 RUNS = {
     "products": lambda: torch.randn(2, 5, 6) @ torch.randn(2, 6, 7),
+    "products added to a sum": lambda: torch.baddbmm(torch.randn(2, 5, 7), torch.randn(2, 5, 6), torch.randn(2, 6, 7)),
     "convolution": lambda: F.conv1d(torch.randn(1, 3, 9), torch.randn(4, 3, 2)),
     "a module": lambda: MultiHeadAttention(24, 4)(torch.randn(2, 5, 24)),
     "a backward pass": backward,

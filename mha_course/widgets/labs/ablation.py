@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from mha_course.datasets.grammar import vocabulary
-from mha_course.errors import ShapeError
+from mha_course.errors import require
 from mha_course.example import MASK, encode, trained_model
 from mha_course.experiments import head_analysis
 from mha_course.models import MaskedWordModel
@@ -41,15 +41,12 @@ class AblationLab(Lab):
         self._model = trained_model()
         for sentence in sentences:
             hidden = sentence.split().count("<mask>")
-            if hidden != 1:
-                got = f"{hidden} in {sentence!r}"
-                raise ShapeError("AblationLab", "one word must be hidden", expected="one <mask>", got=got)
+            got = f"{hidden} in {sentence!r}"
+            require(hidden == 1, "AblationLab", "one word must be hidden", expected="one <mask>", got=got)
         self._full = {sentence: guesses(self._model, sentence) for sentence in sentences}
         names = head_analysis.head_names(self._model)
-        if not set(ablated) <= set(names):
-            raise ShapeError(
-                "AblationLab", "ablated must name heads", expected=", ".join(names), got=repr(list(ablated))
-            )
+        known, rule = set(ablated) <= set(names), "ablated must name heads"
+        require(known, "AblationLab", rule, expected=", ".join(names), got=repr(list(ablated)))
         self._places = dict(zip(map(_control, names), head_analysis.all_heads(self._model), strict=True))
         super().__init__(
             [

@@ -22,7 +22,7 @@ class CacheLab(Lab):
     """Choose a published model, and see what its cache takes for texts of any length and number.
 
     The number of KV heads starts as published, and moves over those that divide the model's heads. Weights are
-    counted in float16. Raises: ShapeError for a model that is not among published.MODELS.
+    counted in float16. Raises: ShapeError for a model that is not in MODELS of experiments.model_sizes.
     """
 
     question = "When does the cache outgrow the model?"

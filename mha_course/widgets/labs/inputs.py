@@ -7,7 +7,7 @@ from typing import Any
 
 from torch import Tensor
 
-from mha_course.errors import ShapeError, require_float, require_shape
+from mha_course.errors import require, require_float, require_shape
 
 
 def scores_and_tokens(place: str, scores: Any, tokens: Sequence[str], most: int = 32) -> tuple[Tensor, list[str]]:
@@ -16,12 +16,10 @@ def scores_and_tokens(place: str, scores: Any, tokens: Sequence[str], most: int 
     while scores.dim() > 2 and scores.size(0) == 1:
         scores = scores[0]
     words = [str(token) for token in ([] if tokens is None or isinstance(tokens, str) else tokens)]
-    if not 1 <= len(words) <= most:
-        rule, got = "tokens must be a list of words", f"{len(words)} tokens" if words else repr(tokens)
-        raise ShapeError(place, rule, expected=f"1 to {most} tokens", got=got)
+    rule, got = "tokens must be a list of words", f"{len(words)} tokens" if words else repr(tokens)
+    require(1 <= len(words) <= most, place, rule, expected=f"1 to {most} tokens", got=got)
     fix = "scores[0, 0], one head of one sentence" if scores.dim() > 2 else None
     require_shape(place, "scores", scores, {"T": len(words), "S": len(words)}, fix)
-    if not bool(scores.isfinite().all()):
-        rule, fix = "scores must be finite", "the scaled scores, before a mask hides any"
-        raise ShapeError(place, rule, expected="finite numbers", got="inf or NaN among them", fix=fix)
+    finite, fix = bool(scores.isfinite().all()), "the scaled scores, before a mask hides any"
+    require(finite, place, "scores must be finite", expected="finite numbers", got="inf or NaN among them", fix=fix)
     return scores.detach().cpu(), words

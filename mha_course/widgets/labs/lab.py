@@ -15,7 +15,7 @@ import traitlets
 from matplotlib.figure import Figure
 from torch import Tensor
 
-from mha_course.errors import ShapeError
+from mha_course.errors import ShapeError, require
 from mha_course.widgets.base import StaticFallbackWidget, esm
 from mha_course.widgets.controls import Control
 from mha_course.widgets.labs import static
@@ -64,10 +64,8 @@ class Lab(StaticFallbackWidget):
         Raises: ShapeError for a control or a value that there is not.
         """
         unknown = sorted(values.keys() - self._controls.keys())
-        if unknown:
-            rule, expected = "no control has this name", ", ".join(self._controls)
-            raise ShapeError(type(self).__name__, rule, expected=expected, got=", ".join(unknown))
-        place = type(self).__name__
+        place, rule, expected = type(self).__name__, "no control has this name", ", ".join(self._controls)
+        require(not unknown, place, rule, expected=expected, got=", ".join(unknown))
         self._move({name: self._controls[name].accept(place, value) for name, value in values.items()})
 
     def picture(self) -> Figure:
@@ -122,9 +120,8 @@ class LearnerFunction:
     """
 
     def __init__(self, place: str, name: str, function: Any, reference: Callable[..., Tensor]) -> None:
-        if function is not None and not callable(function):
-            rule, got = f"{name} must be a function", type(function).__name__
-            raise ShapeError(place, rule, expected="a callable", got=got)
+        rule, got = f"{name} must be a function", type(function).__name__
+        require(function is None or callable(function), place, rule, expected="a callable", got=got)
         self.name, self.function, self.reference = name, function, reference
         self.caption = "" if function is None else f" Computed by your {name}."
 

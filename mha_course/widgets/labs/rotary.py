@@ -12,7 +12,7 @@ from matplotlib.patches import Circle
 from torch import Tensor
 
 from mha_course import plots, positions
-from mha_course.errors import ShapeError, require_float, require_shape
+from mha_course.errors import require, require_float, require_shape
 from mha_course.widgets.base import esm
 from mha_course.widgets.controls import ChoiceControl
 from mha_course.widgets.labs import static
@@ -47,9 +47,9 @@ class RotaryLab(Lab):
         require_float("RotaryLab", {"q": q, "k": k})
         require_shape("RotaryLab", "q", q, {"D": None})
         require_shape("RotaryLab", "k", k, {"D": q.size(0)})
-        if q.size(0) % 2 or not 2 <= q.size(0) <= 2 * MOST_PAIRS:
-            rule, expected = "channels go in pairs", f"D even, from 2 to {2 * MOST_PAIRS}"
-            raise ShapeError("RotaryLab", rule, expected=expected, got=f"D={q.size(0)}")
+        even = q.size(0) % 2 == 0 and 2 <= q.size(0) <= 2 * MOST_PAIRS
+        expected, got = f"D even, from 2 to {2 * MOST_PAIRS}", f"D={q.size(0)}"
+        require(even, "RotaryLab", "channels go in pairs", expected=expected, got=got)
         self._q, self._k = (vector.detach().cpu().double() for vector in (q, k))
         self._rope = LearnerFunction("RotaryLab", "rope", rope, positions.rope)
         super().__init__(

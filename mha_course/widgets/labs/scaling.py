@@ -8,7 +8,7 @@ from typing import Any
 
 from torch import Tensor
 
-from mha_course.errors import ShapeError
+from mha_course.errors import require_int
 from mha_course.experiments import scaling
 from mha_course.experiments.scaling import KEYS, Saturation
 from mha_course.widgets.controls import ChoiceControl
@@ -48,9 +48,7 @@ class ScalingLab(Lab):
     question = "Which divisor keeps softmax awake at every width D?"
 
     def __init__(self, *, scores: Any = None, softmax: Any = None, num_heads: int = 8) -> None:
-        if not isinstance(num_heads, int) or num_heads < 1:
-            rule, got = "num_heads must be a positive int", f"num_heads={num_heads!r}"
-            raise ShapeError("ScalingLab", rule, expected="num_heads >= 1", got=got)
+        require_int("ScalingLab", "num_heads", num_heads)
         self._scores = LearnerFunction("ScalingLab", "scaled_scores", scores, _scaled_scores)
         self._softmax = LearnerFunction("ScalingLab", "softmax", softmax, lambda s: s.softmax(-1))
         self._heads, self._found = num_heads, dict[str, list[Saturation]]()

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from mha_course import plots
-from mha_course.errors import ShapeError
+from mha_course.errors import require
 from mha_course.widgets.controls import ChoiceControl
 from mha_course.widgets.labs.inputs import scores_and_tokens
 from mha_course.widgets.labs.lab import Lab, LearnerFunction
@@ -32,9 +32,8 @@ class SoftmaxLab(Lab):
     def __init__(self, scores: Any, tokens: Sequence[str], *, softmax: Any = None, word: str | None = None) -> None:
         self._scores, self._tokens = scores_and_tokens("SoftmaxLab", scores, tokens)
         self._softmax = LearnerFunction("SoftmaxLab", "softmax", softmax, lambda s: s.softmax(-1))
-        if word is not None and word not in self._tokens:
-            rule, expected = "word must be one of the tokens", ", ".join(dict.fromkeys(self._tokens))
-            raise ShapeError("SoftmaxLab", rule, expected=expected, got=repr(word))
+        rule, expected = "word must be one of the tokens", ", ".join(dict.fromkeys(self._tokens))
+        require(word is None or word in self._tokens, "SoftmaxLab", rule, expected=expected, got=repr(word))
         places, start = tuple(range(len(self._tokens))), 0 if word is None else self._tokens.index(word)
         temperatures = (0.1, 0.2, 0.3, 0.5, 0.7, 1.0, 1.5, 2.0, 3.0, 5.0, 10.0)
         written = tuple(f"{temperature:g}" for temperature in temperatures)

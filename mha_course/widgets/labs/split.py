@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from mha_course.errors import ShapeError
+from mha_course.errors import require
 from mha_course.widgets.controls import ChoiceControl
 from mha_course.widgets.labs.lab import Lab
 from mha_course.widgets.labs.panels import Panels, matrix, table, weight_rows
@@ -21,9 +21,9 @@ class SplitLab(Lab):
     TOKENS = 5
 
     def __init__(self, d_model: int = 24) -> None:
-        if not isinstance(d_model, int) or isinstance(d_model, bool) or not 2 <= d_model <= 64:
-            rule, got = "d_model must be drawn cell by cell", f"d_model={d_model!r}"
-            raise ShapeError("SplitLab", rule, expected="an int from 2 to 64", got=got)
+        fits = isinstance(d_model, int) and not isinstance(d_model, bool) and 2 <= d_model <= 64
+        rule, got = "d_model must be drawn cell by cell", f"d_model={d_model!r}"
+        require(fits, "SplitLab", rule, expected="an int from 2 to 64", got=got)
         self._width, generator = d_model, torch.Generator().manual_seed(0)
         shapes = (self.TOKENS, d_model), (d_model, d_model), (d_model, d_model)
         x, w_q, w_k = (torch.randn(*shape, generator=generator, dtype=torch.float64) for shape in shapes)

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from mha_course.errors import ShapeError, require_float, require_shape
+from mha_course.errors import require, require_float, require_shape
 from mha_course.widgets.controls import ChoiceControl, PaintedControl, ToggleControl
 from mha_course.widgets.labs.lab import Lab
 from mha_course.widgets.labs.panels import Panels, bars, plain, plane
@@ -37,11 +37,11 @@ class WeightedSumLab(Lab):
         count = len(self._v)
         names = (WORDS if v is None else [f"v{n}" for n in range(count)]) if tokens is None else tokens
         self._tokens = [str(name) for name in names]
-        if not 3 <= count <= 6 or len(self._tokens) != count:
-            rule, got = "every value needs its token", f"{count} values, {len(self._tokens)} tokens"
-            raise ShapeError("WeightedSumLab", rule, expected="3 to 6 of both", got=got)
-        if not bool(self._v.isfinite().all()):
-            raise ShapeError("WeightedSumLab", "v must be finite", expected="finite numbers", got="inf or NaN")
+        rule, got = "every value needs its token", f"{count} values, {len(self._tokens)} tokens"
+        alike = 3 <= count <= 6 and len(self._tokens) == count
+        require(alike, "WeightedSumLab", rule, expected="3 to 6 of both", got=got)
+        finite = bool(self._v.isfinite().all())
+        require(finite, "WeightedSumLab", "v must be finite", expected="finite numbers", got="inf or NaN")
         self._v = self._v.detach().cpu().double()
         start = [0.4, *[0.6 / (count - 1)] * (count - 1)]
         super().__init__(
@@ -58,9 +58,9 @@ class WeightedSumLab(Lab):
         count = len(self._tokens)
         numbers = sent.tolist() if isinstance(sent, Tensor) else sent
         whole = isinstance(numbers, list | tuple) and len(numbers) == count
-        if not whole or not all(x is None or (isinstance(x, int | float) and math.isfinite(x)) for x in numbers):
-            rule, got = "every token needs a number", repr(numbers)
-            raise ShapeError("WeightedSumLab", rule, expected=f"{count} finite numbers", got=got)
+        finite = whole and all(x is None or (isinstance(x, int | float) and math.isfinite(x)) for x in numbers)
+        rule, expected = "every token needs a number", f"{count} finite numbers"
+        require(finite, "WeightedSumLab", rule, expected=expected, got=repr(numbers))
         return [None if x is None else float(x) for x in numbers]
 
     def reconcile(self, values: dict[str, Any], moved: Mapping[str, Any]) -> dict[str, Any]:
