@@ -3,18 +3,27 @@ const main = document.querySelector("main");
 const slides = [...document.querySelectorAll("section")];
 const root = document.documentElement;
 const begun = Date.now();
-let at = 0, entered = Date.now(), view = null, touch = null;
+let at = 0,
+  entered = Date.now(),
+  view = null,
+  touch = null;
 
-const section = (n) => { while (n > 0 && !slides[n].dataset.minutes) n -= 1; return n; };
+const section = (n) => {
+  while (n > 0 && !slides[n].dataset.minutes) n -= 1;
+  return n;
+};
 const fragments = (n) => [...slides[n].querySelectorAll(".fragment")];
 
 function spills(content) {
   const over = (part) => part.scrollWidth > part.clientWidth;
   const columns = Number(content.parentElement.style.getPropertyValue("--columns"));
   const wide = (table) => columns > 1 && table.offsetWidth > table.closest(".html").clientWidth / columns - 40;
-  return content.scrollHeight > content.clientHeight || over(content)
-    || [...content.querySelectorAll("pre, .words, .html")].some(over)
-    || [...content.querySelectorAll(".html table")].some(wide);
+  return (
+    content.scrollHeight > content.clientHeight ||
+    over(content) ||
+    [...content.querySelectorAll("pre, .words, .html")].some(over) ||
+    [...content.querySelectorAll(".html table")].some(wide)
+  );
 }
 
 function fit() {
@@ -25,7 +34,8 @@ function fit() {
       slide.style.setProperty("--columns", columns);
       slide.classList.toggle("columns", columns > 1);
       let size = most;
-      do slide.style.setProperty("--fit", size.toFixed(3)); while (spills(content) && (size -= 0.025) >= 0.575);
+      do slide.style.setProperty("--fit", size.toFixed(3));
+      while (spills(content) && (size -= 0.025) >= 0.575);
       if (!spills(content)) break;
     }
   }
@@ -48,7 +58,7 @@ function show(n, seen = false) {
   });
   fragments(at).forEach((part) => part.classList.toggle("seen", seen));
   document.querySelector("output").value = `${at + 1} / ${slides.length}`;
-  document.querySelector(".progress").style.width = `${1920 * (at + 1) / slides.length}px`;
+  document.querySelector(".progress").style.width = `${(1920 * (at + 1)) / slides.length}px`;
   history.replaceState(null, "", `#${at + 1}`);
   slides[at].focus({ preventScroll: true });
   tell();
@@ -70,7 +80,9 @@ function toggle(name) {
   root.classList.toggle(name);
   if (name === "overview") {
     const on = root.classList.contains(name);
-    slides.forEach((slide, i) => { slide.inert = !on && i !== at; });
+    slides.forEach((slide, i) => {
+      slide.inert = !on && i !== at;
+    });
     slides[at].scrollIntoView({ block: "center" });
   }
 }
@@ -94,8 +106,8 @@ function tell() {
   const minutes = (then) => (Date.now() - then) / 60000;
   const clock = new Date().toLocaleTimeString([], { hour: "2-digit", minute: "2-digit" });
   const left = Number(slides[first].dataset.minutes || 0) - minutes(entered);
-  part("time").textContent = `${clock} · ${Math.floor(minutes(begun))} min so far · `
-    + `${left.toFixed(1)} min left for this section`;
+  part("time").textContent =
+    `${clock} · ${Math.floor(minutes(begun))} min so far · ` + `${left.toFixed(1)} min left for this section`;
   part("here").textContent = slides[at].ariaLabel;
   const notes = [...new Set([first, at])].map((n) => slides[n].querySelector(".notes")?.innerHTML || "");
   const text = notes.join("<hr>");
@@ -107,9 +119,20 @@ function tell() {
 function keys(event) {
   if (event.ctrlKey || event.metaKey || event.altKey) return;
   const does = {
-    ArrowRight: next, ArrowDown: next, PageDown: next, " ": next, ArrowLeft: back, ArrowUp: back, PageUp: back,
-    Home: () => show(0), End: () => show(slides.length - 1), s: speaker, b: () => toggle("black"),
-    d: () => toggle("dark"), o: () => toggle("overview"), Escape: () => toggle("overview"),
+    ArrowRight: next,
+    ArrowDown: next,
+    PageDown: next,
+    " ": next,
+    ArrowLeft: back,
+    ArrowUp: back,
+    PageUp: back,
+    Home: () => show(0),
+    End: () => show(slides.length - 1),
+    s: speaker,
+    b: () => toggle("black"),
+    d: () => toggle("dark"),
+    o: () => toggle("overview"),
+    Escape: () => toggle("overview"),
     f: () => (document.fullscreenElement ? document.exitFullscreen() : root.requestFullscreen()),
   };
   const key = event.key.length === 1 ? event.key.toLowerCase() : event.key;
@@ -124,7 +147,10 @@ function click(event) {
   if (event.target.closest("a, summary, input, select, button")) return;
   if (root.classList.contains("overview")) {
     const chosen = slides.indexOf(event.target.closest("section"));
-    if (chosen >= 0) { toggle("overview"); show(chosen); }
+    if (chosen >= 0) {
+      toggle("overview");
+      show(chosen);
+    }
   } else if (event.clientX > innerWidth * 0.85) next();
   else if (event.clientX < innerWidth * 0.15) back();
 }
@@ -133,11 +159,21 @@ addEventListener("keydown", keys);
 addEventListener("click", click);
 addEventListener("resize", scale);
 addEventListener("hashchange", () => show(Number(location.hash.slice(1)) - 1 || 0));
-addEventListener("touchstart", (event) => { touch = event.touches[0].clientX; }, { passive: true });
-addEventListener("touchend", (event) => {
-  const moved = event.changedTouches[0].clientX - touch;
-  if (Math.abs(moved) > 60) (moved < 0 ? next : back)();
-}, { passive: true });
+addEventListener(
+  "touchstart",
+  (event) => {
+    touch = event.touches[0].clientX;
+  },
+  { passive: true },
+);
+addEventListener(
+  "touchend",
+  (event) => {
+    const moved = event.changedTouches[0].clientX - touch;
+    if (Math.abs(moved) > 60) (moved < 0 ? next : back)();
+  },
+  { passive: true },
+);
 if (matchMedia("(prefers-color-scheme: dark)").matches) root.classList.add("dark");
 scale();
 show(Number(location.hash.slice(1)) - 1 || 0);

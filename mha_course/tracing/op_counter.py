@@ -83,12 +83,14 @@ class OpCounter(DispatchMode):
 
     def __init__(self) -> None:
         super().__init__()
-        self.reset()
+        self.copies, self.flops = 0, 0
+        self.flops_by_op: Counter[str] = Counter()
 
     def reset(self) -> None:
         """Start again from 0."""
         self.copies, self.flops = 0, 0
-        self.flops_by_op: Counter[str] = Counter()
+        if self.flops_by_op:  # a tracer resets before every call, and few calls are products
+            self.flops_by_op = Counter()
 
     def ran(self, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any], out: Any) -> None:
         """Add one operation."""

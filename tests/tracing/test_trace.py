@@ -1,7 +1,6 @@
 """What a trace says of single operations and of whole modules, and how it reports it."""
 
 import math
-import statistics
 import time
 import traceback
 
@@ -484,13 +483,14 @@ def bare(module, x):
         return module(x)
 
 
-def median_ms(call):
+def shortest_ms(call):
+    """Return the shortest of 50 runs: other processes can only make a run longer."""
     times = []
     for _ in range(50):
         start = time.thread_time()
         call()
         times.append(1000 * (time.thread_time() - start))
-    return statistics.median(times)
+    return min(times)
 
 
 @pytest.mark.parametrize("name", ["FusedQKV", "FoldedHeads"])
@@ -498,7 +498,7 @@ def test_a_trace_costs_at_most_five_times_the_bare_modes(name, x):
     module = variants.VARIANTS[name].from_reference(attention.MultiHeadAttention(C, H, bias=False).double())
     ratios = []
     for _ in range(8):  # other processes may be in the way
-        ratios.append(median_ms(lambda: trace(module, x, axes="B S C")) / median_ms(lambda: bare(module, x)))
+        ratios.append(shortest_ms(lambda: trace(module, x, axes="B S C")) / shortest_ms(lambda: bare(module, x)))
         if ratios[-1] <= 5:
             return
     pytest.fail(f"{ratios} times the two bare modes")
