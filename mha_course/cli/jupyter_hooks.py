@@ -25,7 +25,7 @@ def drop_widget_views(model: dict[str, Any], **_: Any) -> None:
 
 
 def is_progress(output: dict[str, Any]) -> bool:
-    """Say whether an output is a live progress bar, as tqdm writes it."""
+    """Return whether an output is a live progress bar, as tqdm writes it."""
     data = output.get("data", {})
     return WIDGET_VIEW in data and re.search(r"\d+%\|", "".join(data.get("text/plain", ""))) is not None
 

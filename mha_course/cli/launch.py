@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-# Longer than 250 lines: whoever looks for what went wrong in a set-up should find all of it in one file.
 import argparse
 import hashlib
 import importlib.util
@@ -141,7 +140,7 @@ def _require_disk(gib: float) -> None:
 
 
 def _runs(python: Path, *arguments: str) -> bool:
-    """Say whether this Python can be started and is content with ``-c`` code or a module."""
+    """Return whether this Python starts, and runs without an error, ``-c`` code or a module."""
     command: list[str | Path] = [python, "-c", *arguments] if len(arguments) == 1 else [python, *arguments]
     try:
         return subprocess.run(command, capture_output=True, check=False).returncode == 0
@@ -207,7 +206,7 @@ def _install(python: Path, requirements: Path, kind: str) -> None:
 
 
 def _answers(address: str) -> bool:
-    """Say whether an address answers within 3 s."""
+    """Return whether an address answers within 3 s."""
     try:
         with urllib.request.urlopen(urllib.request.Request(address, method="HEAD"), timeout=3):
             return True

@@ -51,9 +51,9 @@ class Exercise:
     token_arguments: tuple[int, ...] = ()
     query_arguments: tuple[int, ...] = ()
 
-    def axes_of(self, place: int) -> list[str]:
+    def axes_of(self, number: int) -> list[str]:
         """Return the axes of one result."""
-        return (self.axes if isinstance(self.axes, str) else self.axes[place]).split()
+        return (self.axes if isinstance(self.axes, str) else self.axes[number]).split()
 
     def implementation(self, *changes: Change) -> Any:
         """Return the right answer with some steps replaced."""

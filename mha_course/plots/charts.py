@@ -233,9 +233,9 @@ def r2_by_head_width(r2: Mapping[int, Sequence[float]], width: int, *, ax: Axes 
     'heads × width of a head'
     """
     ax = ax or new_figure(6.6, 3.3).subplots()
-    for place, runs in enumerate(r2.values()):
-        ax.bar(place, sum(runs) / len(runs), color=BAR, width=0.6)
-        ax.scatter([place] * len(runs), runs, color=ACCENT, edgecolor=INK, s=26, zorder=3)
+    for column, runs in enumerate(r2.values()):
+        ax.bar(column, sum(runs) / len(runs), color=BAR, width=0.6)
+        ax.scatter([column] * len(runs), runs, color=ACCENT, edgecolor=INK, s=26, zorder=3)
     ax.set_xticks(range(len(r2)), [f"{heads} × {width // heads}" for heads in r2])
     ax.set(xlabel="heads × width of a head", ylabel="R²", ylim=(0, 1.05))
     sns.despine(ax=ax)

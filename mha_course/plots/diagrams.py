@@ -39,13 +39,13 @@ def pipeline(*lit: str, ax: Axes | None = None) -> Axes:
     unknown = ", ".join(sorted(chosen - set(names)))
     require(not unknown, "pipeline", "lit must name steps", expected=", ".join(names), got=unknown)
     ax = ax or new_figure(11, 1.25).subplots()
-    for place, (name, formula, shape) in enumerate(STAGES):
+    for left, (name, formula, shape) in enumerate(STAGES):
         color, weight = (ACCENT, "bold") if name in chosen else (QUIET, "normal")
-        box(ax, (place, 0), 0.82, 1, color=color, rounding=0.08)
-        for height, text, size in ((0.74, f"{place + 1} {name}", 10), (0.43, formula, 9), (0.17, shape, 8.5)):
-            ax.text(place + 0.41, height, text, ha="center", va="center", fontsize=size, fontweight=weight, color=INK)
-        if place:
-            arrow(ax, (place - 0.17, 0.5), (place - 0.01, 0.5))
+        box(ax, (left, 0), 0.82, 1, color=color, rounding=0.08)
+        for height, text, size in ((0.74, f"{left + 1} {name}", 10), (0.43, formula, 9), (0.17, shape, 8.5)):
+            ax.text(left + 0.41, height, text, ha="center", va="center", fontsize=size, fontweight=weight, color=INK)
+        if left:
+            arrow(ax, (left - 0.17, 0.5), (left - 0.01, 0.5))
     ax.set(xlim=(-0.05, len(STAGES) - 0.13), ylim=(-0.05, 1.05))
     ax.axis("off")
     return ax

@@ -260,11 +260,11 @@ def _write_names(ax: Axes, rows: Sequence[str], columns: Sequence[str], side: fl
     ax.tick_params(length=0, pad=2)
     slant = {"rotation": SLANT, "ha": "left", "rotation_mode": "anchor"}
     for write, names, look in ((ax.set_xticks, columns, slant), (ax.set_yticks, rows, {"rotation": 0})):
-        places = [place for place, name in enumerate(names) if name]
-        room = side * len(names) / max(len(places), 1) * math.sin(math.radians(SLANT)) / 1.2  # from line to line
+        positions = [position for position, name in enumerate(names) if name]
+        room = side * len(names) / max(len(positions), 1) * math.sin(math.radians(SLANT)) / 1.2  # from line to line
         size = min(LARGE, max(7.5, room))
         every = next((n for n in (1, 2, 5, 10, 20, 50, 100, 200, 500) if n * room >= size), 1000)
-        chosen = places[::every]
-        texts = [names[place].replace("\n", "↵") for place in chosen]
+        chosen = positions[::every]
+        texts = [names[position].replace("\n", "↵") for position in chosen]
         texts = [text if len(text) <= LONGEST else f"{text[: LONGEST - 1]}…" for text in texts]
         write(np.array(chosen) + 0.5, texts, fontsize=size, parse_math=False, **look)  # a $ in a word is a $

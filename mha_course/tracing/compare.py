@@ -76,7 +76,7 @@ class Comparison:
         return table(self.summary(), heads, [*(self._row(part, pair) for part in self.parts), row(total)])
 
     def _row(self, part: Part, pair: bool) -> str:
-        """Write one stage: the shape at its end, and beneath it what was done to memory."""
+        """Write one stage: the shape at its end, and below it what was done to memory."""
         cells = [
             f"{chips(steps[-1].shape, steps[-1].axes)}<br>{html.escape(_memory(steps))}" if steps else "–"
             for steps in part.steps

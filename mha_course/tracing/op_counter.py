@@ -1,4 +1,4 @@
-"""What runs beneath a written call: copies, and the floating-point operations of matrix products."""
+"""What runs inside a written call: copies, and the floating-point operations of matrix products."""
 
 from __future__ import annotations
 

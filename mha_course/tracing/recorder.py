@@ -177,7 +177,7 @@ class Recorder(TorchFunctionMode):
         self.rows.append(row)
 
     def _flops(self, call: OpCall) -> int:
-        """Return the FLOPs counted beneath, or for a fused kernel that torch does not count those of its products."""
+        """Return the FLOPs that were counted, or for a fused kernel that torch does not count those of its products."""
         if call.op == "scaled_dot_product_attention":
             q, k, v = (call.arg(position, name) for position, name in enumerate(("query", "key", "value")))
             return 2 * math.prod(q.shape[:-1]) * k.shape[-2] * (q.shape[-1] + v.shape[-1])

@@ -191,14 +191,14 @@ def row(cells: Iterable[str], style: str = CELL) -> str:
 
 
 def to_html(trace: Reports) -> str:
-    """Write a trace as a table, and beneath it what cannot be seen."""
+    """Write a trace as a table, and below it what cannot be seen."""
     rows = [text for step in trace.steps for text in _rows(trace, step)]
     notes = "".join(f"<p>{html.escape(text)}</p>" for text in trace._closing_lines())
     return table(trace.summary(), ("", "line", "step", "shape", "strides", "memory"), rows) + notes
 
 
 def _rows(trace: Reports, step: Step) -> list[str]:
-    """Write one step, and its warning beneath it."""
+    """Write one step, and its warning below it."""
     number, _, op, _, memory, code = trace._cells(step)
     line = f'<span style="{CODE}">{html.escape(code)}</span>'
     cells = [number, line, html.escape(op), chips(step.shape, step.axes), str(step.strides), html.escape(memory)]

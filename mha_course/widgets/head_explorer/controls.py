@@ -159,7 +159,7 @@ def split_result(result: Any) -> tuple[Any, Any, Any]:
 
 
 def _is_tokens(names: Any) -> bool:
-    """Say whether these are words, or lists of words."""
+    """Return whether these are words, or lists of words."""
     if isinstance(names, str) or not isinstance(names, Sequence):
         return False
     return all(isinstance(one, str) or _is_tokens(one) for one in names)

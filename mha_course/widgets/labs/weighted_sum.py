@@ -160,7 +160,7 @@ def _turn(a: Tensor, b: Tensor, c: Tensor) -> Tensor:
 
 
 def inside(point: Tensor, corners: Tensor) -> bool:
-    """Say whether a point lies in a hull or on its edge, but for rounding.
+    """Return whether a point lies in a hull or on its edge, but for rounding.
 
     >>> square = torch.tensor([[0.0, 0.0], [1.0, 0.0], [1.0, 1.0], [0.0, 1.0]])
     >>> inside(torch.tensor([0.5, 1.0]), square), inside(torch.tensor([0.5, 1.1]), square)

@@ -72,7 +72,7 @@ def _names(chain: list[Tensor]) -> set[str]:
 
 
 def _reshapes(chain: list[Tensor]) -> bool:
-    """Say whether axes are cut or joined."""
+    """Return whether axes are cut or joined."""
     return any(isinstance(tensor, Step) and tensor.op in RESHAPES for tensor in chain)
 
 
