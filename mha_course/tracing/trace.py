@@ -70,7 +70,7 @@ def trace(
     sizes: Mapping[str, int] | None = None,
     **kwargs: Any,
 ) -> Trace:
-    """OpCall ``fn(*args, **kwargs)`` and return what it did, each axis named by where it comes from.
+    """Call ``fn(*args, **kwargs)`` and return what it did, each axis named by where it comes from.
 
     Args:
         fn: any callable or module.
@@ -116,7 +116,7 @@ def _prepare(
 
 
 def _run(fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], recorder: Recorder) -> Trace:
-    """OpCall under both modes, and put the trace together, of a call that raises too."""
+    """Call under both modes, and put the trace together, of a call that raises too."""
     notes = _unseen(fn)
     recorder.top = sys._getframe()
     try:
