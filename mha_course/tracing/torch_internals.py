@@ -38,14 +38,15 @@ CPU_FLASH = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu
 CPU_FLASH_BACKWARD = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu_backward
 # Files of torch whose frames say nothing to a learner: they call what the learner's line called.
 MACHINERY = tuple(os.path.join(os.path.dirname(torch.__file__), name) for name in ("_compile.py", "_dynamo", "_ops.py"))
-
-
 _COMPOSITE = torch._C.DispatchKey.CompositeImplicitAutograd
+# By id: operations live on, and their hash is Python code, too slow for what is asked of each one that runs.
+_composites: dict[int, bool] = {}
 
 
-# Whether an operation is a function of others, without a kernel of its own; by id: operations live on, and their hash
-# is Python code, too slow for what is asked of each one that runs.
-_is_composite: dict[int, bool] = {}
+def _is_composite(func: Any) -> bool:
+    """Return whether an operation is a function of others, without a kernel of its own."""
+    known = isinstance(func, OpOverload)
+    return known and bool(torch._C._dispatch_has_kernel_for_dispatch_key(func.name(), _COMPOSITE))
 
 
 class DispatchMode(TorchDispatchMode):
@@ -62,12 +63,9 @@ class DispatchMode(TorchDispatchMode):
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
         kwargs = kwargs or {}
-        composite = _is_composite.get(id(func))
+        composite = _composites.get(id(func))
         if composite is None:
-            composite = isinstance(func, OpOverload) and torch._C._dispatch_has_kernel_for_dispatch_key(
-                func.name(), _COMPOSITE
-            )
-            _is_composite[id(func)] = composite
+            composite = _composites[id(func)] = _is_composite(func)
         # With tensors of inference mode nothing takes linear, matmul or reshape apart before a mode sees them. Their
         # parts are what is noted everywhere else, so they are taken apart here. Not by func.decompose: its dropout
         # copies.
