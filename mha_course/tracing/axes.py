@@ -147,8 +147,11 @@ class AxisNamer:
                 continue
             out.append(factor)
             whole, (last, sizes) = factor.whole, factor.part or (0, ())
-            parts = [(whole, (position, sizes)) for position in range(last + 1)]
-            if sizes and last + 1 == len(sizes) and [(f.whole, f.part) for f in out[-len(sizes) :]] == parts:
+            complete = False
+            if sizes and last + 1 == len(sizes):  # the last part of a whole: do the others stand before it?
+                parts = [(whole, (n, sizes)) for n in range(len(sizes))]
+                complete = [(f.whole, f.part) for f in out[-len(sizes) :]] == parts
+            if complete:
                 out[-len(sizes) :] = self.width() if whole and whole.name == "C" else [whole] if whole else []
             elif len(out) > 1:
                 out[-2:] = self._pair(out[-2], out[-1])

@@ -54,19 +54,19 @@ COUNTED: dict[str, Flops] = {
     CPU_FLASH.__name__: _cpu_flash,
     CPU_FLASH_BACKWARD.__name__: _cpu_flash_backward,
 }
-_known: dict[OpOverload, tuple[str, bool, Flops | None]] = {}
+_known: dict[int, tuple[str, bool, Flops | None]] = {}  # by id: operations live on, and their hash is slow
 
 
 def _rules_of(func: OpOverload) -> tuple[str, bool, Flops | None]:
     """Return the name of an operation, whether it copies, and how its FLOPs are counted."""
-    if func not in _known:
+    if id(func) not in _known:
         packet = func.overloadpacket
         name, torchs = str(packet.__name__), flop_registry.get(packet)
         as_torch: Flops | None = None
         if torchs is not None:
             as_torch = lambda args, kwargs, out: int(torchs(*args, **kwargs, out_val=out))  # noqa: E731
-        _known[func] = name, name in COPIES, COUNTED.get(name) or as_torch
-    return _known[func]
+        _known[id(func)] = name, name in COPIES, COUNTED.get(name) or as_torch
+    return _known[id(func)]
 
 
 class OpCounter(DispatchMode):
@@ -94,7 +94,7 @@ class OpCounter(DispatchMode):
 
     def ran(self, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any], out: Any) -> None:
         """Add one operation."""
-        name, copies, count = _rules_of(func)
+        name, copies, count = _known.get(id(func)) or _rules_of(func)
         self.copies += copies
         if count is not None:
             flops = count(args, kwargs, out)

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import os
 import sys
-from functools import cache
 from typing import Any
 
 import torch
@@ -39,15 +38,15 @@ CPU_FLASH = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu
 CPU_FLASH_BACKWARD = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu_backward
 # Files of torch whose frames say nothing to a learner: they call what the learner's line called.
 MACHINERY = tuple(os.path.join(os.path.dirname(torch.__file__), name) for name in ("_compile.py", "_dynamo", "_ops.py"))
-
-
 _COMPOSITE = torch._C.DispatchKey.CompositeImplicitAutograd
+# By id: operations live on, and their hash is Python code, too slow for what is asked of each one that runs.
+_composites: dict[int, bool] = {}
 
 
-@cache  # asked for every operation that runs
-def _is_composite(func: OpOverload) -> bool:
+def _is_composite(func: Any) -> bool:
     """Return whether an operation is a function of others, without a kernel of its own."""
-    return bool(torch._C._dispatch_has_kernel_for_dispatch_key(func.name(), _COMPOSITE))
+    known = isinstance(func, OpOverload)
+    return known and bool(torch._C._dispatch_has_kernel_for_dispatch_key(func.name(), _COMPOSITE))
 
 
 class DispatchMode(TorchDispatchMode):
@@ -64,9 +63,13 @@ class DispatchMode(TorchDispatchMode):
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
         kwargs = kwargs or {}
-        # In inference mode nothing takes linear, matmul or reshape apart before a mode sees them. Their parts are
-        # what is noted everywhere else, so they are taken apart here. Not by func.decompose: its dropout copies.
-        if isinstance(func, OpOverload) and _is_composite(func):
+        composite = _composites.get(id(func))
+        if composite is None:
+            composite = _composites[id(func)] = _is_composite(func)
+        # With tensors of inference mode nothing takes linear, matmul or reshape apart before a mode sees them. Their
+        # parts are what is noted everywhere else, so they are taken apart here. Not by func.decompose: its dropout
+        # copies.
+        if composite:
             with self:
                 return func._op_dk(_COMPOSITE, *args, **kwargs)
         out = func(*args, **kwargs)
@@ -94,4 +97,5 @@ def storage_key(tensor: Tensor) -> int:
 
     ``data_ptr`` would not do: it is 0 for every tensor without numbers, on the meta device and of size 0.
     """
-    return int(tensor.untyped_storage()._cdata)
+    key: int = tensor.untyped_storage()._cdata
+    return key
