@@ -497,7 +497,7 @@ def shortest_ms(call):
 def test_a_trace_costs_at_most_five_times_the_bare_modes(name, x):
     module = variants.VARIANTS[name].from_reference(attention.MultiHeadAttention(C, H, bias=False).double())
     ratios = []
-    for _ in range(8):  # other processes may be in the way
+    for _ in range(40):  # other processes may be in the way: what counts is what a free core takes
         ratios.append(shortest_ms(lambda: trace(module, x, axes="B S C")) / shortest_ms(lambda: bare(module, x)))
         if ratios[-1] <= 5:
             return
