@@ -25,15 +25,10 @@ def decode_step(
 
     No mask is needed: nothing later is there yet. Without bias; the caches that come in are left as they are.
 
-    Args:
-        x_t: the new token.
-        k_cache, v_cache: of the past, at first with P = 0.
-        w_q, w_k, w_v, w_o: stored as nn.Linear does.
-        num_heads: H.
     Shape:
-        x_t (B, 1, C)
-        k_cache, v_cache (B, H, P, D)
-        w_q, w_k, w_v, w_o (C, C)
+        x_t (B, 1, C), the new token
+        k_cache, v_cache (B, H, P, D), of the past, at first with P = 0
+        w_q, w_k, w_v, w_o (C, C), stored as nn.Linear does
     Returns: out (B, 1, C), k_cache and v_cache (B, H, S, D).
     Raises: ShapeError.
 
