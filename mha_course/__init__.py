@@ -4,4 +4,4 @@ Importing it loads nothing else, so that ``python3 -m mha_course`` runs before t
 Import the rooms you need: ``from mha_course import attention, plots``.
 """
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
