@@ -46,23 +46,21 @@ class Prediction:
         else:
             call = escape(f'predict("{self.name}", "your answer")')
             text += f"<br>Type it between the quotes: <code>{call}</code>, and run the cell."
-            answer = escape(f"{self.question.right}. {self.question.because}")
+            answer = escape(f"{self.question.right}. {self.question.answers[self.question.right]}")
             text += f"<details><summary>Show the answer</summary>{answer}</details>"
         return box("#2f6fdb", text)
 
     def _fold(self, choice: str) -> str:
         """Fold the verdict on one choice under it."""
-        right = choice == self.question.right
-        reason = escape(self.question.because if right else self.question.wrong[choice])
         summary = f'<summary style="cursor:pointer">{escape(choice)}</summary>'
-        return f"<details>{summary}<strong>{_VERDICTS[right]}.</strong> {reason}</details>"
+        verdict = _VERDICTS[choice == self.question.right]
+        return f"<details>{summary}<strong>{verdict}.</strong> {escape(self.question.answers[choice])}</details>"
 
     def _reason(self) -> str:
         """Return why the answer is right, or what the wrong one overlooks."""
-        if self.correct:
-            return self.question.because
-        known = {_plain(wrong): why for wrong, why in self.question.wrong.items()}
-        return known.get(_plain(self.given or ""), self.question.nudge)
+        reasons = {_plain(answer): reason for answer, reason in self.question.answers.items()}
+        given = self.question.right if self.correct else self.given or ""
+        return reasons.get(_plain(given), self.question.nudge)
 
 
 def predict(name: str, answer: object = None) -> Prediction:

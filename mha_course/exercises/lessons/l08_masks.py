@@ -126,190 +126,178 @@ MISTAKES = [
     ),
 ]  # fmt: skip
 
-LESSON = Lesson(
-    8,
-    "Masks",
-    exercises=[
-        Exercise(
-            "causal_mask",
-            masks.causal_mask,
-            inputs=[lambda: (S,)],
-            axes="S S",
-            hints=(
-                "May token t see token s if s = t? And if s = t + 1?",
-                "True on the diagonal and below it: `tril` of a matrix of True. Lesson 4 drew one.",
-                "A bool matrix (S, S), a row for each query and a column for each key, True where s <= t.",
-                "return torch.ones(seq_len, seq_len, dtype=torch.bool).tril()  # (S, S)",
+EXERCISES = [
+    Exercise(
+        masks.causal_mask,
+        inputs=[lambda: (S,)],
+        axes="S S",
+        hints=(
+            "May token t see token s if s = t? And if s = t + 1?",
+            "True on the diagonal and below it: `tril` of a matrix of True. Lesson 4 drew one.",
+            "A bool matrix (S, S), a row for each query and a column for each key, True where s <= t.",
+            "return torch.ones(seq_len, seq_len, dtype=torch.bool).tril()  # (S, S)",
+        ),
+    ),
+    Exercise(
+        masks.padding_mask,
+        inputs=[lambda: (torch.tensor([4, 7, 1, 6]), S)],
+        axes="B 1 1 S",
+        hints=(
+            "A sentence of 3 words is filled up to 5. Which places are real?",
+            "Compare the places 0, 1, 2, … with the length of each sentence, and let broadcasting make the table. "
+            "Axes of size 1 make it fit every head and every query.",
+            "The places are (S), the lengths as a column (B, 1). Compared they are (B, S), and with two more axes (B, "
+            "1, 1, S).",
+            "real = torch.arange(max_len) < lengths[:, None]  # (B, S)\nreturn real[:, None, None]  # (B, 1, 1, S)",
+        ),
+    ),
+    Exercise(
+        masks.combine_masks,
+        inputs=[lambda: (masks.causal_mask(S), masks.padding_mask(torch.tensor([4, 6]), S))],
+        axes="B 1 S S",
+        hints=(
+            "True means may attend. If two masks have a say, when may a token attend?",
+            "A logical “and”, number by number. Broadcasting does the rest.",
+            "(S, S) meets (B, 1, 1, S), and broadcasting gives (B, 1, S, S).",
+            "return causal & padding  # (B, 1, S, S)",
+        ),
+    ),
+    Exercise(
+        masks.causal_mask_for_cache,
+        inputs=[lambda: (3, 8)],
+        axes="new total",
+        hints=(
+            "The first new token stands at place total - new. Which keys lie there or before?",
+            "`tril` takes a second argument, which moves the diagonal. The last row must see everything: the triangle "
+            "is aligned at the bottom right.",
+            "A bool matrix (new, total): the lower triangle, with its diagonal moved right by the number of cached "
+            "tokens.",
+            "return torch.ones(new, total, dtype=torch.bool).tril(total - new)  # (new, total)",
+        ),
+    ),
+    Exercise(
+        masks.to_attend,
+        inputs=[
+            lambda: (_mask(), "bool"),
+            lambda: (_mask(), "sdpa"),
+            lambda: (~_mask(), "multihead"),
+            lambda: (~_mask(), "seaborn"),
+            lambda: (_additive(), "additive"),
+        ],
+        axes="T S",
+        hints=(
+            "In which conventions does True hide a key, and which number hides one when it is added to a score?",
+            "`sdpa` means what the course means, `multihead` and `seaborn` mean the opposite. An additive mask leaves "
+            "a score alone where it adds 0.",
+            "Every branch keeps the shape of mask, such as (T, S), and gives bool: the mask, its opposite, or a "
+            "comparison with 0.",
+            'if convention == "additive":\n'
+            "    return mask == 0\n"
+            'return ~mask if convention in ("multihead", "seaborn") else mask',
+        ),
+    ),
+    Exercise(
+        masks.additive_mask,
+        inputs=[lambda: (_mask(), torch.float64), lambda: (_mask(), torch.float32)],
+        axes=("T S", ""),
+        run=with_dtype,
+        hints=(
+            "What must be added to a score to leave it alone, and what to hide it?",
+            "Start from zeros of the right dtype and fill in where the mask is False. Multiplying would not do: 0 · "
+            "inf is NaN.",
+            "A bool mask (…) gives numbers (…): 0 where it is True, -inf where it is False.",
+            "return torch.zeros_like(mask, dtype=dtype).masked_fill(~mask, -torch.inf)",
+        ),
+    ),
+]
+
+QUESTIONS = {
+    "causal-count": Question(
+        "A causal mask for 6 tokens has 36 entries. How many are True?",
+        answers={
+            "21": "1 + 2 + 3 + 4 + 5 + 6: row t has t + 1 of them, if the first row is row 0.",
+            "15": "That leaves out the diagonal. A token sees itself, too: the first one would have nothing else.",
+            "18": "A little more than half: the diagonal belongs to it whole.",
+            "36": "Then nothing would be hidden.",
+            "6": "That is the diagonal alone. Each token sees all that came before, too.",
+        },
+        nudge="Count row by row: what does token 0 see, what token 1?",
+    ),
+    "padding-shape": Question(
+        "Scores are (2, 4, 5, 5), which is (B, H, T, S). Sentence 1 has two paddings, which nobody should see. Which "
+        "shape must the mask have?",
+        right_at=1,
+        answers={
+            "(2, 5)": (
+                "Shapes are matched from the right: the 2 would meet T = 5, and the call stops. At T = 2 it would run, "
+                "as a mask (T, S)."
             ),
-        ),
-        Exercise(
-            "padding_mask",
-            masks.padding_mask,
-            inputs=[lambda: (torch.tensor([4, 7, 1, 6]), S)],
-            axes="B 1 1 S",
-            hints=(
-                "A sentence of 3 words is filled up to 5. Which places are real?",
-                "Compare the places 0, 1, 2, … with the length of each sentence, and let broadcasting make the table. "
-                "Axes of size 1 make it fit every head and every query.",
-                "The places are (S), the lengths as a column (B, 1). Compared they are (B, S), and with two more axes "
-                "(B, 1, 1, S).",
-                "real = torch.arange(max_len) < lengths[:, None]  # (B, S)\nreturn real[:, None, None]  # (B, 1, 1, S)",
+            "(2, 1, 1, 5)": "One row of keys for each sentence, and axes of size 1 for all heads and all queries.",
+            "(2, 1, 5, 1)": "That hides whole queries, and leaves the padding to be seen by all others.",
+            "(2, 5, 5)": (
+                "Matched from the right the 2 would meet H = 4, and the call stops. At H = 2 it would run, and the "
+                "heads would share out the sentences' masks."
             ),
-        ),
-        Exercise(
-            "combine_masks",
-            masks.combine_masks,
-            inputs=[lambda: (masks.causal_mask(S), masks.padding_mask(torch.tensor([4, 6]), S))],
-            axes="B 1 S S",
-            hints=(
-                "True means may attend. If two masks have a say, when may a token attend?",
-                "A logical “and”, number by number. Broadcasting does the rest.",
-                "(S, S) meets (B, 1, 1, S), and broadcasting gives (B, 1, S, S).",
-                "return causal & padding  # (B, 1, S, S)",
+        },
+    ),
+    "three-axes": Question(
+        "Two sentences and two heads. scaled_dot_product_attention gets a mask (B, T, S), one matrix a sentence. What "
+        "happens?",
+        right_at=2,
+        answers={
+            "it raises": "It would with two sentences and four heads. Here 2 meets 2, and fits.",
+            "sentence b gets mask b": "That needs an axis for the heads: (B, 1, T, S).",
+            "head h gets mask h": (
+                "Shapes are matched from the right, so the first axis of the mask meets the heads. Nobody complains."
             ),
-        ),
-        Exercise(
-            "causal_mask_for_cache",
-            masks.causal_mask_for_cache,
-            inputs=[lambda: (3, 8)],
-            axes="new total",
-            hints=(
-                "The first new token stands at place total - new. Which keys lie there or before?",
-                "`tril` takes a second argument, which moves the diagonal. The last row must see everything: the "
-                "triangle is aligned at the bottom right.",
-                "A bool matrix (new, total): the lower triangle, with its diagonal moved right by the number of "
-                "cached tokens.",
-                "return torch.ones(new, total, dtype=torch.bool).tril(total - new)  # (new, total)",
+        },
+    ),
+    "blind-rows": Question(
+        "Two words are filled up to five places, with the padding on the left. The mask is causal and hides padding. "
+        "How many of the five rows see nothing?",
+        answers={
+            "3": "The three paddings. Each may only look at itself and back, and there is only padding.",
+            "0": "Look at the first row. It may see itself alone, and it is padding.",
+            "1": "The first row is one. What do the second and the third see?",
+            "2": "Count the paddings again: 5 - 2.",
+            "5": "The two words see themselves.",
+        },
+    ),
+    "causal-corner": Question(
+        "One new token asks, and there are 7 keys, its own the last. How many does it see in "
+        "scaled_dot_product_attention with is_causal=True?",
+        answers={
+            "1": "The triangle stands at the top left: query 0 sees key 0. The newest token sees the oldest alone.",
+            "7": "It should, being the last of all tokens. But the triangle is not at the bottom right.",
+            "0": "The diagonal is allowed: query 0 sees key 0.",
+            "6": "Not itself? The diagonal is allowed, but it starts at the top left.",
+        },
+        nudge="Draw a matrix of 1 row and 7 columns. Where does its diagonal start?",
+    ),
+    "who-ignores": Question(
+        "A sentence of three words has two paddings. nn.MultiheadAttention gets key_padding_mask = [True, True, True, "
+        "False, False]. What does a query look at?",
+        right_at=1,
+        answers={
+            "the three words": (
+                "So it would be in this course, where True = may attend. This module means the opposite."
             ),
-        ),
-        Exercise(
-            "to_attend",
-            masks.to_attend,
-            inputs=[
-                lambda: (_mask(), "bool"),
-                lambda: (_mask(), "sdpa"),
-                lambda: (~_mask(), "multihead"),
-                lambda: (~_mask(), "seaborn"),
-                lambda: (_additive(), "additive"),
-            ],
-            axes="T S",
-            hints=(
-                "In which conventions does True hide a key, and which number hides one when it is added to a score?",
-                "`sdpa` means what the course means, `multihead` and `seaborn` mean the opposite. An additive mask "
-                "leaves a score alone where it adds 0.",
-                "Every branch keeps the shape of mask, such as (T, S), and gives bool: the mask, its opposite, or a "
-                "comparison with 0.",
-                'if convention == "additive":\n'
-                "    return mask == 0\n"
-                'return ~mask if convention in ("multihead", "seaborn") else mask',
+            "the two paddings": "There True means “ignore this key”. The words are ignored, and no error tells you.",
+            "everything": "A bool mask always hides something, unless all of it says “may attend”.",
+        },
+    ),
+    "after-softmax": Question(
+        "Softmax first, over all keys. Then the weights of later tokens are set to 0, and nothing more. Can a later "
+        "token change the output of an earlier one?",
+        right_at=1,
+        answers={
+            "no, its weight is 0": "Its own weight is. Look at what the other weights were divided by.",
+            "yes, through the sum": (
+                "Softmax divides by a sum over all keys, the later ones included. The sum tells about them."
             ),
-        ),
-        Exercise(
-            "additive_mask",
-            masks.additive_mask,
-            inputs=[lambda: (_mask(), torch.float64), lambda: (_mask(), torch.float32)],
-            axes=("T S", ""),
-            run=with_dtype,
-            hints=(
-                "What must be added to a score to leave it alone, and what to hide it?",
-                "Start from zeros of the right dtype and fill in where the mask is False. Multiplying would not do: 0 "
-                "· inf is NaN.",
-                "A bool mask (…) gives numbers (…): 0 where it is True, -inf where it is False.",
-                "return torch.zeros_like(mask, dtype=dtype).masked_fill(~mask, -torch.inf)",
-            ),
-        ),
-    ],
-    questions={
-        "causal-count": Question(
-            "A causal mask for 6 tokens has 36 entries. How many are True?",
-            right="21",
-            because="1 + 2 + 3 + 4 + 5 + 6: row t has t + 1 of them, if the first row is row 0.",
-            wrong={
-                "15": "That leaves out the diagonal. A token sees itself, too: the first one would have nothing else.",
-                "18": "A little more than half: the diagonal belongs to it whole.",
-                "36": "Then nothing would be hidden.",
-                "6": "That is the diagonal alone. Each token sees all that came before, too.",
-            },
-            nudge="Count row by row: what does token 0 see, what token 1?",
-        ),
-        "padding-shape": Question(
-            "Scores are (2, 4, 5, 5), which is (B, H, T, S). Sentence 1 has two paddings, which nobody should see. "
-            "Which shape must the mask have?",
-            right="(2, 1, 1, 5)",
-            right_at=1,
-            because="One row of keys for each sentence, and axes of size 1 for all heads and all queries.",
-            wrong={
-                "(2, 5)": (
-                    "Shapes are matched from the right: the 2 would meet T = 5, and the call stops. At T = 2 it would "
-                    "run, as a mask (T, S)."
-                ),
-                "(2, 1, 5, 1)": "That hides whole queries, and leaves the padding to be seen by all others.",
-                "(2, 5, 5)": (
-                    "Matched from the right the 2 would meet H = 4, and the call stops. At H = 2 it would run, and "
-                    "the heads would share out the sentences' masks."
-                ),
-            },
-        ),
-        "three-axes": Question(
-            "Two sentences and two heads. scaled_dot_product_attention gets a mask (B, T, S), one matrix a sentence. "
-            "What happens?",
-            right="head h gets mask h",
-            right_at=2,
-            because="Shapes are matched from the right, so the first axis of the mask meets the heads. Nobody "
-            "complains.",
-            wrong={
-                "it raises": "It would with two sentences and four heads. Here 2 meets 2, and fits.",
-                "sentence b gets mask b": "That needs an axis for the heads: (B, 1, T, S).",
-            },
-        ),
-        "blind-rows": Question(
-            "Two words are filled up to five places, with the padding on the left. The mask is causal and hides "
-            "padding. How many of the five rows see nothing?",
-            right="3",
-            because="The three paddings. Each may only look at itself and back, and there is only padding.",
-            wrong={
-                "0": "Look at the first row. It may see itself alone, and it is padding.",
-                "1": "The first row is one. What do the second and the third see?",
-                "2": "Count the paddings again: 5 - 2.",
-                "5": "The two words see themselves.",
-            },
-        ),
-        "causal-corner": Question(
-            "One new token asks, and there are 7 keys, its own the last. How many does it see in "
-            "scaled_dot_product_attention with is_causal=True?",
-            right="1",
-            because="The triangle stands at the top left: query 0 sees key 0. The newest token sees the oldest alone.",
-            wrong={
-                "7": "It should, being the last of all tokens. But the triangle is not at the bottom right.",
-                "0": "The diagonal is allowed: query 0 sees key 0.",
-                "6": "Not itself? The diagonal is allowed, but it starts at the top left.",
-            },
-            nudge="Draw a matrix of 1 row and 7 columns. Where does its diagonal start?",
-        ),
-        "who-ignores": Question(
-            "A sentence of three words has two paddings. nn.MultiheadAttention gets key_padding_mask = [True, True, "
-            "True, False, False]. What does a query look at?",
-            right="the two paddings",
-            right_at=1,
-            because="There True means “ignore this key”. The words are ignored, and no error tells you.",
-            wrong={
-                "the three words": (
-                    "So it would be in this course, where True = may attend. This module means the opposite."
-                ),
-                "everything": "A bool mask always hides something, unless all of it says “may attend”.",
-            },
-        ),
-        "after-softmax": Question(
-            "Softmax first, over all keys. Then the weights of later tokens are set to 0, and nothing more. Can a "
-            "later token change the output of an earlier one?",
-            right="yes, through the sum",
-            right_at=1,
-            because="Softmax divides by a sum over all keys, the later ones included. The sum tells about them.",
-            wrong={
-                "no, its weight is 0": "Its own weight is. Look at what the other weights were divided by.",
-                "only if it is the next one": "The sum runs over all keys, near and far.",
-            },
-        ),
-    },
-    mistakes=MISTAKES,
-)
+            "only if it is the next one": "The sum runs over all keys, near and far.",
+        },
+    ),
+}
+
+LESSON = Lesson(8, "Masks", EXERCISES, QUESTIONS, MISTAKES)

@@ -98,114 +98,108 @@ MISTAKES = [
     ),
 ]  # fmt: skip
 
-LESSON = Lesson(
-    12,
-    "FlashAttention",
-    exercises=[
-        Exercise(
-            "online_softmax",
-            flash.online_softmax,
-            inputs=[lambda: (3 * draw(B, H, T, 11, seed=1), 4)],
-            axes="B H T",
-            hints=(
-                "A sum of exponentials was taken with an old maximum, and a larger score arrives. What puts the sum "
-                "right?",
-                "Go through the blocks with `split`. In each, find the new maximum, put the old sum right, and add "
-                "the block's own exponentials. Begin with -inf and 0.",
-                "A block is (…, block_size), the last one perhaps shorter. Running maximum and sum are (…), and so is "
-                "the factor exp(old maximum - new maximum).",
-                "for block in scores.split(block_size, dim=-1):\n"
-                "    new_max = torch.maximum(running_max, block.amax(-1))\n"
-                "    shares = (block - new_max[..., None]).exp()\n"
-                "    running_sum = running_sum * (running_max - new_max).exp() + shares.sum(-1)\n"
-                "    running_max = new_max",
+EXERCISES = [
+    Exercise(
+        flash.online_softmax,
+        inputs=[lambda: (3 * draw(B, H, T, 11, seed=1), 4)],
+        axes="B H T",
+        hints=(
+            "A sum of exponentials was taken with an old maximum, and a larger score arrives. What puts the sum right?",
+            "Go through the blocks with `split`. In each, find the new maximum, put the old sum right, and add the "
+            "block's own exponentials. Begin with -inf and 0.",
+            "A block is (…, block_size), the last one perhaps shorter. Running maximum and sum are (…), and so is the "
+            "factor exp(old maximum - new maximum).",
+            "for block in scores.split(block_size, dim=-1):\n"
+            "    new_max = torch.maximum(running_max, block.amax(-1))\n"
+            "    shares = (block - new_max[..., None]).exp()\n"
+            "    running_sum = running_sum * (running_max - new_max).exp() + shares.sum(-1)\n"
+            "    running_max = new_max",
+        ),
+    ),
+    Exercise(
+        flash.tiled_attention,
+        inputs=[lambda: (*qkv(), 3)],
+        axes="B H T D",
+        run=in_blocks,
+        hints=(
+            "A context is one sum over the keys divided by another. What can be summed block by block, and when do "
+            "you divide?",
+            "As in `online_softmax`, with one more running sum: exponentials times values. Both are put right when "
+            "the maximum grows. Divide once, at the end. Do not forget to scale.",
+            "A block of keys has scores (B, H, T, block_size). Running maximum and sum are (B, H, T, 1), the running "
+            "context is (B, H, T, D).",
+            "new_max = torch.maximum(running_max, scores.amax(-1, keepdim=True))\n"
+            "factor, shares = (running_max - new_max).exp(), (scores - new_max).exp()\n"
+            "running_sum = running_sum * factor + shares.sum(-1, keepdim=True)\n"
+            "context = context * factor + shares @ v_block\n"
+            "running_max = new_max",
+        ),
+    ),
+]
+
+QUESTIONS = {
+    "scores-bytes": Question(
+        "A text becomes 4 times as long. How many times the bytes do the scores of a head take?",
+        answers={
+            "16": "There are 4 times as many queries and 4 times as many keys, and a score for every pair.",
+            "4": "That is how q, k, v and the context grow. Scores belong to pairs.",
+            "8": "Two factors of 4 make 16.",
+            "2": "Count rows and columns of the matrix of scores.",
+        },
+        nudge="How many rows does the matrix of scores have, and how many columns?",
+    ),
+    "flash-work": Question(
+        "Attention in blocks, without a mask, against step by step: how many multiplications do its products take?",
+        right_at=0,
+        answers={
+            "the same number": "Every query still meets every key. Only the order changes, and what is kept.",
+            "half as many": (
+                "A causal mask hides about half of the pairs, and whole blocks can be skipped. Without one all pairs "
+                "are needed."
             ),
-        ),
-        Exercise(
-            "tiled_attention",
-            flash.tiled_attention,
-            inputs=[lambda: (*qkv(), 3)],
-            axes="B H T D",
-            run=in_blocks,
-            hints=(
-                "A context is one sum over the keys divided by another. What can be summed block by block, and when "
-                "do you divide?",
-                "As in `online_softmax`, with one more running sum: exponentials times values. Both are put right "
-                "when the maximum grows. Divide once, at the end. Do not forget to scale.",
-                "A block of keys has scores (B, H, T, block_size). Running maximum and sum are (B, H, T, 1), the "
-                "running context is (B, H, T, D).",
-                "new_max = torch.maximum(running_max, scores.amax(-1, keepdim=True))\n"
-                "factor, shares = (running_max - new_max).exp(), (scores - new_max).exp()\n"
-                "running_sum = running_sum * factor + shares.sum(-1, keepdim=True)\n"
-                "context = context * factor + shares @ v_block\n"
-                "running_max = new_max",
+            "32 times fewer": "That would leave out pairs. FlashAttention is exact: nothing is left out.",
+        },
+    ),
+    "running-sum": Question(
+        "So far, the maximum of a row is 0 and its sum of exponentials 8. The next block is a single score, ln 4 = "
+        "1.386. What is the running sum after it?",
+        answers={
+            "3": (
+                "The new maximum is ln 4. The old sum shrinks by exp(0 - ln 4) = 1/4 to 2, and the new score adds "
+                "exp(0) = 1."
             ),
-        ),
-    ],
-    questions={
-        "scores-bytes": Question(
-            "A text becomes 4 times as long. How many times the bytes do the scores of a head take?",
-            right="16",
-            because="There are 4 times as many queries and 4 times as many keys, and a score for every pair.",
-            wrong={
-                "4": "That is how q, k, v and the context grow. Scores belong to pairs.",
-                "8": "Two factors of 4 make 16.",
-                "2": "Count rows and columns of the matrix of scores.",
-            },
-            nudge="How many rows does the matrix of scores have, and how many columns?",
-        ),
-        "flash-work": Question(
-            "Attention in blocks, without a mask, against step by step: how many multiplications do its products take?",
-            right="the same number",
-            right_at=0,
-            because="Every query still meets every key. Only the order changes, and what is kept.",
-            wrong={
-                "half as many": (
-                    "A causal mask hides about half of the pairs, and whole blocks can be skipped. Without one all "
-                    "pairs are needed."
-                ),
-                "32 times fewer": "That would leave out pairs. FlashAttention is exact: nothing is left out.",
-            },
-        ),
-        "running-sum": Question(
-            "So far, the maximum of a row is 0 and its sum of exponentials 8. The next block is a single score, ln 4 "
-            "= 1.386. What is the running sum after it?",
-            right="3",
-            because="The new maximum is ln 4. The old sum shrinks by exp(0 - ln 4) = 1/4 to 2, and the new score adds "
-            "exp(0) = 1.",
-            wrong={
-                "9": "The old sum was taken relative to the old maximum, 0. It must shrink first.",
-                "12": "That is the sum relative to the old maximum. The maximum is ln 4 now.",
-                "2": "The old sum did shrink to 2. The new score adds its own exponential.",
-            },
-            nudge="First find the new maximum, then what the old sum must be multiplied by.",
-            tolerance=0.01,
-        ),
-        "flash-saved": Question(
-            "Training needs the weights again on the way back. What does tiled attention keep for that, beside q, k, "
-            "v and the context?",
-            right="one number for each query",
-            right_at=1,
-            because="With its log-sum-exp at hand, any block of weights is one product and one exponential away: "
-            "exp(scaled score - log-sum-exp).",
-            wrong={
-                "the weights": "They are the T x S matrix that must not be kept. They can be computed again.",
-                "nothing": (
-                    "Then each row would need its maximum and its sum once more before its first weight is known."
-                ),
-            },
-        ),
-        "rising-scores": Question(
-            "Somebody forgets to shrink the running sum. In which order of scores does the result come out wrong?",
-            right="largest last",
-            right_at=2,
-            because="A sum is only too large if a later block brings a larger maximum. With the largest score first, "
-            "or all scores alike, the factor is 1 and is not missed.",
-            wrong={
-                "largest first": "The first block then has the final maximum, and every later factor is 1.",
-                "all the same": "The maximum never grows, so the missing factor is 1.",
-            },
-        ),
-    },
-    mistakes=MISTAKES,
-)
+            "9": "The old sum was taken relative to the old maximum, 0. It must shrink first.",
+            "12": "That is the sum relative to the old maximum. The maximum is ln 4 now.",
+            "2": "The old sum did shrink to 2. The new score adds its own exponential.",
+        },
+        nudge="First find the new maximum, then what the old sum must be multiplied by.",
+        tolerance=0.01,
+    ),
+    "flash-saved": Question(
+        "Training needs the weights again on the way back. What does tiled attention keep for that, beside q, k, v "
+        "and the context?",
+        right_at=1,
+        answers={
+            "the weights": "They are the T x S matrix that must not be kept. They can be computed again.",
+            "one number for each query": (
+                "With its log-sum-exp at hand, any block of weights is one product and one exponential away: "
+                "exp(scaled score - log-sum-exp)."
+            ),
+            "nothing": "Then each row would need its maximum and its sum once more before its first weight is known.",
+        },
+    ),
+    "rising-scores": Question(
+        "Somebody forgets to shrink the running sum. In which order of scores does the result come out wrong?",
+        right_at=2,
+        answers={
+            "largest first": "The first block then has the final maximum, and every later factor is 1.",
+            "all the same": "The maximum never grows, so the missing factor is 1.",
+            "largest last": (
+                "A sum is only too large if a later block brings a larger maximum. With the largest score first, or "
+                "all scores alike, the factor is 1 and is not missed."
+            ),
+        },
+    ),
+}
+
+LESSON = Lesson(12, "FlashAttention", EXERCISES, QUESTIONS, MISTAKES)
