@@ -24,9 +24,10 @@ class Exercise:
 
     Args:
         reference: the function, or the class, that is to be written: ``solution`` shows it, ``check`` compares with it.
+        question, pointer, shape: the first three hints, in prose with names of code between backticks; the third tells
+            the shapes of the decisive line.
+        line: the last hint, that line itself, in the names of the lesson.
         inputs: each gives arguments on which answers are judged; a ``Mistake`` should show on one of them.
-        hints: a question, a pointer and the shape of the decisive line, in prose with names of code between
-            backticks; then that line itself, in the names of the lesson.
         axes: of the result, such as ``"B H T S"``; one text for each where there are several that differ.
         steps: what it is made of, by the names of ``attention_steps``; without them it is one step of its own name.
         build: puts the steps together; a single step needs none.
@@ -38,8 +39,11 @@ class Exercise:
     """
 
     reference: Function
+    question: str
+    pointer: str
+    shape: str
+    line: str
     inputs: Sequence[Callable[[], tuple[Any, ...]]]
-    hints: tuple[str, str, str, str]
     axes: str | tuple[str, ...] = ""
     steps: tuple[str, ...] = ()
     build: Callable[[Steps], Function] | None = None
@@ -53,6 +57,11 @@ class Exercise:
     def name(self) -> str:
         """The name of the reference, by which a learner asks for the exercise."""
         return self.reference.__name__
+
+    @property
+    def hints(self) -> tuple[str, str, str, str]:
+        """The hints in the order in which they are given."""
+        return self.question, self.pointer, self.shape, self.line
 
     def axes_of(self, number: int) -> list[str]:
         """Return the axes of one result."""

@@ -16,17 +16,15 @@ def similarity(x: Tensor) -> Tensor:
 EXERCISES = [
     Exercise(
         similarity,
+        "Which two vectors meet in the number at row t and column s?",
+        "A table of dot products is a matrix product: rows of the left one with columns of the right one. See step 1 "
+        "of “One attention by hand”.",
+        "x (S, C) times something of shape (C, S) gives (S, S).",
+        "return x @ x.T  # (S, S)",
         inputs=[lambda: (draw(S, C, seed=1),)],
         axes="S S",
         steps=("scores",),
         build=lambda s: lambda x: s.scores(x, x),
-        hints=(
-            "Which two vectors meet in the number at row t and column s?",
-            "A table of dot products is a matrix product: rows of the left one with columns of the right one. See "
-            "step 1 of “One attention by hand”.",
-            "x (S, C) times something of shape (C, S) gives (S, S).",
-            "return x @ x.T  # (S, S)",
-        ),
     ),
 ]
 

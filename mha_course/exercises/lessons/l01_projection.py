@@ -23,31 +23,27 @@ def project_qkv(x: Tensor, w_qkv: Tensor, b_qkv: Tensor) -> tuple[Tensor, Tensor
 EXERCISES = [
     Exercise(
         project,
+        "weight is stored as (out, in). Which of its two axes must meet the C numbers of a token?",
+        "A matrix product and a sum. `@` joins the last axis of the left with the last but one of the right. See “A "
+        "Linear, taken apart”.",
+        "x (B, S, C) times a matrix (C, out) gives (B, S, out); the bias (out) is added to every token.",
+        "return x @ weight.T + bias  # (B, S, out)",
         inputs=[lambda: (tokens(), draw(18, C, seed=2), draw(18, seed=3))],
         axes="B S out",
         steps=("linear",),
-        hints=(
-            "weight is stored as (out, in). Which of its two axes must meet the C numbers of a token?",
-            "A matrix product and a sum. `@` joins the last axis of the left with the last but one of the right. See "
-            "“A Linear, taken apart”.",
-            "x (B, S, C) times a matrix (C, out) gives (B, S, out); the bias (out) is added to every token.",
-            "return x @ weight.T + bias  # (B, S, out)",
-        ),
     ),
     Exercise(
         project_qkv,
+        "How many products do you need, if the three weights already lie on top of each other?",
+        "Project as before, then cut the result, not the weights. `chunk` cuts into equal parts along an axis: which "
+        "one? See “Three Linears or one”.",
+        "x (B, S, C) times (C, 3C), plus the bias, gives (B, S, 3C). Cut along its last axis, it is three tensors (B, "
+        "S, C), in the order q, k, v.",
+        "qkv = x @ w_qkv.T + b_qkv  # (B, S, 3*C)\nreturn qkv.chunk(3, dim=-1)  # (B, S, C) each",
         inputs=[lambda: (tokens(), draw(3 * C, C, seed=2), draw(3 * C, seed=3))],
         axes="B S C",
         steps=("linear", "unpack", "order"),
         build=lambda s: lambda x, w, b: s.order(*s.unpack(s.linear(x, w, b))),
-        hints=(
-            "How many products do you need, if the three weights already lie on top of each other?",
-            "Project as before, then cut the result, not the weights. `chunk` cuts into equal parts along an axis: "
-            "which one? See “Three Linears or one”.",
-            "x (B, S, C) times (C, 3C), plus the bias, gives (B, S, 3C). Cut along its last axis, it is three tensors "
-            "(B, S, C), in the order q, k, v.",
-            "qkv = x @ w_qkv.T + b_qkv  # (B, S, 3*C)\nreturn qkv.chunk(3, dim=-1)  # (B, S, C) each",
-        ),
     ),
 ]
 

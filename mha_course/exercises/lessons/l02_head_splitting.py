@@ -30,45 +30,39 @@ def one_head_queries(x: Tensor, w_q: Tensor, head: int, num_heads: int) -> Tenso
 EXERCISES = [
     Exercise(
         split_heads,
+        "In which order do the C numbers of a token lie in memory, and where does head 1 begin?",
+        "Two moves: first cut the last axis, then swap two axes. Neither moves a number. See “The split, cell by "
+        "cell”.",
+        "(B, S, C) is cut to (B, S, H, D); then tokens and heads change places, which gives (B, H, S, D).",
+        "apart = x.unflatten(2, (num_heads, -1))  # (B, S, H, D)\nreturn apart.transpose(1, 2)  # (B, H, S, D)",
         inputs=[lambda: (tokens(), H)],
         axes="B H S D",
         steps=("split",),
-        hints=(
-            "In which order do the C numbers of a token lie in memory, and where does head 1 begin?",
-            "Two moves: first cut the last axis, then swap two axes. Neither moves a number. See “The split, cell by "
-            "cell”.",
-            "(B, S, C) is cut to (B, S, H, D); then tokens and heads change places, which gives (B, H, S, D).",
-            "apart = x.unflatten(2, (num_heads, -1))  # (B, S, H, D)\nreturn apart.transpose(1, 2)  # (B, H, S, D)",
-        ),
     ),
     Exercise(
         split_fused_qkv,
+        "The last axis holds 3 · H · D numbers. Which of the three changes slowest as you walk along it?",
+        "Cut the last axis into three, in the order in which it was stacked; then `permute`, and take q, k and v "
+        "apart. See “A fused q, k, v”.",
+        "(B, S, 3C) is cut to (B, S, 3, H, D). Brought into the order (3, B, H, S, D), its first axis holds q, k and "
+        "v.",
+        "apart = qkv.unflatten(2, (3, num_heads, -1))  # (B, S, 3, H, D)\n"
+        "return apart.permute(2, 0, 3, 1, 4).unbind(0)  # (B, H, S, D) each",
         inputs=[lambda: (draw(B, S, 3 * C, seed=1), H)],
         axes="B H S D",
         steps=("split_fused", "order"),
         build=lambda s: lambda qkv, num_heads: s.order(*s.split_fused(qkv, num_heads)),
-        hints=(
-            "The last axis holds 3 · H · D numbers. Which of the three changes slowest as you walk along it?",
-            "Cut the last axis into three, in the order in which it was stacked; then `permute`, and take q, k and v "
-            "apart. See “A fused q, k, v”.",
-            "(B, S, 3C) is cut to (B, S, 3, H, D). Brought into the order (3, B, H, S, D), its first axis holds q, k "
-            "and v.",
-            "apart = qkv.unflatten(2, (3, num_heads, -1))  # (B, S, 3, H, D)\n"
-            "return apart.permute(2, 0, 3, 1, 4).unbind(0)  # (B, H, S, D) each",
-        ),
     ),
     Exercise(
         one_head_queries,
+        "Which rows of w_q make the numbers of this head, and how much of x do they read?",
+        "A head owns D rows of w_q, one head after the other, and reads all of x. `chunk` or a slice takes them out. "
+        "See “A fused q, k, v” and the end of lesson 1.",
+        "The rows of one head are (D, C); x (B, S, C) times their transpose (C, D) gives (B, S, D).",
+        "rows = w_q.chunk(num_heads)[head]  # (D, C)\nreturn x @ rows.T  # (B, S, D)",
         inputs=[lambda: (tokens(), *square(2), 2, H)],
         axes="B S D",
         steps=("rows",),
-        hints=(
-            "Which rows of w_q make the numbers of this head, and how much of x do they read?",
-            "A head owns D rows of w_q, one head after the other, and reads all of x. `chunk` or a slice takes them "
-            "out. See “A fused q, k, v” and the end of lesson 1.",
-            "The rows of one head are (D, C); x (B, S, C) times their transpose (C, D) gives (B, S, D).",
-            "rows = w_q.chunk(num_heads)[head]  # (D, C)\nreturn x @ rows.T  # (B, S, D)",
-        ),
     ),
 ]
 

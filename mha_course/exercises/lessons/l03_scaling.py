@@ -29,44 +29,37 @@ def score_form(w_q: Tensor, w_k: Tensor, head: int, num_heads: int) -> Tensor:
 EXERCISES = [
     Exercise(
         attention_scores,
+        "The result has no axis D. Where must D stand in k, so that the product sums over it?",
+        "One matrix product of the last two axes; `@` repeats it for every sentence and head. See “All pairs at once”.",
+        "q (B, H, T, D) times k with its last two axes swapped, (B, H, D, S), gives (B, H, T, S).",
+        "return q @ k.transpose(-2, -1)  # (B, H, T, S)",
         inputs=[lambda: qkv()[:2], lambda: qkv()[1:]],
         axes="B H T S",
         steps=("scores",),
-        hints=(
-            "The result has no axis D. Where must D stand in k, so that the product sums over it?",
-            "One matrix product of the last two axes; `@` repeats it for every sentence and head. See “All pairs at "
-            "once”.",
-            "q (B, H, T, D) times k with its last two axes swapped, (B, H, D, S), gives (B, H, T, S).",
-            "return q @ k.transpose(-2, -1)  # (B, H, T, S)",
-        ),
     ),
     Exercise(
         scaled_scores,
+        "By how much does the spread of a dot product grow when a head gets wider?",
+        "Divide by a root. The shape of q tells the width of one head. See “How large is a dot product?”.",
+        "The scores (B, H, T, S) are divided by one number, which is made from the last size of q, D.",
+        "return q @ k.transpose(-2, -1) / q.size(-1) ** 0.5  # (B, H, T, S)",
         inputs=[lambda: qkv()[:2], lambda: qkv()[1:]],
         axes="B H T S",
         steps=("scores", "scale"),
         build=lambda s: lambda q, k: s.scale(s.scores(q, k), q, k, q.size(1)),
-        hints=(
-            "By how much does the spread of a dot product grow when a head gets wider?",
-            "Divide by a root. The shape of q tells the width of one head. See “How large is a dot product?”.",
-            "The scores (B, H, T, S) are divided by one number, which is made from the last size of q, D.",
-            "return q @ k.transpose(-2, -1) / q.size(-1) ** 0.5  # (B, H, T, S)",
-        ),
     ),
     Exercise(
         score_form,
+        "A score is (W_Q x_t) · (W_K x_s). Write it without the brackets: what stands between x_t and x_s?",
+        "Take the D rows of the head out of both weights, as in `one_head_queries`, and multiply them with each "
+        "other. See “One matrix for each head”.",
+        "The head has (D, C) of both weights. Those of w_q transposed, (C, D), times those of w_k give (C, C).",
+        "rows_q, rows_k = w_q.chunk(num_heads)[head], w_k.chunk(num_heads)[head]  # (D, C)\n"
+        "return rows_q.T @ rows_k  # (C, C)",
         inputs=[lambda: (*square(1, 2), 2, H)],
         axes="C C",
         steps=("form",),
         build=lambda s: lambda w_q, w_k, head, h: s.form(w_q.chunk(h)[head], w_k.chunk(h)[head]),
-        hints=(
-            "A score is (W_Q x_t) · (W_K x_s). Write it without the brackets: what stands between x_t and x_s?",
-            "Take the D rows of the head out of both weights, as in `one_head_queries`, and multiply them with each "
-            "other. See “One matrix for each head”.",
-            "The head has (D, C) of both weights. Those of w_q transposed, (C, D), times those of w_k give (C, C).",
-            "rows_q, rows_k = w_q.chunk(num_heads)[head], w_k.chunk(num_heads)[head]  # (D, C)\n"
-            "return rows_q.T @ rows_k  # (C, C)",
-        ),
     ),
 ]
 

@@ -33,34 +33,38 @@ def masked_softmax(scores: Tensor, mask: Tensor) -> Tensor:
 EXERCISES = [
     Exercise(
         softmax,
+        "What may you add to all scores of a row without changing its weights, and which choice prevents overflow?",
+        "Subtract the largest score of a row, raise e to what is left, and divide by the sum of the row. "
+        "`keepdim=True` keeps the axis. See “A softmax that does not overflow”.",
+        "The largest of each row is (B, H, T, 1). The exponentials (B, H, T, S) are divided by their sums, (B, H, T, "
+        "1).",
+        "exponentials = (scores - scores.amax(-1, keepdim=True)).exp()  # (B, H, T, S)\n"
+        "return exponentials / exponentials.sum(-1, keepdim=True)  # (B, H, T, S)",
         inputs=[lambda: (draw(B, H, T, S, seed=1),), lambda: (1e4 * draw(B, H, T, S, seed=1),)],
         axes="B H T S",
         steps=("softmax",),
-        hints=(
-            "What may you add to all scores of a row without changing its weights, and which choice prevents overflow?",
-            "Subtract the largest score of a row, raise e to what is left, and divide by the sum of the row. "
-            "`keepdim=True` keeps the axis. See “A softmax that does not overflow”.",
-            "The largest of each row is (B, H, T, 1). The exponentials (B, H, T, S) are divided by their sums, (B, H, "
-            "T, 1).",
-            "exponentials = (scores - scores.amax(-1, keepdim=True)).exp()  # (B, H, T, S)\n"
-            "return exponentials / exponentials.sum(-1, keepdim=True)  # (B, H, T, S)",
-        ),
     ),
     Exercise(
         entropy,
+        "What does 0 · log 0 give in floating point, and what should it give here?",
+        "Each weight times its logarithm, summed, with a minus. `torch.special.xlogy` takes 0 · log 0 as 0. See "
+        "“Temperature and entropy”.",
+        "Number by number from (…, S) to (…, S), then a sum over the last axis: (…).",
+        "return -torch.special.xlogy(weights, weights).sum(-1)",
         inputs=[lambda: (weights(),)],
         axes="B H T",
         tolerance=1e-6,
-        hints=(
-            "What does 0 · log 0 give in floating point, and what should it give here?",
-            "Each weight times its logarithm, summed, with a minus. `torch.special.xlogy` takes 0 · log 0 as 0. See "
-            "“Temperature and entropy”.",
-            "Number by number from (…, S) to (…, S), then a sum over the last axis: (…).",
-            "return -torch.special.xlogy(weights, weights).sum(-1)",
-        ),
     ),
     Exercise(
         masked_softmax,
+        "Which score gives a weight of exactly 0? And what comes out of a row in which all scores are like that?",
+        "Fill hidden scores with -inf before the softmax. Rows with nothing to see need a treatment of their own; "
+        "`mask.any` finds them. See “Hiding words”.",
+        "`mask.any` over the keys, with the axis kept, is (…, T, 1): which rows see something. The others get "
+        "harmless scores before the softmax, and times 0 behind it. All else is (B, H, T, S).",
+        "sees = mask.any(-1, keepdim=True)  # (…, T, 1)\n"
+        "scores = scores.masked_fill(~mask, -torch.inf).masked_fill(~sees, 0.0)\n"
+        "return torch.softmax(scores, dim=-1) * sees  # (B, H, T, S)",
         inputs=[
             lambda: (draw(B, H, T, S, seed=1), mask(T)),
             lambda: (draw(B, H, T, S, seed=1), mask(T)[0, 0]),
@@ -68,16 +72,6 @@ EXERCISES = [
         axes="B H T S",
         steps=MASKED,
         build=lambda s: lambda scores, mask: s.attend(scores, mask, s),
-        hints=(
-            "Which score gives a weight of exactly 0? And what comes out of a row in which all scores are like that?",
-            "Fill hidden scores with -inf before the softmax. Rows with nothing to see need a treatment of their own; "
-            "`mask.any` finds them. See “Hiding words”.",
-            "`mask.any` over the keys, with the axis kept, is (…, T, 1): which rows see something. The others get "
-            "harmless scores before the softmax, and times 0 behind it. All else is (B, H, T, S).",
-            "sees = mask.any(-1, keepdim=True)  # (…, T, 1)\n"
-            "scores = scores.masked_fill(~mask, -torch.inf).masked_fill(~sees, 0.0)\n"
-            "return torch.softmax(scores, dim=-1) * sees  # (B, H, T, S)",
-        ),
     ),
 ]
 

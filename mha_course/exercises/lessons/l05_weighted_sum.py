@@ -39,18 +39,23 @@ def _build_self_attention(s: Steps) -> Callable[..., tuple[Tensor, Tensor]]:
 EXERCISES = [
     Exercise(
         weighted_sum,
+        "The context of one query is a mixture. How many numbers does it have, and over what is it summed?",
+        "One matrix product, with the shares on the left. See “A context and what it is made of”.",
+        "weights (B, H, T, S) times v (B, H, S, D): S is summed away, and (B, H, T, D) is left.",
+        "return weights @ v  # (B, H, T, D)",
         inputs=[lambda: (weights(), qkv()[2])],
         axes="B H T D",
         steps=("weigh",),
-        hints=(
-            "The context of one query is a mixture. How many numbers does it have, and over what is it summed?",
-            "One matrix product, with the shares on the left. See “A context and what it is made of”.",
-            "weights (B, H, T, S) times v (B, H, S, D): S is summed away, and (B, H, T, D) is left.",
-            "return weights @ v  # (B, H, T, D)",
-        ),
     ),
     Exercise(
         self_attention,
+        "Which five steps lead from x to the context, and which of them must know the width?",
+        "Project, compare, scale, softmax, mix: you have written all five. This head is as wide as the token. See “A "
+        "whole head”.",
+        "q, k, v are (B, S, C). Scores and weights are (B, S, S), with a softmax over the last axis. The context is "
+        "(B, S, C) again.",
+        "weights = torch.softmax(q @ k.transpose(1, 2) / q.size(-1) ** 0.5, dim=-1)  # (B, S, S)\n"
+        "return weights @ v, weights",
         inputs=[lambda: (tokens(), *square(2, 3, 4))],
         axes=("B S C", "B S S"),
         steps=("linear", "order", "project", "scores", "scale", *ATTEND, "post", "weigh"),
@@ -58,15 +63,6 @@ EXERCISES = [
         mistake_at={"repeat": "dropout-at-eval"},
         token_arguments=(0,),
         query_arguments=(1,),
-        hints=(
-            "Which five steps lead from x to the context, and which of them must know the width?",
-            "Project, compare, scale, softmax, mix: you have written all five. This head is as wide as the token. See "
-            "“A whole head”.",
-            "q, k, v are (B, S, C). Scores and weights are (B, S, S), with a softmax over the last axis. The context "
-            "is (B, S, C) again.",
-            "weights = torch.softmax(q @ k.transpose(1, 2) / q.size(-1) ** 0.5, dim=-1)  # (B, S, S)\n"
-            "return weights @ v, weights",
-        ),
     ),
 ]
 

@@ -94,6 +94,15 @@ def _build_module(s: Steps) -> type[nn.Module]:
 EXERCISES = [
     Exercise(
         multi_head_attention,
+        "Which of your functions of lessons 1 to 6 does each step need, and in which order?",
+        "Project, split, compare and scale, softmax, mix, merge, project. Paste your functions in and call them; the "
+        "mask decides which softmax. See “The whole pass in one picture”.",
+        "q, k, v are (B, H, S, D), scores and weights (B, H, S, S), the context (B, H, S, D), the merged heads (B, S, "
+        "C), and so is the output.",
+        "scores = scaled_scores(q, k)  # (B, H, S, S)\n"
+        "weights = softmax(scores) if mask is None else masked_softmax(scores, mask)\n"
+        "context = weighted_sum(weights, v)  # (B, H, S, D)\n"
+        "return merge_heads(context) @ w_o.T, weights",
         inputs=[
             lambda: (tokens(), *square(2, 3, 4, 5), H),
             lambda: (tokens(), *square(2, 3, 4, 5), H, some_mask(S)),
@@ -104,20 +113,20 @@ EXERCISES = [
         mistake_at={"repeat": "dropout-at-eval"},
         token_arguments=(0,),
         query_arguments=(1,),
-        hints=(
-            "Which of your functions of lessons 1 to 6 does each step need, and in which order?",
-            "Project, split, compare and scale, softmax, mix, merge, project. Paste your functions in and call them; "
-            "the mask decides which softmax. See “The whole pass in one picture”.",
-            "q, k, v are (B, H, S, D), scores and weights (B, H, S, S), the context (B, H, S, D), the merged heads "
-            "(B, S, C), and so is the output.",
-            "scores = scaled_scores(q, k)  # (B, H, S, S)\n"
-            "weights = softmax(scores) if mask is None else masked_softmax(scores, mask)\n"
-            "context = weighted_sum(weights, v)  # (B, H, S, D)\n"
-            "return merge_heads(context) @ w_o.T, weights",
-        ),
     ),
     Exercise(
         MultiHeadAttention,
+        "What has to be made once, when the module is built, and what at every call?",
+        "Four `nn.Linear` and the number of heads belong into `__init__`, the steps of `multi_head_attention` into "
+        "`forward`.",
+        "Each Linear maps (B, S, C) to (B, S, C). Three results are split to (B, H, S, D); out_proj takes the merged "
+        "heads (B, S, C).",
+        "# in __init__, and likewise k_proj, v_proj, out_proj\n"
+        "self.q_proj = nn.Linear(d_model, d_model)\n"
+        "# in forward, and likewise k and v\n"
+        "q = split_heads(self.q_proj(x), self.num_heads)  # (B, H, S, D)\n"
+        "# and at its end\n"
+        "return self.out_proj(merge_heads(context))",
         inputs=[lambda: (tokens(), None, *_parameters()), lambda: (tokens(), some_mask(S), *_parameters())],
         axes="B S C",
         steps=(*ALL_SIX, *MASKED),
@@ -126,44 +135,25 @@ EXERCISES = [
         mistake_at={"repeat": "dropout-at-eval"},
         token_arguments=(0,),
         query_arguments=(2, 3),
-        hints=(
-            "What has to be made once, when the module is built, and what at every call?",
-            "Four `nn.Linear` and the number of heads belong into `__init__`, the steps of `multi_head_attention` "
-            "into `forward`.",
-            "Each Linear maps (B, S, C) to (B, S, C). Three results are split to (B, H, S, D); out_proj takes the "
-            "merged heads (B, S, C).",
-            "# in __init__, and likewise k_proj, v_proj, out_proj\n"
-            "self.q_proj = nn.Linear(d_model, d_model)\n"
-            "# in forward, and likewise k and v\n"
-            "q = split_heads(self.q_proj(x), self.num_heads)  # (B, H, S, D)\n"
-            "# and at its end\n"
-            "return self.out_proj(merge_heads(context))",
-        ),
     ),
     Exercise(
         parameter_count,
+        "Does each head have matrices of its own, or rows of one that all heads share?",
+        "Count the weights of the four Linears, and their biases where there are any. See “What the number of heads "
+        "changes, and what not”.",
+        "Four times C · C weights, and with bias four times C more. One argument plays no part. The result is an int.",
+        "return 4 * (d_model * d_model + (d_model if bias else 0))",
         inputs=[lambda: (24, 4, True), lambda: (24, 6, False), lambda: (10, 2, True)],
-        hints=(
-            "Does each head have matrices of its own, or rows of one that all heads share?",
-            "Count the weights of the four Linears, and their biases where there are any. See “What the number of "
-            "heads changes, and what not”.",
-            "Four times C · C weights, and with bias four times C more. One argument plays no part. The result is an "
-            "int.",
-            "return 4 * (d_model * d_model + (d_model if bias else 0))",
-        ),
     ),
     Exercise(
         fold_value_bias,
+        "b_v is added to the value of every token alike. What is left of it in a mixture with shares that sum to 1?",
+        "It comes through the mixing whole, and meets the output projection like everything else. See “A bias that is "
+        "not needed”.",
+        "w_o (C, C) times b_v (C) gives (C), and b_o (C) is added.",
+        "return w_o @ b_v + b_o  # (C)",
         inputs=[lambda: (*square(1), draw(C, seed=2), draw(C, seed=3))],
         axes="C",
-        hints=(
-            "b_v is added to the value of every token alike. What is left of it in a mixture with shares that sum to "
-            "1?",
-            "It comes through the mixing whole, and meets the output projection like everything else. See “A bias "
-            "that is not needed”.",
-            "w_o (C, C) times b_v (C) gives (C), and b_o (C) is added.",
-            "return w_o @ b_v + b_o  # (C)",
-        ),
     ),
 ]
 

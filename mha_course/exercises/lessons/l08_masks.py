@@ -129,54 +129,53 @@ MISTAKES = [
 EXERCISES = [
     Exercise(
         masks.causal_mask,
+        "May token t see token s if s = t? And if s = t + 1?",
+        "True on the diagonal and below it: `tril` of a matrix of True. Lesson 4 drew one.",
+        "A bool matrix (S, S), a row for each query and a column for each key, True where s <= t.",
+        "return torch.ones(seq_len, seq_len, dtype=torch.bool).tril()  # (S, S)",
         inputs=[lambda: (S,)],
         axes="S S",
-        hints=(
-            "May token t see token s if s = t? And if s = t + 1?",
-            "True on the diagonal and below it: `tril` of a matrix of True. Lesson 4 drew one.",
-            "A bool matrix (S, S), a row for each query and a column for each key, True where s <= t.",
-            "return torch.ones(seq_len, seq_len, dtype=torch.bool).tril()  # (S, S)",
-        ),
     ),
     Exercise(
         masks.padding_mask,
+        "A sentence of 3 words is filled up to 5. Which places are real?",
+        "Compare the places 0, 1, 2, … with the length of each sentence, and let broadcasting make the table. Axes of "
+        "size 1 make it fit every head and every query.",
+        "The places are (S), the lengths as a column (B, 1). Compared they are (B, S), and with two more axes (B, 1, "
+        "1, S).",
+        "real = torch.arange(max_len) < lengths[:, None]  # (B, S)\nreturn real[:, None, None]  # (B, 1, 1, S)",
         inputs=[lambda: (torch.tensor([4, 7, 1, 6]), S)],
         axes="B 1 1 S",
-        hints=(
-            "A sentence of 3 words is filled up to 5. Which places are real?",
-            "Compare the places 0, 1, 2, … with the length of each sentence, and let broadcasting make the table. "
-            "Axes of size 1 make it fit every head and every query.",
-            "The places are (S), the lengths as a column (B, 1). Compared they are (B, S), and with two more axes (B, "
-            "1, 1, S).",
-            "real = torch.arange(max_len) < lengths[:, None]  # (B, S)\nreturn real[:, None, None]  # (B, 1, 1, S)",
-        ),
     ),
     Exercise(
         masks.combine_masks,
+        "True means may attend. If two masks have a say, when may a token attend?",
+        "A logical “and”, number by number. Broadcasting does the rest.",
+        "(S, S) meets (B, 1, 1, S), and broadcasting gives (B, 1, S, S).",
+        "return causal & padding  # (B, 1, S, S)",
         inputs=[lambda: (masks.causal_mask(S), masks.padding_mask(torch.tensor([4, 6]), S))],
         axes="B 1 S S",
-        hints=(
-            "True means may attend. If two masks have a say, when may a token attend?",
-            "A logical “and”, number by number. Broadcasting does the rest.",
-            "(S, S) meets (B, 1, 1, S), and broadcasting gives (B, 1, S, S).",
-            "return causal & padding  # (B, 1, S, S)",
-        ),
     ),
     Exercise(
         masks.causal_mask_for_cache,
+        "The first new token stands at place total - new. Which keys lie there or before?",
+        "`tril` takes a second argument, which moves the diagonal. The last row must see everything: the triangle is "
+        "aligned at the bottom right.",
+        "A bool matrix (new, total): the lower triangle, with its diagonal moved right by the number of cached tokens.",
+        "return torch.ones(new, total, dtype=torch.bool).tril(total - new)  # (new, total)",
         inputs=[lambda: (3, 8)],
         axes="new total",
-        hints=(
-            "The first new token stands at place total - new. Which keys lie there or before?",
-            "`tril` takes a second argument, which moves the diagonal. The last row must see everything: the triangle "
-            "is aligned at the bottom right.",
-            "A bool matrix (new, total): the lower triangle, with its diagonal moved right by the number of cached "
-            "tokens.",
-            "return torch.ones(new, total, dtype=torch.bool).tril(total - new)  # (new, total)",
-        ),
     ),
     Exercise(
         masks.to_attend,
+        "In which conventions does True hide a key, and which number hides one when it is added to a score?",
+        "`sdpa` means what the course means, `multihead` and `seaborn` mean the opposite. An additive mask leaves a "
+        "score alone where it adds 0.",
+        "Every branch keeps the shape of mask, such as (T, S), and gives bool: the mask, its opposite, or a "
+        "comparison with 0.",
+        'if convention == "additive":\n'
+        "    return mask == 0\n"
+        'return ~mask if convention in ("multihead", "seaborn") else mask',
         inputs=[
             lambda: (_mask(), "bool"),
             lambda: (_mask(), "sdpa"),
@@ -185,29 +184,17 @@ EXERCISES = [
             lambda: (_additive(), "additive"),
         ],
         axes="T S",
-        hints=(
-            "In which conventions does True hide a key, and which number hides one when it is added to a score?",
-            "`sdpa` means what the course means, `multihead` and `seaborn` mean the opposite. An additive mask leaves "
-            "a score alone where it adds 0.",
-            "Every branch keeps the shape of mask, such as (T, S), and gives bool: the mask, its opposite, or a "
-            "comparison with 0.",
-            'if convention == "additive":\n'
-            "    return mask == 0\n"
-            'return ~mask if convention in ("multihead", "seaborn") else mask',
-        ),
     ),
     Exercise(
         masks.additive_mask,
+        "What must be added to a score to leave it alone, and what to hide it?",
+        "Start from zeros of the right dtype and fill in where the mask is False. Multiplying would not do: 0 · inf "
+        "is NaN.",
+        "A bool mask (…) gives numbers (…): 0 where it is True, -inf where it is False.",
+        "return torch.zeros_like(mask, dtype=dtype).masked_fill(~mask, -torch.inf)",
         inputs=[lambda: (_mask(), torch.float64), lambda: (_mask(), torch.float32)],
         axes=("T S", ""),
         run=with_dtype,
-        hints=(
-            "What must be added to a score to leave it alone, and what to hide it?",
-            "Start from zeros of the right dtype and fill in where the mask is False. Multiplying would not do: 0 · "
-            "inf is NaN.",
-            "A bool mask (…) gives numbers (…): 0 where it is True, -inf where it is False.",
-            "return torch.zeros_like(mask, dtype=dtype).masked_fill(~mask, -torch.inf)",
-        ),
     ),
 ]
 

@@ -68,6 +68,13 @@ MISTAKES = [
 EXERCISES = [
     Exercise(
         cross_attention,
+        "Who asks, and who is asked? Which of q, k and v come from x?",
+        "Take `multi_head_attention` and give keys and values another source. Nothing wants T and S to be equal.",
+        "From x, q is (B, H, T, D). From memory, k and v are (B, H, S, D). So weights are (B, H, T, S), and out is "
+        "(B, T, C).",
+        "q = split_heads(x @ w_q.T, num_heads)  # (B, H, T, D)\n"
+        "k = split_heads(memory @ w_k.T, num_heads)  # (B, H, S, D)\n"
+        "v = split_heads(memory @ w_v.T, num_heads)  # (B, H, S, D)",
         inputs=[
             lambda: (*_sequences(T), *square(3, 4, 5, 6), H),
             lambda: (*_sequences(T), *square(3, 4, 5, 6), H, _memory_mask()),
@@ -78,15 +85,6 @@ EXERCISES = [
         build=_build,
         token_arguments=(0, 1),
         query_arguments=(2,),
-        hints=(
-            "Who asks, and who is asked? Which of q, k and v come from x?",
-            "Take `multi_head_attention` and give keys and values another source. Nothing wants T and S to be equal.",
-            "From x, q is (B, H, T, D). From memory, k and v are (B, H, S, D). So weights are (B, H, T, S), and out "
-            "is (B, T, C).",
-            "q = split_heads(x @ w_q.T, num_heads)  # (B, H, T, D)\n"
-            "k = split_heads(memory @ w_k.T, num_heads)  # (B, H, S, D)\n"
-            "v = split_heads(memory @ w_v.T, num_heads)  # (B, H, S, D)",
-        ),
     ),
 ]
 

@@ -105,35 +105,31 @@ MISTAKES = [
 EXERCISES = [
     Exercise(
         positions.sinusoidal_encoding,
+        "How many different frequencies do d_model channels hold, if a sine and a cosine share each?",
+        "First a table of angles, places by frequencies; frequency i is 10000 to the power of -2i / d_model. Then "
+        "fill every other channel: a slice can have a step.",
+        "Places (S, 1) times frequencies (C/2) are angles (S, C/2). Their sines and cosines take turns in the "
+        "channels of (S, C).",
+        "rates = 10000.0 ** -(torch.arange(0, d_model, 2, dtype=torch.float64) / d_model)  # (C/2)\n"
+        "angles = torch.arange(seq_len)[:, None] * rates  # (S, C/2)\n"
+        "encoding[:, 0::2], encoding[:, 1::2] = angles.sin(), angles.cos()",
         inputs=[lambda: (9, 14)],
         axes="S C",
         tolerance=1e-5,
-        hints=(
-            "How many different frequencies do d_model channels hold, if a sine and a cosine share each?",
-            "First a table of angles, places by frequencies; frequency i is 10000 to the power of -2i / d_model. Then "
-            "fill every other channel: a slice can have a step.",
-            "Places (S, 1) times frequencies (C/2) are angles (S, C/2). Their sines and cosines take turns in the "
-            "channels of (S, C).",
-            "rates = 10000.0 ** -(torch.arange(0, d_model, 2, dtype=torch.float64) / d_model)  # (C/2)\n"
-            "angles = torch.arange(seq_len)[:, None] * rates  # (S, C/2)\n"
-            "encoding[:, 0::2], encoding[:, 1::2] = angles.sin(), angles.cos()",
-        ),
     ),
     Exercise(
         positions.rope,
+        "Two numbers are a point in a plane. What does a rotation make of them, and what should set its angle?",
+        "Number i and number i + D/2 are a pair. Turn each pair by its position times its frequency, base to the "
+        "power of -2i / D. A rotation has two sines, two cosines and one minus.",
+        "Angles are (S, D/2), positions by frequencies. The halves a and b of x are (B, H, S, D/2); two mixtures of "
+        "them, joined, are (B, H, S, D).",
+        "cos, sin = angles.cos(), angles.sin()  # (S, D/2)\n"
+        "a, b = x.chunk(2, dim=-1)  # (B, H, S, D/2)\n"
+        "return torch.cat((a * cos - b * sin, a * sin + b * cos), dim=-1)  # (B, H, S, D)",
         inputs=[lambda: (draw(B, H, S, D, seed=1), torch.arange(S) + 3)],
         axes="B H S D",
         tolerance=1e-5,  # angles are often made in float32
-        hints=(
-            "Two numbers are a point in a plane. What does a rotation make of them, and what should set its angle?",
-            "Number i and number i + D/2 are a pair. Turn each pair by its position times its frequency, base to the "
-            "power of -2i / D. A rotation has two sines, two cosines and one minus.",
-            "Angles are (S, D/2), positions by frequencies. The halves a and b of x are (B, H, S, D/2); two mixtures "
-            "of them, joined, are (B, H, S, D).",
-            "cos, sin = angles.cos(), angles.sin()  # (S, D/2)\n"
-            "a, b = x.chunk(2, dim=-1)  # (B, H, S, D/2)\n"
-            "return torch.cat((a * cos - b * sin, a * sin + b * cos), dim=-1)  # (B, H, S, D)",
-        ),
     ),
 ]
 

@@ -84,42 +84,36 @@ MISTAKES = [
 EXERCISES = [
     Exercise(
         caching.decode_step,
+        "The new token needs its own q, k and v. What does it need of the tokens before it, and what not?",
+        "Project and split the one token, append its key and value to the caches, and attend with its query to all of "
+        "them. No mask is needed: nothing in the cache lies in the future.",
+        "q, k, v of the new token are (B, H, 1, D). Both caches grow from (B, H, P, D) to (B, H, P + 1, D). Its "
+        "weights are (B, H, 1, P + 1).",
+        "q, k, v = (split_heads(x_t @ w.T, num_heads) for w in (w_q, w_k, w_v))  # (B, H, 1, D)\n"
+        "k_cache = torch.cat((k_cache, k), dim=2)  # (B, H, P + 1, D)\n"
+        "v_cache = torch.cat((v_cache, v), dim=2)",
         inputs=[lambda: (draw(B, 1, C, seed=1), *_caches(), *square(4, 5, 6, 7), H)],
         axes=("B 1 C", "B H P+1 D", "B H P+1 D"),
         steps=(*ALL_SIX, *ATTEND, "append"),
         build=_build_decode_step,
-        hints=(
-            "The new token needs its own q, k and v. What does it need of the tokens before it, and what not?",
-            "Project and split the one token, append its key and value to the caches, and attend with its query to "
-            "all of them. No mask is needed: nothing in the cache lies in the future.",
-            "q, k, v of the new token are (B, H, 1, D). Both caches grow from (B, H, P, D) to (B, H, P + 1, D). Its "
-            "weights are (B, H, 1, P + 1).",
-            "q, k, v = (split_heads(x_t @ w.T, num_heads) for w in (w_q, w_k, w_v))  # (B, H, 1, D)\n"
-            "k_cache = torch.cat((k_cache, k), dim=2)  # (B, H, P + 1, D)\n"
-            "v_cache = torch.cat((v_cache, v), dim=2)",
-        ),
     ),
     Exercise(
         caching.repeat_kv,
+        "With 2 KV heads and 6 query heads, which KV head serves query head 2?",
+        "Each KV head is written several times in a row; `repeat` would write the whole row of heads several times. "
+        "Look for another function with repeat in its name.",
+        "Along axis 1, (B, H_kv, S, D) becomes (B, H, S, D): each head comes H / H_kv times.",
+        "return k.repeat_interleave(num_heads // k.size(1), dim=1)  # (B, H, S, D)",
         inputs=[lambda: (draw(B, 2, S, D, seed=1), H)],
         axes="B H S D",
-        hints=(
-            "With 2 KV heads and 6 query heads, which KV head serves query head 2?",
-            "Each KV head is written several times in a row; `repeat` would write the whole row of heads several "
-            "times. Look for another function with repeat in its name.",
-            "Along axis 1, (B, H_kv, S, D) becomes (B, H, S, D): each head comes H / H_kv times.",
-            "return k.repeat_interleave(num_heads // k.size(1), dim=1)  # (B, H, S, D)",
-        ),
     ),
     Exercise(
         caching.kv_cache_bytes,
+        "What is kept for one token in one layer, and how many numbers is that?",
+        "Multiply the sizes of all that is kept. Keys and values are two things.",
+        "Each layer keeps two tensors (B, H_kv, S, D), at so many bytes a number. The result is an int.",
+        "return 2 * layers * batch * seq_len * num_kv_heads * head_dim * bytes_per_value",
         inputs=[lambda: (3, 2, 11, 4, 6, 2), lambda: (5, 1, 7, 2, 8, 4)],
-        hints=(
-            "What is kept for one token in one layer, and how many numbers is that?",
-            "Multiply the sizes of all that is kept. Keys and values are two things.",
-            "Each layer keeps two tensors (B, H_kv, S, D), at so many bytes a number. The result is an int.",
-            "return 2 * layers * batch * seq_len * num_kv_heads * head_dim * bytes_per_value",
-        ),
     ),
 ]
 

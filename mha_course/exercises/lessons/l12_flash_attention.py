@@ -101,39 +101,35 @@ MISTAKES = [
 EXERCISES = [
     Exercise(
         flash.online_softmax,
+        "A sum of exponentials was taken with an old maximum, and a larger score arrives. What puts the sum right?",
+        "Go through the blocks with `split`. In each, find the new maximum, put the old sum right, and add the "
+        "block's own exponentials. Begin with -inf and 0.",
+        "A block is (…, block_size), the last one perhaps shorter. Running maximum and sum are (…), and so is the "
+        "factor exp(old maximum - new maximum).",
+        "for block in scores.split(block_size, dim=-1):\n"
+        "    new_max = torch.maximum(running_max, block.amax(-1))\n"
+        "    shares = (block - new_max[..., None]).exp()\n"
+        "    running_sum = running_sum * (running_max - new_max).exp() + shares.sum(-1)\n"
+        "    running_max = new_max",
         inputs=[lambda: (3 * draw(B, H, T, 11, seed=1), 4)],
         axes="B H T",
-        hints=(
-            "A sum of exponentials was taken with an old maximum, and a larger score arrives. What puts the sum right?",
-            "Go through the blocks with `split`. In each, find the new maximum, put the old sum right, and add the "
-            "block's own exponentials. Begin with -inf and 0.",
-            "A block is (…, block_size), the last one perhaps shorter. Running maximum and sum are (…), and so is the "
-            "factor exp(old maximum - new maximum).",
-            "for block in scores.split(block_size, dim=-1):\n"
-            "    new_max = torch.maximum(running_max, block.amax(-1))\n"
-            "    shares = (block - new_max[..., None]).exp()\n"
-            "    running_sum = running_sum * (running_max - new_max).exp() + shares.sum(-1)\n"
-            "    running_max = new_max",
-        ),
     ),
     Exercise(
         flash.tiled_attention,
+        "A context is one sum over the keys divided by another. What can be summed block by block, and when do you "
+        "divide?",
+        "As in `online_softmax`, with one more running sum: exponentials times values. Both are put right when the "
+        "maximum grows. Divide once, at the end. Do not forget to scale.",
+        "A block of keys has scores (B, H, T, block_size). Running maximum and sum are (B, H, T, 1), the running "
+        "context is (B, H, T, D).",
+        "new_max = torch.maximum(running_max, scores.amax(-1, keepdim=True))\n"
+        "factor, shares = (running_max - new_max).exp(), (scores - new_max).exp()\n"
+        "running_sum = running_sum * factor + shares.sum(-1, keepdim=True)\n"
+        "context = context * factor + shares @ v_block\n"
+        "running_max = new_max",
         inputs=[lambda: (*qkv(), 3)],
         axes="B H T D",
         run=in_blocks,
-        hints=(
-            "A context is one sum over the keys divided by another. What can be summed block by block, and when do "
-            "you divide?",
-            "As in `online_softmax`, with one more running sum: exponentials times values. Both are put right when "
-            "the maximum grows. Divide once, at the end. Do not forget to scale.",
-            "A block of keys has scores (B, H, T, block_size). Running maximum and sum are (B, H, T, 1), the running "
-            "context is (B, H, T, D).",
-            "new_max = torch.maximum(running_max, scores.amax(-1, keepdim=True))\n"
-            "factor, shares = (running_max - new_max).exp(), (scores - new_max).exp()\n"
-            "running_sum = running_sum * factor + shares.sum(-1, keepdim=True)\n"
-            "context = context * factor + shares @ v_block\n"
-            "running_max = new_max",
-        ),
     ),
 ]
 

@@ -42,29 +42,25 @@ MISTAKES = [
 EXERCISES = [
     Exercise(
         vision.patchify,
+        "In memory an image lies row after row. Which axes must be neighbours before a patch can be flattened?",
+        "Cut height and width into patches and pixels, bring both patch axes to the front with `permute`, and "
+        "flatten. It is the head split, in two directions.",
+        "(B, 3, H, W) is cut to (B, 3, H/P, P, W/P, P), ordered as (B, H/P, W/P, 3, P, P) and flattened to (B, N, "
+        "3·P·P).",
+        "cut = images.unflatten(3, (-1, patch_size)).unflatten(2, (-1, patch_size))  # (B, 3, H/P, P, W/P, P)\n"
+        "return cut.permute(0, 2, 4, 1, 3, 5).flatten(3).flatten(1, 2)  # (B, N, 3·P·P)",
         inputs=[lambda: (draw(B, 3, 8, 12, seed=1), 4)],
         axes="B N 3*P*P",
-        hints=(
-            "In memory an image lies row after row. Which axes must be neighbours before a patch can be flattened?",
-            "Cut height and width into patches and pixels, bring both patch axes to the front with `permute`, and "
-            "flatten. It is the head split, in two directions.",
-            "(B, 3, H, W) is cut to (B, 3, H/P, P, W/P, P), ordered as (B, H/P, W/P, 3, P, P) and flattened to (B, N, "
-            "3·P·P).",
-            "cut = images.unflatten(3, (-1, patch_size)).unflatten(2, (-1, patch_size))  # (B, 3, H/P, P, W/P, P)\n"
-            "return cut.permute(0, 2, 4, 1, 3, 5).flatten(3).flatten(1, 2)  # (B, N, 3·P·P)",
-        ),
     ),
     Exercise(
         vision.add_class_token,
+        "The class token is one vector. How does it get into every image of the batch?",
+        "`expand` shows one vector B times, `torch.cat` joins along the tokens. Mind which goes first.",
+        "class_token (C) becomes (B, 1, C). Joined with (B, N, C) along axis 1, it is (B, N + 1, C).",
+        "first = class_token.expand(patches.size(0), 1, -1)  # (B, 1, C)\n"
+        "return torch.cat((first, patches), dim=1)  # (B, N + 1, C)",
         inputs=[lambda: (tokens(), draw(C, seed=2))],
         axes="B N+1 C",
-        hints=(
-            "The class token is one vector. How does it get into every image of the batch?",
-            "`expand` shows one vector B times, `torch.cat` joins along the tokens. Mind which goes first.",
-            "class_token (C) becomes (B, 1, C). Joined with (B, N, C) along axis 1, it is (B, N + 1, C).",
-            "first = class_token.expand(patches.size(0), 1, -1)  # (B, 1, C)\n"
-            "return torch.cat((first, patches), dim=1)  # (B, N + 1, C)",
-        ),
     ),
 ]
 

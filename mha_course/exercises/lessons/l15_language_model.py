@@ -69,29 +69,25 @@ MISTAKES = [
 EXERCISES = [
     Exercise(
         next_token_targets,
+        "Which token should be named after token t has been read, and which token has nothing behind it?",
+        "Two slices of the same ids, one place apart.",
+        "ids (B, S) without the last column, and without the first: (B, S - 1) each.",
+        "return ids[:, :-1], ids[:, 1:]  # (B, S - 1) each",
         inputs=[lambda: (draw_ids(99, B, S, seed=1),)],
         axes="B S-1",
-        hints=(
-            "Which token should be named after token t has been read, and which token has nothing behind it?",
-            "Two slices of the same ids, one place apart.",
-            "ids (B, S) without the last column, and without the first: (B, S - 1) each.",
-            "return ids[:, :-1], ids[:, 1:]  # (B, S - 1) each",
-        ),
     ),
     Exercise(
         generate,
+        "The model gives an answer for every place. At which place is the next word told?",
+        "A loop: run the model on all ids so far, pick the largest number at the right place, and append it.",
+        "model(ids) is (B, S, vocab), and at one place (B, vocab). `argmax` with the axis kept gives (B, 1), and "
+        "appending makes ids (B, S + 1).",
+        "for _ in range(steps):\n"
+        "    best = model(ids)[:, -1].argmax(-1, keepdim=True)  # (B, 1)\n"
+        "    ids = torch.cat((ids, best), dim=1)",
         inputs=[lambda: (draw_ids(13, B, S, seed=2), draw(13, 13, seed=3))],
         axes="B S+steps",
         run=write_on,
-        hints=(
-            "The model gives an answer for every place. At which place is the next word told?",
-            "A loop: run the model on all ids so far, pick the largest number at the right place, and append it.",
-            "model(ids) is (B, S, vocab), and at one place (B, vocab). `argmax` with the axis kept gives (B, 1), and "
-            "appending makes ids (B, S + 1).",
-            "for _ in range(steps):\n"
-            "    best = model(ids)[:, -1].argmax(-1, keepdim=True)  # (B, 1)\n"
-            "    ids = torch.cat((ids, best), dim=1)",
-        ),
     ),
 ]
 

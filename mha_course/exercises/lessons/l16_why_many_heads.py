@@ -85,44 +85,37 @@ MISTAKES = [
 EXERCISES = [
     Exercise(
         relation_score,
+        "A pair leads from one token to another. Which of the two is the query, and on which axis do queries stand?",
+        "Two lists of indices pick the weights of all pairs at once. Then take the mean over the pairs.",
+        "weights (H, S, S), picked at n rows and n columns, is (H, n); its mean over the last axis is (H).",
+        "rows, columns = torch.tensor(pairs).T\nreturn weights[:, rows, columns].mean(-1)  # (H)",
         inputs=[lambda: (weights()[0, :, :, :T], [(0, 3), (4, 1), (2, 2)])],
         axes="H",
-        hints=(
-            "A pair leads from one token to another. Which of the two is the query, and on which axis do queries "
-            "stand?",
-            "Two lists of indices pick the weights of all pairs at once. Then take the mean over the pairs.",
-            "weights (H, S, S), picked at n rows and n columns, is (H, n); its mean over the last axis is (H).",
-            "rows, columns = torch.tensor(pairs).T\nreturn weights[:, rows, columns].mean(-1)  # (H)",
-        ),
     ),
     Exercise(
         ablate_heads,
+        "What becomes of the caller's tensor if you write zeros into it?",
+        "Work on a `clone`. A list can be an index: on which axis are the heads?",
+        "context (B, H, S, D) stays as it is. In a copy of the same shape, the listed places of axis 1 are 0.",
+        "silenced = context.clone()  # (B, H, S, D)\nsilenced[:, heads] = 0.0\nreturn silenced",
         inputs=[lambda: (draw(B, H, S, D, seed=1), [1, 3])],
         axes="B H S D",
         mistake_at={"input": "ablate-in-place"},
-        hints=(
-            "What becomes of the caller's tensor if you write zeros into it?",
-            "Work on a `clone`. A list can be an index: on which axis are the heads?",
-            "context (B, H, S, D) stays as it is. In a copy of the same shape, the listed places of axis 1 are 0.",
-            "silenced = context.clone()  # (B, H, S, D)\nsilenced[:, heads] = 0.0\nreturn silenced",
-        ),
     ),
     Exercise(
         other_weights,
+        "What may you add to a row of weights that changes neither its sum nor its mixture of the values?",
+        "A direction that v and a column of ones both take to 0: S > D + 1 leaves one, and `torch.linalg.svd` finds "
+        "it. Follow it while no weight gets negative.",
+        "v beside a column of ones is (S, D + 1). The direction (S) is the last row of Vh of its transpose. Add to "
+        "weights (T, S) a step (T, 1) times the direction.",
+        "kept = torch.cat((v, torch.ones_like(v[:, :1])), dim=1)  # (S, D + 1)\n"
+        "direction = torch.linalg.svd(kept.T).Vh[-1]  # (S)\n"
+        "room = (weights / -direction).where(direction < 0, torch.inf).amin(-1, keepdim=True)\n"
+        "return weights + room / 2 * direction  # (T, S)",
         inputs=[lambda: ((0.3 * draw(T, 9, seed=1)).softmax(-1), draw(9, 4, seed=2))],
         axes=("T D", "T", "checks"),
         run=same_context,
-        hints=(
-            "What may you add to a row of weights that changes neither its sum nor its mixture of the values?",
-            "A direction that v and a column of ones both take to 0: S > D + 1 leaves one, and `torch.linalg.svd` "
-            "finds it. Follow it while no weight gets negative.",
-            "v beside a column of ones is (S, D + 1). The direction (S) is the last row of Vh of its transpose. Add "
-            "to weights (T, S) a step (T, 1) times the direction.",
-            "kept = torch.cat((v, torch.ones_like(v[:, :1])), dim=1)  # (S, D + 1)\n"
-            "direction = torch.linalg.svd(kept.T).Vh[-1]  # (S)\n"
-            "room = (weights / -direction).where(direction < 0, torch.inf).amin(-1, keepdim=True)\n"
-            "return weights + room / 2 * direction  # (T, S)",
-        ),
     ),
 ]
 
