@@ -59,7 +59,15 @@ def hint(name: str) -> Hint:
     Raises: ShapeError for a name that is not an exercise.
     """
     if not isinstance(name, str) or name not in HINTS:
-        raise _unknown(name)
+        meant = name.__name__ if isinstance(name, FunctionType | type) else name
+        near = get_close_matches(meant, HINTS, n=1) if isinstance(meant, str) else []
+        raise ShapeError(
+            "hint",
+            "no exercise has this name",
+            expected=", ".join(HINTS),
+            got=f"{name!r:.60}" if isinstance(name, str) else type(name).__name__,
+            fix=f'hint("{near[0]}")' if near else None,
+        )
     _calls[name] += 1
     return Hint(name, ladder(name)[: _calls[name]])
 
@@ -73,24 +81,6 @@ def withheld() -> bool:
     """Return True where a class shall not see solutions, and whoever runs it is not the lecturer."""
     lecturer = os.environ.get(LECTURER, "").strip() == "1"
     return os.environ.get(SOLUTIONS, "").strip().lower() == "off" and not lecturer
-
-
-def reset_hints() -> None:
-    """Begin all ladders anew."""
-    _calls.clear()
-
-
-def _unknown(name: object) -> ShapeError:
-    """Make the error for a name that is no exercise; its fix is a near name, also that of a function."""
-    meant = name.__name__ if isinstance(name, FunctionType | type) else name
-    near = get_close_matches(meant, HINTS, n=1) if isinstance(meant, str) else []
-    return ShapeError(
-        "hint",
-        "no exercise has this name",
-        expected=", ".join(HINTS),
-        got=f"{str(name)!r:.60}" if isinstance(name, str) else type(name).__name__,
-        fix=f'hint("{near[0]}")' if near else None,
-    )
 
 
 def _show(level: str, number: int) -> str:

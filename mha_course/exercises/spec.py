@@ -108,7 +108,7 @@ class Question:
         return [] if self.right_at is None else list(self.answers)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Mistake:
     """A wrong answer that is known: the right one with a step replaced.
 

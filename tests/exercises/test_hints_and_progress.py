@@ -22,7 +22,7 @@ from torch.nn import functional as F
 from mha_course.errors import ShapeError
 from mha_course.exercises import check, hint_ladder, progress_store
 from mha_course.exercises.catalogue import EXERCISES, HINTS, LESSONS, NAMES, QUESTIONS
-from mha_course.exercises.hint_ladder import hint, reset_hints
+from mha_course.exercises.hint_ladder import hint
 from mha_course.exercises.progress_store import progress, remember
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -38,9 +38,9 @@ def fresh(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     monkeypatch.delenv(progress_store.SWITCH, raising=False)
     monkeypatch.setattr(progress_store, "_trouble", set())
-    reset_hints()
+    hint_ladder._calls.clear()
     yield
-    reset_hints()
+    hint_ladder._calls.clear()
 
 
 class Tags(HTMLParser):
@@ -425,7 +425,7 @@ def test_each_exercise_has_its_own_count():
     hint("project")
     assert len(hint("project").levels) == 2
     assert len(hint("softmax").levels) == 1
-    reset_hints()
+    hint_ladder._calls.clear()
     assert len(hint("project").levels) == 1
 
 
