@@ -3,7 +3,6 @@
 import dataclasses
 import inspect
 import json
-import math
 import os
 import re
 import subprocess
@@ -17,7 +16,6 @@ import pytest
 import solutions
 import torch
 from torch import nn
-from torch.nn import functional as F
 
 from mha_course.errors import ShapeError
 from mha_course.exercises import check, hint_ladder, progress_store
@@ -27,7 +25,6 @@ from mha_course.exercises.progress_store import progress, remember
 
 ROOT = Path(__file__).resolve().parents[2]
 NOTEBOOKS = {int(path.name[:2]): path for path in sorted((ROOT / "notebooks").glob("[0-9][0-9]_*.ipynb"))}
-B, T, S, C, H, D = 2, 5, 7, 24, 4, 6
 # What an untrusted notebook shows (JupyterLab's sanitizer), as far as it is used here.
 SAFE = {"div", "strong", "code", "ol", "li", "pre", "p", "table", "caption", "thead", "tbody", "tr", "th", "td"}
 
@@ -170,15 +167,6 @@ def complete_module(code):
     ])  # fmt: skip
 
 
-def agrees(got, want):
-    """Compare tensors, numbers, and tuples of them; tuple and list are alike."""
-    if isinstance(want, tuple):
-        return len(got) == len(want) and all(map(agrees, got, want))
-    if not isinstance(want, torch.Tensor):
-        return type(got) is type(want) and got == want
-    return got.shape == want.shape and got.dtype == want.dtype and torch.allclose(got, want, atol=1e-10, rtol=0)
-
-
 @pytest.mark.parametrize("name", HINTS)
 def test_every_exercise_has_four_rungs(name):
     rungs = HINTS[name]
@@ -219,193 +207,7 @@ def test_a_wrong_last_hint_would_be_seen():
     module = complete("MultiHeadAttention", HINTS["MultiHeadAttention"][3].replace("merge_heads(context)", "x"))
     assert check("MultiHeadAttention", module).status != "correct"
     rope = complete("rope", HINTS["rope"][3].replace("a * cos - b", "a * cos + b"))
-    assert not all(agrees(rope(*arguments), want) for arguments, want in AUTHORITY["rope"]())
-
-
-# Part II against what is known otherwise: PyTorch, or the definition spelt out
-
-
-def draw(*shape, seed):
-    return torch.randn(*shape, dtype=torch.float64, generator=torch.Generator().manual_seed(seed))
-
-
-def masks():
-    table = torch.tensor([[True, False, True], [False, True, True]])
-    return table, torch.tensor([[0.0, -math.inf, 0.0], [-math.inf, 0.0, 0.0]])
-
-
-def causal(rows, start=0, columns=None):
-    return torch.tensor([[s <= t for s in range(columns or rows)] for t in range(start, start + rows)])
-
-
-def conventions():
-    table, added = masks()
-    yield from (((table, "bool"), table), ((table, "sdpa"), table), ((added, "additive"), table))
-    yield from (((~table, word), table) for word in ("multihead", "seaborn"))
-
-
-def additive():
-    table, added = masks()
-    return [((table, dtype), added.to(dtype)) for dtype in (torch.float32, torch.float64, torch.float16)]
-
-
-def weights_of_module():
-    """Make PyTorch's module, and give its four weights."""
-    module = nn.MultiheadAttention(C, H, bias=False, batch_first=True, dtype=torch.float64)
-    with torch.no_grad():
-        module.in_proj_weight.copy_(draw(3 * C, C, seed=8) / C**0.5)
-    return module, [*module.in_proj_weight.detach().chunk(3), module.out_proj.weight.detach()]
-
-
-def crossing():
-    module, weights = weights_of_module()
-    x, memory = draw(B, T, C, seed=1), draw(B, S, C, seed=2)
-    real = torch.arange(S) < torch.tensor([[4], [S]])
-    for mask, hidden in ((None, None), (real[:, None, None], ~real)):
-        out, attended = module(x, memory, memory, key_padding_mask=hidden, average_attn_weights=False)
-        yield (x, memory, *weights, H, mask), (out.detach(), attended.detach())
-
-
-def waves():
-    table = torch.zeros(9, 8, dtype=torch.float64)
-    for place in range(9):
-        for i in range(4):
-            angle = place / 10000 ** (2 * i / 8)
-            table[place, 2 * i], table[place, 2 * i + 1] = math.sin(angle), math.cos(angle)
-    return [((9, 8), table)]
-
-
-def rotations():
-    x, positions = draw(B, H, S, D, seed=1), torch.tensor([0, 1, 2, 5, 9, 11, 40])
-    for base in (10000.0, 100.0):
-        rates = torch.tensor([base ** (-2 * i / D) for i in range(D // 2)], dtype=torch.float64)
-        angles = torch.outer(positions.double(), rates)
-        turned = torch.complex(x[..., : D // 2], x[..., D // 2 :]) * torch.polar(torch.ones_like(angles), angles)
-        yield (x, positions, base), torch.cat((turned.real, turned.imag), -1)
-
-
-def decoding():
-    module, weights = weights_of_module()
-    x = draw(B, S, C, seed=1)
-    k, v = (F.linear(x, w).unflatten(2, (H, D)).transpose(1, 2) for w in weights[1:3])
-    out = module(x, x, x, attn_mask=~causal(S), need_weights=False)[0][:, -1:].detach()
-    return [((x[:, -1:], k[:, :, :-1], v[:, :, :-1], *weights, H), (out, k, v))]
-
-
-def cached():
-    layers = [torch.zeros(2, 5, 3, 11, 7, dtype=torch.float16) for _ in range(4)]
-    return [((4, 5, 11, 3, 7, 2), sum(layer.nbytes for layer in layers))]
-
-
-def running():
-    scores = draw(B, H, T, 11, seed=1) * 5
-    top = scores.amax(-1)
-    return [((scores, size), (top, (scores.logsumexp(-1) - top).exp())) for size in (1, 3, 4, 11, 20)]
-
-
-def tiles():
-    q, k, v = draw(B, H, T, D, seed=1) * 3, draw(B, H, S, D, seed=2), draw(B, H, S, D, seed=3)
-    return [((q, k, v, size), F.scaled_dot_product_attention(q, k, v)) for size in (1, 3, 7, 9)]
-
-
-def block():
-    layer = nn.TransformerEncoderLayer(C, H, 18, 0.0, batch_first=True, norm_first=True, dtype=torch.float64)
-    with torch.no_grad():
-        layer.norm1.weight.copy_(draw(C, seed=5))
-    parts = (
-        lambda x: layer.self_attn(x, x, x, need_weights=False)[0],
-        lambda x: layer.linear2(F.relu(layer.linear1(x))),
-        layer.norm1,
-        layer.norm2,
-    )
-    x = draw(B, S, C, seed=1)
-    return [((x, *parts), layer(x))]
-
-
-def normed():
-    x, gamma, beta = draw(B, S, C, seed=1) * 0.01, draw(C, seed=2), draw(C, seed=3)
-    return [((x, gamma, beta, eps), F.layer_norm(x, (C,), gamma, beta, eps)) for eps in (1e-5, 1e-3)]
-
-
-def counting(ids):
-    """Answer at every place with the number after the one that stands there."""
-    return F.one_hot((ids + 1) % 11, 11).double()
-
-
-AUTHORITY = {
-    "causal_mask": lambda: [((5,), causal(5))],
-    "padding_mask": lambda: [
-        ((torch.tensor([1, 3]), 4), torch.tensor([[1, 0, 0, 0], [1, 1, 1, 0]], dtype=torch.bool)[:, None, None])
-    ],
-    "combine_masks": lambda: [
-        (
-            (causal(3), torch.tensor([[1, 1, 0], [0, 1, 1]]).bool()[:, None, None]),
-            torch.tensor([[[1, 0, 0], [1, 1, 0], [1, 1, 0]], [[0, 0, 0], [0, 1, 0], [0, 1, 1]]]).bool()[:, None],
-        )
-    ],
-    "causal_mask_for_cache": lambda: [((2, 7), causal(2, 5, 7)), ((4, 4), causal(4))],
-    "to_attend": conventions,
-    "additive_mask": additive,
-    "cross_attention": crossing,
-    "sinusoidal_encoding": waves,
-    "rope": rotations,
-    "decode_step": decoding,
-    "repeat_kv": lambda: [((draw(B, 2, S, D, seed=1), 6), draw(B, 2, S, D, seed=1)[:, [0, 0, 0, 1, 1, 1]])],
-    "kv_cache_bytes": cached,
-    "online_softmax": running,
-    "tiled_attention": tiles,
-    "layer_norm": normed,
-    "encoder_block": block,
-    "patchify": lambda: [
-        ((draw(B, 3, 8, 12, seed=1), 4), F.unfold(draw(B, 3, 8, 12, seed=1), 4, stride=4).transpose(1, 2))
-    ],
-    "add_class_token": lambda: [
-        (
-            (draw(B, S, C, seed=1), draw(C, seed=2)),
-            torch.stack([torch.vstack((draw(C, seed=2), image)) for image in draw(B, S, C, seed=1)]),
-        )
-    ],
-    "next_token_targets": lambda: [
-        ((torch.tensor([[3, 1, 4], [1, 5, 9]]),), (torch.tensor([[3, 1], [1, 5]]), torch.tensor([[1, 4], [5, 9]])))
-    ],
-    "generate": lambda: [
-        ((counting, torch.tensor([[1, 2], [7, 9]]), 3), torch.tensor([[1, 2, 3, 4, 5], [7, 9, 10, 0, 1]]))
-    ],
-    "ablate_heads": lambda: [
-        (
-            (draw(B, H, S, D, seed=1), heads),
-            torch.stack([draw(B, H, S, D, seed=1)[:, h] * (h not in heads) for h in range(H)], 1),
-        )
-        for heads in ([], [2], [0, 3])
-    ],
-    "relation_score": lambda: [
-        (
-            (draw(H, S, S, seed=1), [(0, 1), (4, 2), (6, 6)]),
-            torch.stack([(head[0, 1] + head[4, 2] + head[6, 6]) / 3 for head in draw(H, S, S, seed=1)]),
-        )
-    ],
-}
-
-
-@pytest.mark.parametrize("name", AUTHORITY)
-def test_last_hints_of_part_two_are_right_by_an_authority(name):
-    answer = complete(name, HINTS[name][3])
-    for arguments, want in AUTHORITY[name]():
-        kept = [x.clone() if isinstance(x, torch.Tensor) else x for x in arguments]
-        assert agrees(answer(*arguments), want)
-        assert all(torch.equal(x, y) for x, y in zip(arguments, kept, strict=True) if isinstance(x, torch.Tensor))
-
-
-@pytest.mark.parametrize("dtype", [torch.float64, torch.float32])
-def test_the_hint_on_other_weights_finds_some(dtype):
-    weights, v = draw(T, S, seed=1).softmax(-1).to(dtype), draw(S, 4, seed=2).to(dtype)
-    found = complete("other_weights", HINTS["other_weights"][3])(weights, v)
-    near = 1e-12 if dtype == torch.float64 else 1e-5
-    assert found.dtype == dtype
-    assert torch.allclose(found @ v, weights @ v, atol=near)
-    assert torch.allclose(found.sum(-1), torch.ones(T, dtype=dtype), atol=near)
-    assert (found >= 0).all()
-    assert ((found - weights).abs().amax(-1) > 1e-3).all()
+    assert check("rope", rope).status != "correct"
 
 
 # Hints: how they climb

@@ -514,11 +514,6 @@ ERRORS = [
         "expected ints with 1 <= new <= total, got new=7, total=5",
     ),
     (
-        lambda: masks.causal_mask_for_cache(1.5, 5),
-        "causal_mask_for_cache: the new tokens must be among all tokens. "
-        "expected ints with 1 <= new <= total, got new=1.5, total=5",
-    ),
-    (
         lambda: masks.to_attend(masks.causal_mask(3), "keras"),
         "to_attend: no convention has this name. expected bool, sdpa, multihead, seaborn, additive, got 'keras'",
     ),
@@ -550,10 +545,6 @@ ERRORS = [
         "fix: mask.bool() if it holds 0 and 1",
     ),
     (
-        lambda: masks.additive_mask(None, torch.float32),
-        "additive_mask: mask must be a tensor. expected a torch.Tensor, got NoneType",
-    ),
-    (
         lambda: masks.additive_mask(masks.causal_mask(3), torch.int64),
         "additive_mask: dtype must be able to hold -inf. expected a float dtype, got torch.int64, "
         "fix: dtype=torch.float32",
@@ -570,11 +561,6 @@ ERRORS = [
         lambda: positions.sinusoidal_encoding(S, 23),
         "sinusoidal_encoding: d_model must be even, since channels go in pairs. "
         "expected d_model % 2 == 0, d_model >= 2, got d_model=23, fix: d_model=24",
-    ),
-    (
-        lambda: positions.sinusoidal_encoding(S, 0),
-        "sinusoidal_encoding: d_model must be even, since channels go in pairs. "
-        "expected d_model % 2 == 0, d_model >= 2, got d_model=0",
     ),
     (
         lambda: positions.rope(ones(B, S, C), torch.arange(S)),
@@ -628,17 +614,9 @@ ERRORS = [
         "expected num_heads % G == 0, num_heads >= 1, got num_heads=5, G=2, fix: num_heads=2 or 4",
     ),
     (
-        lambda: caching.repeat_kv(ones(B, S, D), 4),
-        "repeat_kv: k must have 4 axes. expected (B, G, S, D), got (2, 7, 6), fix: k.unsqueeze(0), a batch of one",
-    ),
-    (
         lambda: caching.kv_cache_bytes(3, B, S, H, D, 0.5),
         "kv_cache_bytes: bytes_per_value must be a whole number. "
         "expected bytes_per_value >= 0, got bytes_per_value=0.5",
-    ),
-    (
-        lambda: caching.kv_cache_bytes(3, B, -1, H, D, 2),
-        "kv_cache_bytes: seq_len must be a whole number. expected seq_len >= 0, got seq_len=-1",
     ),
     (
         lambda: flash.online_softmax(ones(T, S), 0),
@@ -651,10 +629,6 @@ ERRORS = [
     (
         lambda: flash.online_softmax(torch.arange(S), 2),
         "online_softmax: scores must be floating point. expected a float dtype, got torch.int64, fix: scores.float()",
-    ),
-    (
-        lambda: flash.tiled_attention(ones(B, H, T, D), CACHE, CACHE, 2.5),
-        "tiled_attention: block_size must be a positive int. expected block_size >= 1, got block_size=2.5",
     ),
     (
         lambda: flash.tiled_attention(ones(B, H, T, D), CACHE[:, :, :0], CACHE[:, :, :0], 2),
