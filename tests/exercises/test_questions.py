@@ -145,10 +145,6 @@ def output_mixes():
 
 
 # 7 Multi-head attention
-def count(heads):
-    return sum(p.numel() for p in nn.MultiheadAttention(12, heads).parameters())
-
-
 def which_is_other():
     narrow, wide = nn.Linear(12, 12).weight.numel(), nn.Linear(12, 2 * 12).weight.numel()
     return "every head as wide as d_model" if wide != narrow else "none"
@@ -223,12 +219,6 @@ def after_softmax():
 
 
 # 9 Cross-attention
-def cross():
-    out, weights = MultiHeadAttention(24, 4)(torch.ones(2, 5, 24), torch.ones(2, 7, 24))
-    assert weights is not None
-    return out, weights
-
-
 def later_word():
     mha, x, memory = MultiHeadAttention(24, 4), torch.randn(1, 5, 24), torch.randn(1, 7, 24)
     changed = x.clone()
@@ -291,13 +281,6 @@ def word_appended():
 def twice_as_long():
     short, long = (sum(n * n for n in range(1, length + 1)) for length in (10_000, 20_000))
     return f"{long / short:.0f} times"
-
-
-def keys_seen():
-    weights = F.scaled_dot_product_attention(
-        torch.ones(1, 1, 6), torch.ones(1, 7, 6), torch.eye(7)[None], is_causal=True
-    )
-    return str(int((weights > 0).sum()))
 
 
 def always_zero():
@@ -467,18 +450,17 @@ def votes_of_patches():
 
 
 # 15 Language model
-def cat():
-    return language.encode([["the", "grey", "cat", "ate", "greedily"]])
+CAT = language.encode([["the", "grey", "cat", "ate", "greedily"]])  # with <start> and <end>
 
 
 def who_guesses():
-    inputs, targets = next_token_targets(cat())
+    inputs, targets = next_token_targets(CAT)
     place = [language.WORDS[i] for i in targets[0].tolist()].index("cat")
     return f"“{language.WORDS[int(inputs[0, place])]}”"
 
 
 def causal_padding():
-    model, ids = language.new_language_model(0).eval(), cat()
+    model, ids = language.new_language_model(0).eval(), CAT
     filled = torch.cat((ids, torch.full((1, 4), language.PAD)), dim=1)
     with torch.no_grad():
         same = torch.allclose(model(ids), model(filled)[:, : ids.size(1)], atol=1e-5)
@@ -494,7 +476,7 @@ def loss_at_best():
 
 def without_mask():
     """See whether a place of a model without a mask depends on the very word that it should guess."""
-    model, ids = language.new_language_model(0, see_ahead=True).eval(), cat()[:, :-1]
+    model, ids = language.new_language_model(0, see_ahead=True).eval(), CAT[:, :-1]
     other = ids.clone()
     other[0, 3] += 1  # the target of place 2
     with torch.no_grad():
@@ -556,9 +538,12 @@ SHORT = {
     "which-width": lambda: f"{(512 // 8) ** 0.5:.0f}",
     "most-entropy": lambda: f"{torch.special.entr(torch.full((15,), 1 / 15)).sum():.2f}",
     "context-shape": lambda: shape_of(torch.ones(2, 4, 5, 7) @ torch.ones(2, 4, 7, 6)),
-    "count-heads": lambda: ", ".join(str(count(heads)) for heads in (1, 2, 12)),
+    "count-heads": lambda: ", ".join(
+        str(sum(p.numel() for p in nn.MultiheadAttention(12, heads).parameters())) for heads in (1, 2, 12)
+    ),
     "causal-count": lambda: str(int(causal_mask(6).sum())),
-    "cross-weights": lambda: shape_of(cross()[1]),
+    "cross-weights": lambda: shape_of(MultiHeadAttention(24, 4)(torch.ones(2, 5, 24), torch.ones(2, 7, 24))[1]),
+    "keys-seen": causal_corner,
     "which-kv-head": lambda: str(int(repeat_kv(torch.arange(2.0).view(1, 2, 1, 1), 6)[0, 2])),
     "narrow-key": lambda: shape_of(GroupedQueryAttention(24, 4, 2).k_proj.weight),
     "bytes-a-token": lambda: str(kv_cache_bytes(32, 1, 1, 8, 128, 2) // 1024),
