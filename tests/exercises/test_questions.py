@@ -26,6 +26,17 @@ def shape_of(tensor):
     return ", ".join(map(str, tensor.shape))
 
 
+def raising(name, **names):
+    """Run the answers to a question, which are code, and return those that raise."""
+    failed = []
+    for code in QUESTIONS[name].answers:
+        try:
+            eval(code, names)
+        except RuntimeError:
+            failed.append(code)
+    return " and ".join(failed)
+
+
 # 0 Start here
 def context_of_a():
     x = torch.tensor([[1.0, 0.0], [2.0, 1.0], [0.0, 2.0]])
@@ -34,26 +45,6 @@ def context_of_a():
 
 
 # 1 Projection
-def raising(ways):
-    failed = []
-    for name, way in ways.items():
-        try:
-            way()
-        except RuntimeError:
-            failed.append(name)
-    return " and ".join(failed)
-
-
-def which_crashes():
-    x, weight = torch.ones(2, 5, 24), torch.ones(18, 24)
-    ways = {
-        "x @ W": lambda: x @ weight,
-        "x @ W.T": lambda: x @ weight.T,
-        "F.linear(x, W)": lambda: F.linear(x, weight),
-    }
-    return raising(ways)
-
-
 def whose_heads():
     weight = torch.randn(24, 24, generator=torch.Generator().manual_seed(0))
     x = torch.zeros(1, 5, 24)
@@ -61,17 +52,6 @@ def whose_heads():
     changed[0, 2, 0] = 1.0
     moved = (F.linear(changed, weight) - F.linear(x, weight)).unflatten(2, (4, 6)).abs().sum((0, 1, 3))  # (H,)
     return {4: "all four", 1: "head 0 alone", 0: "none"}[int((moved > 0).sum())]
-
-
-# 2 Head splitting
-def view_or_not():
-    heads = torch.ones(2, 5, 24).view(2, 5, 4, 6).transpose(1, 2)
-    ways = {
-        "heads.view(2, 5, 24)": lambda: heads.view(2, 5, 24),
-        "heads.reshape(2, 5, 24)": lambda: heads.reshape(2, 5, 24),
-        "heads.contiguous().view(2, 5, 24)": lambda: heads.contiguous().view(2, 5, 24),
-    }
-    return raising(ways)
 
 
 # 3 Scaling
@@ -114,9 +94,8 @@ def shuffle():
     before, after = (F.scaled_dot_product_attention(y, y, y) for y in (x, x[:, order]))
     if torch.allclose(before, after, atol=1e-5):
         return "the same result"
-    return (
-        "the same results, shuffled alike" if torch.allclose(before[:, order], after, atol=1e-5) else "something else"
-    )
+    alike = torch.allclose(before[:, order], after, atol=1e-5)
+    return "the same results, shuffled alike" if alike else "something else"
 
 
 def own_width():
@@ -129,12 +108,9 @@ def own_width():
 def merge_order():
     context = torch.randn(2, 4, 5, 6)
     want = torch.cat(context.unbind(1), -1)
-    ways = {
-        "context.reshape(B, S, C)": context.reshape(2, 5, 24),
-        "context.transpose(1, 2).reshape(B, S, C)": context.transpose(1, 2).reshape(2, 5, 24),
-        "context.transpose(2, 3).reshape(B, S, C)": context.transpose(2, 3).reshape(2, 5, 24),
-    }
-    return " and ".join(name for name, got in ways.items() if torch.equal(got, want))
+    names = {"context": context, "B": 2, "S": 5, "C": 24}
+    ways = QUESTIONS["merge-order"].answers
+    return " and ".join(code for code in ways if torch.equal(eval(code, names), want))
 
 
 def output_mixes():
@@ -189,11 +165,6 @@ def three_axes():
     return ways[bool(hidden[1, 0]), bool(hidden[0, 1])]
 
 
-def blind_rows():
-    left = padding_mask([2], 5, side="left")
-    return str(int((~combine_masks(causal_mask(5), left).any(-1)).sum()))
-
-
 def causal_corner():
     q, k = torch.ones(1, 1, 6), torch.ones(1, 7, 6)
     weights = F.scaled_dot_product_attention(q, k, torch.eye(7)[None], is_causal=True)
@@ -246,11 +217,6 @@ def far_away():
     return "the same" if math.isclose(near, far, rel_tol=1e-4) else "smaller"
 
 
-def slowest_pair():
-    tokens = 2 * math.pi * 10000 ** (62 / 64)
-    return f"about {round(tokens, -3):,.0f}"
-
-
 def turned_values():
     q, k, v = torch.randn(3, 1, 1, 5, 6, generator=torch.Generator().manual_seed(0))
     now, later = torch.arange(5), torch.arange(100, 105)
@@ -270,17 +236,9 @@ def read_later():
 
 def word_appended():
     x = torch.randn(1, 7, 6, generator=torch.Generator().manual_seed(0))
-    before, after = (
-        F.scaled_dot_product_attention(x[:, :6], x[:, :6], x[:, :6]),
-        F.scaled_dot_product_attention(x, x, x),
-    )
+    before, after = (F.scaled_dot_product_attention(y, y, y) for y in (x[:, :6], x))
     same = [torch.allclose(before[0, t], after[0, t], atol=1e-6) for t in range(6)]
     return "all" if all(same) else "some" if any(same) else "none"
-
-
-def twice_as_long():
-    short, long = (sum(n * n for n in range(1, length + 1)) for length in (10_000, 20_000))
-    return f"{long / short:.0f} times"
 
 
 def always_zero():
@@ -294,7 +252,7 @@ def always_zero():
 
 
 # 12 FlashAttention
-def scores(tokens):
+def scores_of(tokens):
     q = torch.zeros(1, 1, tokens, 6)
     return attention(q, q, q)[1].numel()
 
@@ -305,21 +263,11 @@ def flash_work():
     return "the same number" if tiled == whole else "half as many" if 2 * tiled == whole else "32 times fewer"
 
 
-def running_sum():
-    scores = torch.cat((torch.zeros(8), torch.tensor([math.log(4.0)])))
-    return f"{flash.online_softmax(scores, 8)[1]:.3g}"
-
-
 def flash_saved():
     """Look at what tiled attention saves beside its inputs and its result."""
     q, k, v = (x.requires_grad_() for x in torch.randn(3, 2, 4, 16, 6).unbind(0))
     saved = []
-
-    def note(tensor):
-        saved.append(tensor)
-        return tensor
-
-    with torch.autograd.graph.saved_tensors_hooks(note, lambda tensor: tensor):
+    with torch.autograd.graph.saved_tensors_hooks(lambda tensor: saved.append(tensor) or tensor, lambda tensor: tensor):
         context = flash.tiled_attention(q, k, v, 4)
     known = {context.data_ptr(), *(x.data_ptr() for x in (q, k, v))}
     sizes = {tensor.numel() for tensor in saved if tensor.data_ptr() not in known}
@@ -329,11 +277,9 @@ def flash_saved():
 
 def rising_scores():
     """Add up blocks without shrinking the sum, and see which order of scores comes out wrong."""
-    rising = torch.arange(8.0)
-    found = []
-    for name, scores in {
-        "largest first": rising.flip(0), "all the same": torch.ones(8), "largest last": rising
-    }.items():  # fmt: skip
+    rising, found = torch.arange(8.0), []
+    orders = {"largest first": rising.flip(0), "all the same": torch.ones(8), "largest last": rising}
+    for name, scores in orders.items():
         running_max, total = torch.tensor(-torch.inf), torch.tensor(0.0)
         for block in scores.split(2):
             running_max = torch.maximum(running_max, block.max())
@@ -356,10 +302,6 @@ def residual_gradient():
     (below,) = torch.autograd.grad(x + part(x), x, above)
     factor = float((below / above).mean())
     return {0.0: "nothing of it", 1.0: "all of it, unchanged", 2.0: "twice as much"}[factor]
-
-
-def norm_by_hand():
-    return f"{F.layer_norm(torch.tensor([1.0, 2.0, 3.0, 6.0]), (4,)).max():.2f}"
 
 
 def make_block(*, norm_first=True):
@@ -484,14 +426,6 @@ def without_mask():
     return "far below the limit" if cheats else "to the limit"
 
 
-def colder():
-    return f"{(torch.tensor([0.8, 0.2]).log() / 0.5).softmax(-1)[0]:.2f}"
-
-
-def read_in_all():
-    return str(sum(range(1, 17)))
-
-
 # 16 Why many heads
 def one_head_difference():
     """Try all shares of a and b, and the best factor for each: what share of c_a - c_b can the mixture explain?"""
@@ -530,8 +464,10 @@ SHORT = {
     "linear-weight": lambda: shape_of(nn.Linear(24, 18).weight),
     "linear-result": lambda: shape_of(nn.Linear(24, 18)(torch.ones(2, 5, 24))),
     "fused-parameters": lambda: str(sum(p.numel() for p in nn.Linear(24, 72).parameters())),
+    "which-crashes": lambda: raising("which-crashes", x=torch.ones(2, 5, 24), W=torch.ones(18, 24), F=F),
     "split-shape": lambda: shape_of(torch.ones(2, 5, 24).unflatten(2, (4, 6)).transpose(1, 2)),
     "wrong-row": lambda: f"token {int(torch.arange(24).view(2, 4, 3)[1, 0, 0]) // 6}",
+    "view-or-not": lambda: raising("view-or-not", heads=torch.ones(2, 5, 24).view(2, 5, 4, 6).transpose(1, 2)),
     "contiguous-copies": lambda: "yes" if torch.ones(2, 1, 5, 6).transpose(1, 2).is_contiguous() is False else "no",
     "typical-score": lambda: f"{64**0.5:.0f}",
     "scores-shape": lambda: shape_of(torch.ones(2, 4, 5, 6) @ torch.ones(2, 4, 7, 6).transpose(-2, -1)),
@@ -542,13 +478,20 @@ SHORT = {
         str(sum(p.numel() for p in nn.MultiheadAttention(12, heads).parameters())) for heads in (1, 2, 12)
     ),
     "causal-count": lambda: str(int(causal_mask(6).sum())),
+    "blind-rows": lambda: str(int((~combine_masks(causal_mask(5), padding_mask([2], 5, side="left")).any(-1)).sum())),
     "cross-weights": lambda: shape_of(MultiHeadAttention(24, 4)(torch.ones(2, 5, 24), torch.ones(2, 7, 24))[1]),
     "keys-seen": causal_corner,
+    "slowest-pair": lambda: f"about {round(2 * math.pi * 10000 ** (62 / 64), -3):,.0f}",
+    "twice-as-long": lambda: f"{sum(n * n for n in range(20_001)) / sum(n * n for n in range(10_001)):.0f} times",
     "which-kv-head": lambda: str(int(repeat_kv(torch.arange(2.0).view(1, 2, 1, 1), 6)[0, 2])),
     "narrow-key": lambda: shape_of(GroupedQueryAttention(24, 4, 2).k_proj.weight),
     "bytes-a-token": lambda: str(kv_cache_bytes(32, 1, 1, 8, 128, 2) // 1024),
-    "scores-bytes": lambda: str(scores(28) // scores(7)),
+    "scores-bytes": lambda: f"{scores_of(28) // scores_of(7)}",
+    "running-sum": lambda: f"{flash.online_softmax(torch.tensor([0.0] * 8 + [math.log(4.0)]), 8)[1]:.3g}",
+    "norm-by-hand": lambda: f"{F.layer_norm(torch.tensor([1.0, 2.0, 3.0, 6.0]), (4,)).max():.2f}",
     "patches-shape": lambda: shape_of(vision.patchify(torch.zeros(2, 3, 20, 28), 4)),
+    "colder": lambda: f"{(torch.tensor([0.8, 0.2]).log() / 0.5).softmax(-1)[0]:.2f}",
+    "read-in-all": lambda: str(sum(range(1, 17))),
     "shift-shape": lambda: shape_of(next_token_targets(torch.zeros(64, 17, dtype=torch.long))[0]),
 }
 
