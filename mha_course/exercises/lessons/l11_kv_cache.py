@@ -26,14 +26,14 @@ def _build_decode_step(s: Steps) -> Callable[..., tuple[Tensor, Tensor, Tensor]]
         w_k: Tensor,
         w_v: Tensor,
         w_o: Tensor,
-        num_heads: int,
+        h: int,
     ) -> tuple[Tensor, Tensor, Tensor]:
-        q, k, v = s.order(*s.project(x_t, x_t, (w_q, w_k, w_v), NO_BIAS[:3], num_heads, s))
-        q, k, v = s.apart(q, k, v, num_heads, s)
+        q, k, v = s.order(*s.project(x_t, x_t, (w_q, w_k, w_v), NO_BIAS[:3], h, s))
+        q, k, v = s.apart(q, k, v, h, s)
         keys, values = s.append(k_cache, v_cache, k, v)
-        scores = s.scale(s.scores(q, keys), q, keys, num_heads)
+        scores = s.scale(s.scores(q, keys), q, keys, h)
         context = s.weigh(s.post(s.attend(scores, None, s), q), values)
-        return s.output(s.merge(context), w_o, None, num_heads), keys, values
+        return s.output(s.merge(context), w_o, None, h), keys, values
 
     return answer
 

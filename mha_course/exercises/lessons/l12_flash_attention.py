@@ -38,38 +38,26 @@ def in_blocks(answer: Callable[..., Any], q: Tensor, k: Tensor, v: Tensor, block
         return answer(q, k, v, block_size)
 
 
-def _blocks(scores: Tensor, size: int, correct: bool = True, drop: bool = False) -> tuple[Tensor, Tensor]:
-    """Run over the blocks, perhaps without correcting the sum, perhaps without the last, ragged block."""
-    largest = torch.full_like(scores[..., 0], -math.inf)
-    total = torch.zeros_like(largest)
+def _summed_without_correction(scores: Tensor, size: int) -> tuple[Tensor, Tensor]:
+    largest, total = torch.tensor(-math.inf), torch.tensor(0.0)
     for block in scores.split(size, -1):
-        if drop and block.size(-1) < size:
-            break
-        new = torch.maximum(largest, block.amax(-1))
-        shrink = (largest - new).exp() if correct else 1.0
-        total = total * shrink + (block - new[..., None]).exp().sum(-1)
-        largest = new
+        largest = torch.maximum(largest, block.amax(-1))
+        total = total + (block - largest[..., None]).exp().sum(-1)
     return largest, total
 
 
-def _tiled(q: Tensor, k: Tensor, v: Tensor, size: int, correct: bool = True, root: float = 0.5) -> Tensor:
-    """Mix block by block, perhaps without correcting what was mixed before."""
-    largest = torch.full_like(q[..., 0], -math.inf)
-    total = torch.zeros_like(largest)
-    mixed = torch.zeros(*q.shape[:-1], v.size(-1), dtype=q.dtype)
+def _mixed_without_correction(q: Tensor, k: Tensor, v: Tensor, size: int) -> Tensor:
+    largest, total, mixed = torch.tensor(-math.inf), torch.tensor(0.0), torch.tensor(0.0)
     for keys, values in zip(k.split(size, 2), v.split(size, 2), strict=True):
-        scores = q @ keys.mT / q.size(-1) ** root
-        new = torch.maximum(largest, scores.amax(-1))
-        shrink = (largest - new).exp() if correct else torch.ones_like(new)
-        parts = (scores - new[..., None]).exp()
-        total = total * shrink + parts.sum(-1)
-        mixed = mixed * shrink[..., None] + parts @ values
-        largest = new
-    return mixed / total[..., None]
+        scores = q @ keys.mT / math.sqrt(q.size(-1))
+        largest = torch.maximum(largest, scores.amax(-1, keepdim=True))
+        total = total + (scores - largest).exp().sum(-1, keepdim=True)
+        mixed = mixed + (scores - largest).exp() @ values
+    return mixed / total
 
 
-def _whole_blocks(x: Tensor, size: int) -> Tensor:
-    return x[:, :, : x.size(2) // size * size]
+def _whole_blocks(x: Tensor, size: int, dim: int = 2) -> Tensor:
+    return x.narrow(dim, 0, x.size(dim) // size * size)
 
 
 FLASH = "12, FlashAttention: one pass"
@@ -77,24 +65,24 @@ MISTAKES = [
     mistake(
         "online-max-not-corrected", "The running sum was not rescaled when the maximum grew.",
         "Old terms were taken relative to the old maximum: multiply them by exp(old - new).", FLASH,
-        {"online_softmax": lambda z, n: _blocks(z, n, correct=False)},
-        {"tiled_attention": lambda q, k, v, n: _tiled(q, k, v, n, correct=False)},
+        {"online_softmax": _summed_without_correction},
+        {"tiled_attention": _mixed_without_correction},
     ),
     mistake(
         "online-last-block-dropped", "The last, shorter block is missing.",
         "The length need not be a multiple of the block.", FLASH,
-        {"online_softmax": lambda z, n: _blocks(z, n, drop=True)},
+        {"online_softmax": lambda z, n: flash.online_softmax(_whole_blocks(z, n, 3), n)},
         {"tiled_attention": lambda q, k, v, n: flash.tiled_attention(q, _whole_blocks(k, n), _whole_blocks(v, n), n)},
     ),
     mistake(
         "scale-missing", "The scores are not scaled.",
         "Each block of scores is divided by sqrt(D), too.", FLASH,
-        {"tiled_attention": lambda q, k, v, n: _tiled(q, k, v, n, root=0.0)},
+        {"tiled_attention": lambda q, k, v, n: flash.tiled_attention(q * math.sqrt(q.size(-1)), k, v, n)},
     ),
     mistake(
         "scale-no-root", "The scores were divided by D, not by its root.",
         "Their spread grows with sqrt(D).", FLASH,
-        {"tiled_attention": lambda q, k, v, n: _tiled(q, k, v, n, root=1.0)},
+        {"tiled_attention": lambda q, k, v, n: flash.tiled_attention(q / math.sqrt(q.size(-1)), k, v, n)},
     ),
 ]  # fmt: skip
 
