@@ -5,6 +5,7 @@ Pictures of the pages go to build/pages, or to the folder that MHA_COURSE_SCREEN
 
 import os
 import shutil
+import uuid
 from pathlib import Path
 
 import browsing
@@ -149,6 +150,18 @@ def test_what_goes_wrong_on_a_page_is_noticed(lab_page, lab):
     assert "noUi-handle" in walking.move(page, walking.controls(widget)[0])  # a copy without what answers
     with pytest.raises(AssertionError, match="cell 0 has no picture"):
         can_be_opened_again(page, lab)
+
+
+TO_NOBODY = "(name) => jupyterapp.shell.currentWidget.sessionContext.session.kernel.createComm('x', name).send({})"
+
+
+def test_what_a_new_kernel_is_asked_by_jupyterlab_is_no_complaint(lab_page):
+    page = lab_page(["1 + 1"], run=False)
+    page.evaluate(walking.LISTEN)
+    page.evaluate(TO_NOBODY, str(uuid.uuid4()))
+    page.evaluate(TO_NOBODY, "a" * 32)  # as a widget would be called
+    page.wait_for_function("complaints.length")
+    assert set(page.evaluate("complaints")) == {f"No such comm: {'a' * 32}\n"}
 
 
 def test_a_progress_bar_does_not_come_back_as_an_error(lab_page, lab):

@@ -18,12 +18,16 @@ SETTLED = """async (seconds) => {
   }
   return true;
 }"""
-LISTEN = """() => {
+# A new kernel is asked for widgets before it has ipywidgets: it finds neither that target nor the comm that the page
+# made. The page's comms have dashes in their names, those of widgets have none, and a widget that is missing counts.
+LISTEN = r"""() => {
   window.complaints = [];
+  const asked = /^No such comm(?: target registered: jupyter\.widget\.control|: [0-9a-f]{8}-[-0-9a-f]{27})\n/gm;
   const { kernel } = jupyterapp.shell.currentWidget.sessionContext.session;
   kernel.iopubMessage.connect((_, { header, content }) => {
-    if (header.msg_type === 'error') complaints.push(content.traceback.join('\\n'));
-    if (header.msg_type === 'stream' && content.name === 'stderr') complaints.push(content.text);
+    if (header.msg_type === 'error') complaints.push(content.traceback.join('\n'));
+    const text = header.msg_type === 'stream' && content.name === 'stderr' ? content.text.replace(asked, '') : '';
+    if (text) complaints.push(text);
   });
 }"""
 RUN = """() => Promise.race([
