@@ -218,6 +218,21 @@ SPLIT = "2, Head splitting: the split, cell by cell"
 MERGE = "6, Concatenation: the merge, cell by cell"
 HEADS = [
     mistake(
+        "float-division", "A size came out of a division with /, which gives a float.",
+        "Sizes and indices are whole numbers: divide with //.", "2, Head splitting: where it lives",
+        crashes=lambda error: isinstance(error, TypeError)
+        and ("float" in str(error) or "indices must be integers" in str(error)),
+    ),
+    mistake(
+        "view-after-transpose", "The axes were swapped before the width was cut.",
+        "Cut the width of each token first, (B, S, H, D), then bring the heads forward. After a transpose view cannot "
+        "cut, and reshape cuts along other numbers.", SPLIT,
+        {"split": lambda x, h: x.transpose(1, 2).view(x.size(0), h, x.size(1), -1)},
+        {"split": lambda x, h: x.transpose(1, 2).reshape(x.size(0), h, x.size(1), -1)},
+        {"split": lambda x, h: x.transpose(1, 2).reshape(x.size(0), h, -1, x.size(1)).transpose(2, 3)},
+        only=("split_heads",),
+    ),
+    mistake(
         "view-without-transpose",
         "Each head holds parts of several tokens: these are the numbers of x.view(B, H, S, D).",
         "The heads of a token lie side by side, so cut C into (H, D) first, then swap tokens and heads.", SPLIT,
@@ -323,11 +338,16 @@ SCORES = [
         "key-transposed-wrong-axes", "The wrong two axes of k were swapped.",
         "Tokens and width change places, the last two axes: k.transpose(-2, -1).", PAIRS,
         {"scores": lambda q, k: q @ k.transpose(1, 2)},
-        {"scores": lambda q, k: q @ k.permute(*range(k.dim() - 1, -1, -1))},
         {"scores": lambda q, k: q @ k.transpose(0, 1)},
         {"form": lambda a, b: a @ b.T},
         {"scores": lambda q, k: q @ k.transpose(-3, -1)},
         but=("self_attention", "similarity"),
+    ),
+    mistake(
+        "key-all-axes-reversed", "k.T reverses all axes of k, not only the last two.",
+        "Tokens and width change places, and sentences and heads stay: k.transpose(-2, -1).", PAIRS,
+        {"scores": lambda q, k: q @ k.T},
+        but=("similarity",), same_as=("key-transposed-wrong-axes",), written=".T",
     ),
     mistake(
         "key-reshaped", "The keys have the shape of kᵀ, but their numbers stayed in order.",
@@ -540,6 +560,18 @@ MASKS = [
         {"hide": lambda z, m: z + ~m * -1e9, "empty": lambda w, m: w},
     ),
     mistake(
+        "mask-none", "It was called without a mask, and took None for one.",
+        "Hide keys only where there is a mask: if mask is not None.", FIRST_MASK,
+        crashes=lambda error: "NoneType" in str(error),
+        only=("multi_head_attention", "MultiHeadAttention", "cross_attention"),
+    ),
+    mistake(
+        "nan-gradient", "The values are right, but a gradient is NaN.",
+        "Where a row sees nothing, softmax is NaN before nan_to_num hides it, and the way back meets that NaN. Fill "
+        "the scores of such a row with 0 before the softmax, and set its weights to 0 after it.", EMPTY_ROW,
+        stage="nan gradient",
+    ),
+    mistake(
         "mask-times-minus-inf", "Everything became NaN: 0 times inf is not a number.",
         "Fill hidden scores with masked_fill, which leaves the others alone.", FIRST_MASK,
         {"hide": lambda z, m: z + ~m * -math.inf},
@@ -550,6 +582,18 @@ MASKS = [
 DO_IT = "5, Weighted sum: do it"
 W_O = "6, Concatenation: W_O"
 OUTPUT = [
+    mistake(
+        "scores-returned", "The scores were returned in the place of the weights; the context is right.",
+        "The weights are what softmax makes of the scores.", DO_IT,
+        {"returned": lambda weights, scores: scores},
+    ),
+    mistake(
+        "dropout-at-eval", "Two calls with the same input differ: dropout is at work.",
+        "Leave dropout to training: a model that is used gives one answer.", DO_IT,
+        stage="repeat",
+        only=("softmax", "masked_softmax", "self_attention", "multi_head_attention", "MultiHeadAttention",
+              "cross_attention", "decode_step"),
+    ),
     mistake(
         "weights-transposed", "The weights were transposed.",
         "Row t of the weights belongs to query t: weights @ v.", DO_IT,

@@ -29,6 +29,11 @@ def _split_fused(qkv: Tensor, num_heads: int) -> tuple[Tensor, ...]:
     return qkv.unflatten(2, (3, num_heads, -1)).permute(2, 0, 3, 1, 4).unbind(0)
 
 
+def _softmax(scores: Tensor) -> Tensor:
+    exponentials = (scores - scores.amax(-1, keepdim=True)).exp()
+    return exponentials / exponentials.sum(-1, keepdim=True)
+
+
 def _hide(scores: Tensor, mask: Tensor) -> Tensor:
     """Hide keys; a row without a key stays open here, so that nothing is NaN."""
     return scores.masked_fill(~mask & mask.any(-1, keepdim=True), -math.inf)
@@ -64,12 +69,13 @@ class Steps(SimpleNamespace):
         "scores": lambda q, k: q @ k.transpose(-2, -1),
         "scale": lambda scores, q, k, num_heads: scores / math.sqrt(q.size(-1)),
         "form": lambda a, b: a.T @ b,
-        "softmax": lambda scores: scores.softmax(-1),
+        "softmax": _softmax,
         "mask": lambda mask, scores: mask,
         "hide": _hide,
         "empty": lambda weights, mask: weights * mask.any(-1, keepdim=True),
         "attend": _attend,
         "post": lambda weights, q: weights,
+        "returned": lambda weights, scores: weights,
         "weigh": lambda weights, v: weights @ v,
         "merge": lambda context: context.transpose(1, 2).flatten(2),
         "output": _output,
@@ -84,7 +90,20 @@ class Steps(SimpleNamespace):
 
 ATTEND = ("softmax", "attend")
 MASKED = (*ATTEND, "mask", "hide", "empty")
-ALL_SIX = ("linear", "order", "project", "split", "apart", "scores", "scale", "weigh", "merge", "output", "post")
+ALL_SIX = (
+    "linear",
+    "order",
+    "project",
+    "split",
+    "apart",
+    "scores",
+    "scale",
+    "weigh",
+    "merge",
+    "output",
+    "post",
+    "returned",
+)
 NO_BIAS = (None,) * 4
 
 
@@ -97,4 +116,4 @@ def pass_through(
     scores = s.scale(s.scores(q, k), q, k, num_heads)
     attention = s.post(s.attend(scores, mask, s), q)
     context = s.weigh(attention, v)
-    return s.output(s.merge(context), weights[3], biases[3], num_heads), attention
+    return s.output(s.merge(context), weights[3], biases[3], num_heads), s.returned(attention, scores)

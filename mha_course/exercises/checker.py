@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import dis
 import inspect
+from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from html import escape
+from itertools import chain
 from typing import Any, NamedTuple
 
 import torch
@@ -14,20 +16,22 @@ from torch import Tensor
 
 from mha_course.errors import require
 from mha_course.exercises import compare, progress_store
-from mha_course.exercises.catalogue import EXERCISES, NAMES
+from mha_course.exercises.catalogue import EXERCISES, MISTAKES, NAMES
 from mha_course.exercises.diagnose import recognise
 from mha_course.exercises.hint_ladder import SOLUTIONS, withheld
 from mha_course.exercises.html import box, heading
-from mha_course.exercises.sandbox import AnswerTimeoutError, Outcome, as_list, explain, run
+from mha_course.exercises.sandbox import AnswerTimeoutError, Outcome, Recorder, as_list, explain, gradients, run
 from mha_course.exercises.spec import Exercise, Mistake
 
 _NOTHING = {"RESUME", "NOP", "LOAD_CONST", "RETURN_VALUE", "RETURN_CONST", "POP_TOP"}  # what dots compile to
+_BESIDE_THE_NUMBERS = ("input", "repeat", "gradient", "nan gradient", "rule")  # stages
 _LOOKS = {  # title, sign and colour of each status
     "correct": ("Correct", "✔", "#2da44e"),
     "wrong": ("Not yet", "✘", "#d4a72c"),
     "unattempted": ("Not attempted", "○", "#8c959f"),
     "error": ("It stopped", "⚠", "#cf4a3c"),
 }
+_failures: Counter[str] = Counter()  # checks that failed since the last pass, for each exercise, in this session
 
 
 @dataclass(frozen=True)
@@ -36,7 +40,7 @@ class Report:
 
     ``status`` is ``"correct"``, ``"wrong"``, ``"unattempted"`` or ``"error"``; ``mistake`` the id of a known
     mistake or None; ``stage`` where it parts from the reference, such as ``"shape"``, or None; ``picture`` HTML
-    that shows the answer beside the target, where that helps.
+    that shows the answer beside the target, where that helps; ``offer`` a way to go on after several tries.
     """
 
     name: str
@@ -45,14 +49,16 @@ class Report:
     stage: str | None = None
     mistake: str | None = None
     picture: str = ""
+    offer: str = ""
 
     def __repr__(self) -> str:
         title, _, _ = _LOOKS[self.status]
-        return f"{self.name}: {title}. {self.message}"
+        return f"{self.name}: {title}. {self.message} {self.offer}".rstrip()
 
     def _repr_html_(self) -> str:
         title, sign, color = _LOOKS[self.status]
-        return box(color, f"{heading(f'{sign} {title}', self.name)}<br>{escape(self.message)}{self.picture}")
+        offer = f"<br>{escape(self.offer)}" if self.offer else ""
+        return box(color, f"{heading(f'{sign} {title}', self.name)}<br>{escape(self.message)}{self.picture}{offer}")
 
 
 def check(name: str, answer: Any, *, record: bool = True) -> Report:
@@ -71,9 +77,11 @@ def check(name: str, answer: Any, *, record: bool = True) -> Report:
         report = _judge(exercise, answer)
     finally:
         torch.set_num_threads(threads)
-    if record:
-        progress_store.remember(name, report.status)
-    return report
+    if not record:
+        return report
+    progress_store.remember(name, report.status)
+    _failures[name] = 0 if report.status == "correct" else _failures[name] + 1
+    return replace(report, offer=f'Stuck? hint("{name}") goes one step further.') if _failures[name] > 1 else report
 
 
 def solution(name: str) -> str:
@@ -113,11 +121,13 @@ def _exercise(name: str) -> Exercise:
 
 
 class Fault(NamedTuple):
-    """What is wrong with an answer: a status and a stage of Report, and a sentence."""
+    """What is wrong with an answer: a status, a stage and a mistake of Report, and a sentence."""
 
     status: str
     stage: str
     message: str
+    mistake: str | None = None
+    result: int = 0  # the number of the first result that is wrong, where there are several
 
 
 @dataclass
@@ -148,8 +158,8 @@ class Attempt:
     def _convert(self, x: Any) -> Any:
         return x.to(self.dtype) if isinstance(x, Tensor) and x.is_floating_point() else x
 
-    def _call(self) -> Outcome:
-        return run(self.exercise.run, self.answer, self.arguments)
+    def _call(self, seed: int = 0) -> Outcome:
+        return run(self.exercise.run, self.answer, self.arguments, seed=seed)
 
     def _fault(self) -> Fault | None:
         """Find what is wrong with the last outcome, in the order in which one would look."""
@@ -158,20 +168,52 @@ class Attempt:
             return Fault("error", "run", explain(outcome.error, self.arguments))
         if outcome.changed:
             return Fault("wrong", "input", "It changes its input. Make a new tensor instead.")
+        second = self._call(seed=1)
+        if second.error is None and not _equal(as_list(second.result), as_list(outcome.result)):
+            return Fault("wrong", "repeat", "Two calls with the same input differ: something is drawn at random.")
         want, got = run_reference(self.exercise, self.arguments), outcome.result
         wanted = as_list(want)
-        answers = as_list(got) if isinstance(want, tuple) else [got]
+        answers = [got]
+        if isinstance(want, tuple):
+            stacked = isinstance(got, Tensor) and got.shape == (len(wanted), *wanted[0].shape)
+            answers = list(got) if stacked else as_list(got)  # both can be unpacked
         if len(answers) != len(wanted):
             return Fault("wrong", "type", f"It should return {len(wanted)} tensors, and returned {len(answers)}.")
         for number, (one, other) in enumerate(zip(answers, wanted, strict=True)):
             found = compare.compare(one, other, self.exercise.axes_of(number), self.exercise.tolerance)
             if found:
                 stage, clause = found
-                subject = f"Result {number} " if len(wanted) > 1 else "The result "
-                return Fault("wrong", stage, subject + clause if clause[0].islower() else clause)
-        second = self._call()
-        if second.error is None and not _equal(as_list(second.result), as_list(got)):
-            return Fault("wrong", "repeat", "Two calls with the same input differ. Is dropout at work?")
+                subject = self.exercise.name_of(number) if len(wanted) > 1 else "The result"
+                return Fault("wrong", stage, f"{subject} {clause}", result=number)
+        return self._gradient_fault() or self._broken_rule()
+
+    def _gradient_fault(self) -> Fault | None:
+        """Compare the way back, where the reference has one and the answer does."""
+        if self.dtype != torch.float64 or not self.exercise.unique:
+            return None
+        got = run(gradients, self.exercise.run, (self.answer, self.arguments))
+        if got.error is not None:
+            in_place = "inplace operation" in str(got.error)  # on tensors of its own: no mistake
+            return None if in_place else Fault("wrong", "gradient", "The values are right, but backward() stops.")
+        want = gradients(self.exercise.run, self.exercise.reference, self.arguments)
+        for one, other in zip(chain(*got.result), chain(*want), strict=False):
+            if one is None or other is None or not bool(other.isfinite().all()):
+                continue
+            if not bool(one.isfinite().all()):
+                return Fault("wrong", "nan gradient", "The values are right, but a gradient is NaN.")
+            if compare.compare(one, other, "?" * other.dim(), 1e-6):
+                return Fault("wrong", "gradient", "The values are right, but the gradient is another one.")
+        return None
+
+    def _broken_rule(self) -> Fault | None:
+        """Run the answer once more, and look at the operations that it is made of."""
+        if not self.exercise.rules:
+            return None
+        with Recorder() as recorder:
+            self._call()
+        for rule in self.exercise.rules:
+            if any(rule.breaks(operation, *self.arguments) for operation in recorder.operations):
+                return Fault("wrong", "rule", rule.says, rule.mistake)
         return None
 
 
@@ -182,8 +224,8 @@ def run_reference(exercise: Exercise, arguments: Sequence[Any]) -> Any:
 
 
 def _equal(one: list[Any], other: list[Any]) -> bool:
-    pairs = zip(one, other, strict=True)
-    return all(torch.equal(_dense(a), _dense(b)) if isinstance(a, Tensor) else a == b for a, b in pairs)
+    pairs = zip(one, other, strict=False)
+    return all(torch.equal(_dense(a), _dense(b)) for a, b in pairs if isinstance(a, Tensor) and isinstance(b, Tensor))
 
 
 def _dense(x: Tensor) -> Tensor:
@@ -205,7 +247,7 @@ def _judge(exercise: Exercise, answer: Any) -> Report:
         if fault:
             return _explain(attempt, fault)
     agrees = "It agrees with the reference on sizes that all differ, in float64 and float32."
-    return Report(exercise.name, "correct", agrees)
+    return Report(exercise.name, "correct", f"{exercise.done} {agrees}".strip())
 
 
 def _signature(exercise: Exercise, answer: Any) -> str | None:
@@ -233,23 +275,34 @@ def _signature(exercise: Exercise, answer: Any) -> str | None:
 
 def _explain(attempt: Attempt, fault: Fault) -> Report:
     """Name the mistake, if it is known; else tell where the answer parts from the reference."""
-    (status, stage, message), exercise, outcome = fault, attempt.exercise, attempt.outcomes[-1]
-    name = exercise.name
-    if stage in exercise.mistake_at:
-        return Report(name, status, message, stage, exercise.mistake_at[stage])
-    picture = compare.picture(outcome.result, run_reference(exercise, attempt.arguments)) if status == "wrong" else ""
-    known: tuple[Mistake, ...] = ()
-    comparable = stage not in ("input", "repeat", "type") and not isinstance(outcome.error, AnswerTimeoutError)
-    if comparable and attempt.dtype == torch.float64:
-        known = recognise(exercise, attempt.complete() if status == "error" else attempt.outcomes)
+    exercise, outcome, (status, stage, message, *_) = attempt.exercise, attempt.outcomes[-1], fault
+    report = Report(exercise.name, status, message, stage, fault.mistake)
+    if stage in _BESIDE_THE_NUMBERS or isinstance(outcome.error, AnswerTimeoutError):
+        known = [one for one in MISTAKES if one.stage == stage and one.belongs_to(exercise)]
+        return _named(report, known) if known else report
+    if status == "wrong":
+        report = replace(report, picture=compare.picture(outcome.result, run_reference(exercise, attempt.arguments)))
+    if attempt.dtype != torch.float64:  # in which it has passed
+        lost = "In float64 it agrees, in float32 it does not: digits are lost where large numbers cancel, or overflow."
+        return replace(report, message=f"{lost} {message}")
+    if exercise.diagnose and status == "wrong":
+        found = run(exercise.diagnose, attempt.answer, attempt.arguments).result
+        if found:
+            return replace(report, mistake=found[0], message=found[1])
+    known = list(recognise(exercise, attempt.complete() if status == "error" else attempt.outcomes))
     if known:
-        says = " And: ".join(f"{mistake.found} {mistake.why}" for mistake in known)
-        text = f"{message if status == 'error' else ''} {says} See lesson {known[0].section}.".strip()
-        return Report(name, status, text, stage, known[0].name, picture)
+        return _named(report, known)
+    if fault.result:
+        return replace(report, message=f"{message} What stands before it is right.")
     begins = _first_stage(exercise, attempt.answer) if stage in ("values", "finite") else None
-    if begins:
-        stage, message = begins[0], f"{message} {begins[1]}"
-    return Report(name, status, message, stage, None, picture)
+    return replace(report, stage=begins[0], message=f"{message} {begins[1]}") if begins else report
+
+
+def _named(report: Report, known: Sequence[Mistake]) -> Report:
+    """Say what the mistakes are; where the answer crashed, after what was raised."""
+    says = " And: ".join(f"{mistake.found} {mistake.why}" for mistake in known)
+    raised = f"{report.message} " if report.status == "error" else ""
+    return replace(report, message=f"{raised}{says} See lesson {known[0].section}.", mistake=known[0].name)
 
 
 def _first_stage(exercise: Exercise, answer: Any) -> tuple[str, str] | None:

@@ -12,6 +12,8 @@ from torch import Tensor
 from mha_course.exercises.html import table
 from mha_course.exercises.sandbox import as_list
 
+_FRAME = ";border:2px solid #b3261e;font-weight:bold"
+_WORDS = {"B": "sentence", "H": "head", "T": "token", "S": "token", "C": "channel", "D": "channel", "N": "patch"}
 # How close a result must come, by its own dtype: any float dtype is accepted, also where the inputs have another.
 TOLERANCE = {torch.float64: 1e-9, torch.float32: 1e-5, torch.float16: 1e-2, torch.bfloat16: 1e-1}
 
@@ -31,7 +33,7 @@ def compare(got: Any, want: Any, axes: Sequence[str], tolerance: float) -> tuple
         shape = f"({', '.join(axes)})"
         return "shape", f"has shape {tuple(got.shape)}, and should have {tuple(want.shape)}, which is {shape}."
     if want.dtype == torch.bool or not want.is_floating_point():
-        return _exact(got, want)
+        return _exact(got, want, axes)
     if not got.is_floating_point():
         return "dtype", f"is {got.dtype}, and should be floating point."
     got, want = got.detach().cpu(), want.detach()
@@ -40,7 +42,7 @@ def compare(got: Any, want: Any, axes: Sequence[str], tolerance: float) -> tuple
     return _numbers(got, want, max(tolerance, TOLERANCE.get(got.dtype, 0.1), TOLERANCE[want.dtype]), axes)
 
 
-def _exact(got: Tensor, want: Tensor) -> tuple[str, str] | None:
+def _exact(got: Tensor, want: Tensor, axes: Sequence[str]) -> tuple[str, str] | None:
     """Compare masks and whole numbers."""
     if want.dtype == torch.bool and got.dtype != torch.bool:
         return "dtype", f"is {got.dtype}, and should be torch.bool, True = may attend."
@@ -50,7 +52,7 @@ def _exact(got: Tensor, want: Tensor) -> tuple[str, str] | None:
     if not len(differ):
         return None
     where = tuple(differ[0].tolist())
-    return "values", f"differs at index {where}: {got[where].item()} instead of {want[where].item()}."
+    return "values", f"differs at {_at(where, axes)}: {got[where].item()} instead of {want[where].item()}."
 
 
 def _numbers(got: Tensor, want: Tensor, tolerance: float, axes: Sequence[str]) -> tuple[str, str] | None:
@@ -66,8 +68,20 @@ def _numbers(got: Tensor, want: Tensor, tolerance: float, axes: Sequence[str]) -
     return "values", (
         f"has the right shape, but other numbers. {_observed(got, want, difference > tolerance, axes)}"
         f"The largest difference is {float(difference.max()):.3g}, "
-        f"at index {where}: {float(got[where]):.3g} instead of {float(want[where]):.3g}."
+        f"at {_at(where, axes)}: {float(got[where]):.3g} instead of {float(want[where]):.3g}."
     )
+
+
+def _at(index: tuple[int, ...], axes: Sequence[str]) -> str:
+    """Write an index with the names of its axes, such as ``sentence 1, head 0, query 3, key 2``."""
+    if len(axes) != len(index):
+        return f"index {index}"
+    names = [_WORDS.get(axis, axis) for axis in axes]
+    if axes[-2:] == ["T", "S"] or (axes[-2:] == ["S", "S"] and len(axes) > 2):
+        names[-2:] = ["query", "key"]
+    elif len(axes) == 2 and axes[0] == axes[1]:
+        names = ["row", "column"]
+    return ", ".join(f"{name} {place}" for name, place in zip(names, index, strict=True) if name != "1")
 
 
 def _observed(got: Tensor, want: Tensor, wrong: Tensor, axes: Sequence[str]) -> str:
@@ -94,14 +108,19 @@ def _observed(got: Tensor, want: Tensor, wrong: Tensor, axes: Sequence[str]) -> 
 
 
 def picture(got: Any, want: Any) -> str:
-    """Show a corner of the first matrix that differs beside the target, if both have one shape."""
+    """Show a part of the first matrix that differs beside the target, if both have one shape, and mark what differs."""
     pairs = zip(as_list(got), as_list(want), strict=False)
     for one, other in pairs:
         fits = isinstance(one, Tensor) and isinstance(other, Tensor) and one.shape == other.shape
         if fits and one.dim() >= 2 and one.layout == torch.strided and not _close(one, other):
-            matrices = [x.detach().double().cpu().reshape(-1, *x.shape[-2:]) for x in (one, other)]
-            first = next(i for i, (a, b) in enumerate(zip(*matrices, strict=True)) if not _close(a, b))
-            tables = [_matrix(m[first][:8, :8], title) for m, title in zip(matrices, ("yours", "target"), strict=True)]
+            mine, right = (x.detach().double().cpu().reshape(-1, *x.shape[-2:]) for x in (one, other))
+            wrong = ~torch.isclose(mine, right, atol=1e-5, equal_nan=True)
+            matrix, row, column = (int(i) for i in wrong.nonzero()[0])
+            rows, columns = (slice(max(0, i - 7), max(0, i - 7) + 8) for i in (row, column))
+            wrong = wrong[matrix, rows, columns]
+            tables = [
+                _matrix(x[matrix, rows, columns], wrong, title) for x, title in ((mine, "yours"), (right, "target"))
+            ]
             return f'<table style="border-collapse:collapse"><tr><td>{"</td><td>".join(tables)}</td></tr></table>'
     return ""
 
@@ -110,12 +129,13 @@ def _close(one: Tensor, other: Tensor) -> bool:
     return torch.allclose(one.detach().double(), other.detach().double(), atol=1e-5, equal_nan=True)
 
 
-def _matrix(matrix: Tensor, title: str) -> str:
-    """Write a matrix as a table whose cells are shaded by their numbers."""
+def _matrix(matrix: Tensor, wrong: Tensor, title: str) -> str:
+    """Write a matrix as a table whose cells are shaded by their numbers, those that are wrong in a frame."""
     largest = float(matrix.abs().nan_to_num(0.0, 0.0, 0.0).max()) or 1.0
     rows = []
-    for row in matrix.tolist():
-        cells = "".join(f'<td style="{_shade(value, largest)}">{value:.2f}</td>' for value in row)
+    for row, marks in zip(matrix.tolist(), wrong.tolist(), strict=True):
+        styles = [_shade(value, largest) + _FRAME * mark for value, mark in zip(row, marks, strict=True)]
+        cells = "".join(f'<td style="{style}">{value:.2f}</td>' for style, value in zip(styles, row, strict=True))
         rows.append(f"<tr>{cells}</tr>")
     return table(title, "".join(rows), "border-collapse:collapse;font-size:85%;margin:4px 12px 4px 0")
 

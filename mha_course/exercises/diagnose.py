@@ -87,13 +87,19 @@ def recognise(exercise: Exercise, outcomes: Sequence[Outcome]) -> tuple[Mistake,
     found = [way.mistake for way in ways(name) if _reproduces(name, outcomes, way)]
     error = next((outcome.error for outcome in outcomes if outcome.error is not None), None)
     if error is not None:
-        return (_by_shapes(found, error),) if found else ()
-    if found:
-        return (found[0],)
+        if not found:
+            found = [one for one in MISTAKES if one.crashes and one.belongs_to(exercise) and one.crashes(error)]
+        return (_by_line(found, error),) if found else ()
+    if found or not _has_all_results(name, outcomes[-1]):
+        return tuple(found[:1])
     for pair in islice(pairs(name, outcomes), MAX_PAIRS):
         if _reproduces(name, outcomes, *pair):
             return tuple(sorted((way.mistake for way in pair), key=MISTAKES.index))
     return ()
+
+
+def _has_all_results(name: str, outcome: Outcome) -> bool:
+    return len(as_list(outcome.result)) == len(as_list(_run_once(name, 0).result))
 
 
 def _reproduces(name: str, outcomes: Sequence[Outcome], *ways: Way) -> bool:
@@ -102,12 +108,12 @@ def _reproduces(name: str, outcomes: Sequence[Outcome], *ways: Way) -> bool:
     return all(alike(outcomes[at], run(name, at, *ways)) for at in reversed(range(len(outcomes))))
 
 
-def _by_shapes(found: list[Mistake], error: BaseException) -> Mistake:
-    """Choose between mistakes that crash alike: some are known by a square matrix of weights that took part."""
-    line = last_line(error.__traceback__)
-    square = line is not None and any(len(shape) > 1 and shape[-1] == shape[-2] for shape in line[1].values())
-    late = [mistake for mistake in found if mistake.square_operand]
-    return late[0] if square and late else found[0]
+def _by_line(found: list[Mistake], error: BaseException) -> Mistake:
+    """Choose between mistakes that crash alike: by what is written there, or by a square matrix that took part."""
+    line, shapes = last_line(error.__traceback__) or ("", {})
+    square = any(len(shape) > 1 and shape[-1] == shape[-2] for shape in shapes.values())
+    likely = [one for one in found if (one.written and one.written in line) or (one.square_operand and square)]
+    return (likely or [one for one in found if not one.written] or found)[0]
 
 
 def pairs(name: str, outcomes: Sequence[Outcome]) -> Iterator[tuple[Way, Way]]:

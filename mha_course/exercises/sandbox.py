@@ -18,6 +18,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from mha_course.exercises.spec import Operation
+from mha_course.tracing.torch_internals import DispatchMode, OpOverload, tree_leaves
+
 TIMEOUT = 5.0  # seconds for one call
 # Frames of these files are no lines of the learner's.
 LIBRARIES = (str(Path(torch.__file__).parent), str(Path(__file__).parent.parent))
@@ -66,8 +69,25 @@ def timeout(seconds: float) -> Iterator[None]:
         watcher.join()  # an error sent at the last moment is raised here, not later in code that is not the answer's
 
 
-def run(call: Callable[..., Any], answer: Any, arguments: Sequence[Any]) -> Outcome:
-    """Call an answer on copies of the arguments; what it prints, and what it sets in torch, is undone."""
+class Recorder(DispatchMode):
+    """Keep every operation that runs on tensors, by its name and shapes."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.operations: list[Operation] = []
+
+    def ran(self, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any], out: Any) -> None:
+        """Note one operation."""
+        inputs = tuple(tuple(x.shape) for x in tree_leaves((args, kwargs)) if isinstance(x, Tensor))
+        output = next((tuple(x.shape) for x in as_list(out) if isinstance(x, Tensor)), ())
+        self.operations.append(Operation(func.name().split("::")[-1].split(".")[0], inputs, output))
+
+
+def run(call: Callable[..., Any], answer: Any, arguments: Sequence[Any], *, seed: int = 0) -> Outcome:
+    """Call an answer on copies of the arguments; what it prints, and what it sets in torch, is undone.
+
+    What it draws at random comes from the seed.
+    """
     mine = [x.clone() if isinstance(x, Tensor) else x for x in arguments]  # an answer that works in place spoils these
     dtype, grad = torch.get_default_dtype(), torch.is_grad_enabled()
     outcome = Outcome()
@@ -78,6 +98,7 @@ def run(call: Callable[..., Any], answer: Any, arguments: Sequence[Any]) -> Outc
             contextlib.redirect_stdout(io.StringIO()),
             timeout(TIMEOUT),
         ):
+            torch.manual_seed(seed)
             outcome.result = call(answer, *mine)
     except (Exception, SystemExit, AnswerTimeoutError) as error:  # whatever a learner's code raises is reported
         outcome.error = error
@@ -87,6 +108,35 @@ def run(call: Callable[..., Any], answer: Any, arguments: Sequence[Any]) -> Outc
     pairs = zip(arguments, mine, strict=True)
     outcome.changed = any(isinstance(x, Tensor) and not torch.equal(x, y) for x, y in pairs)
     return outcome
+
+
+def gradients(call: Callable[..., Any], answer: Any, arguments: Sequence[Any]) -> list[list[Tensor | None]]:
+    """Return the gradients of each result by each float argument; none of a result that is not float64, or has none.
+
+    None at all where the answer does without them, in NumPy or in place. Raises: whatever the way back does.
+    """
+    leaves = [x.detach().clone().requires_grad_() if _is_float(x) else x for x in arguments]
+    inputs = [x for x in leaves if _is_float(x)]
+    with torch.enable_grad():
+        try:
+            results = as_list(call(answer, *(x.clone() if isinstance(x, Tensor) else x for x in leaves)))
+        except Exception:  # it has run on arguments that need no gradient
+            return []
+        return [
+            list(torch.autograd.grad((x * _direction(x)).sum(), inputs, retain_graph=True, allow_unused=True))
+            if isinstance(x, Tensor) and x.requires_grad and x.dtype == torch.float64
+            else []
+            for x in results
+        ]
+
+
+def _is_float(x: Any) -> bool:
+    return isinstance(x, Tensor) and x.is_floating_point()
+
+
+def _direction(x: Tensor) -> Tensor:
+    """Return fixed numbers, one for each of a result, in which its gradient is taken."""
+    return torch.arange(x.numel(), dtype=x.dtype).cos().view(x.shape)
 
 
 def explain(error: BaseException, arguments: Sequence[Any]) -> str:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from operator import attrgetter
-from typing import Any
+from typing import Any, NamedTuple
 
 from mha_course.exercises.attention_steps import Steps
 
@@ -16,6 +16,29 @@ Change = Mapping[str, Function]  # steps that are replaced, by name
 def call(answer: Function, *arguments: Any) -> Any:
     """Run an answer that is a function."""
     return answer(*arguments)
+
+
+class Operation(NamedTuple):
+    """One operation of torch that an answer ran: its name, such as ``"amax"``, and the shapes that went in and out."""
+
+    name: str
+    inputs: tuple[tuple[int, ...], ...]
+    output: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Rule:
+    """What an exercise asks for beside the numbers, such as an operation that is not to be used.
+
+    Args:
+        says: what an answer did that broke it, and what to do instead.
+        breaks: ``breaks(operation, *arguments)`` is true of an operation that breaks it.
+        mistake: its id, if it has one.
+    """
+
+    says: str
+    breaks: Callable[..., bool]
+    mistake: str | None = None
 
 
 @dataclass(frozen=True)
@@ -32,8 +55,13 @@ class Exercise:
         steps: what it is made of, by the names of ``attention_steps``; without them it is one step of its own name.
         build: puts the steps together; a single step needs none.
         run: ``run(answer, *arguments)`` gives what is compared with the same of the reference.
+        results: what each of several results is, such as ``("context", "weights")``.
+        done: what a learner can do who has solved it, and what to try next.
         tolerance: how close a result must come, where float32 and float64 would not say.
-        mistake_at: the mistake that it always is when an answer fails at this stage, such as ``"input"``.
+        rules: what it asks for beside the numbers; judged last.
+        unique: False where other answers are right as well, so that gradients need not agree.
+        diagnose: ``diagnose(answer, *arguments)`` finds a mistake that is not known by its numbers, and gives its id
+            and what to say of it, or None.
         token_arguments, query_arguments: where tokens and query weights stand among the arguments, so that an answer
             that is wrong in no known way can be tried on one token, and without queries.
     """
@@ -48,8 +76,12 @@ class Exercise:
     steps: tuple[str, ...] = ()
     build: Callable[[Steps], Function] | None = None
     run: Function = call
+    results: tuple[str, ...] = ()
+    done: str = ""
     tolerance: float = 0.0
-    mistake_at: Mapping[str, str] = field(default_factory=dict)
+    rules: tuple[Rule, ...] = ()
+    unique: bool = True
+    diagnose: Callable[..., tuple[str, str] | None] | None = None
     token_arguments: tuple[int, ...] = ()
     query_arguments: tuple[int, ...] = ()
 
@@ -62,6 +94,10 @@ class Exercise:
     def hints(self) -> tuple[str, str, str, str]:
         """The hints in the order in which they are given."""
         return self.question, self.pointer, self.shape, self.line
+
+    def name_of(self, number: int) -> str:
+        """Return what one of several results is called in a message."""
+        return f"Result {number} ({self.results[number]})" if self.results else f"Result {number}"
 
     def axes_of(self, number: int) -> list[str]:
         """Return the axes of one result."""
@@ -120,6 +156,9 @@ class Mistake:
         changes: ways to make it, each the steps that are replaced: one alone, or several that belong together.
         only, but: the exercises in which it can be made, or all but these.
         same_as: mistakes that may come out alike, as two products that crash on the same sizes.
+        stage: the stage of a ``Report`` at which an answer fails that makes it; then no numbers are compared.
+        crashes: true of the error that shows the mistake, whatever else the answer does.
+        written: what the line that crashed has in it, where another mistake crashes alike.
         square_operand: of mistakes that crash alike, the one in which a square matrix (weights) took part.
     """
 
@@ -131,11 +170,18 @@ class Mistake:
     only: tuple[str, ...] = ()
     but: tuple[str, ...] = ()
     same_as: tuple[str, ...] = ()
+    stage: str = ""
+    crashes: Callable[[BaseException], bool] | None = None
+    written: str = ""
     square_operand: bool = False
+
+    def belongs_to(self, exercise: Exercise) -> bool:
+        """Return True where the mistake can be made in an exercise, as far as ``only`` and ``but`` say."""
+        return exercise.name not in self.but and (not self.only or exercise.name in self.only)
 
     def applies(self, exercise: Exercise) -> list[Change]:
         """Return the ways in which this mistake can be made in an exercise."""
-        if exercise.name in self.but or (self.only and exercise.name not in self.only):
+        if not self.belongs_to(exercise):
             return []
         steps = set(exercise.steps or (exercise.name,))
         return [change for change in self.changes if set(change) <= steps]

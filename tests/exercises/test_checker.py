@@ -77,7 +77,7 @@ RIGHT = {
         lambda x, h: x.unflatten(2, (3, h, -1)).transpose(3, 1).unbind(2),
     ],
     "one_head_queries": [
-        lambda x, w, i, h: (x @ w.T).unflatten(2, (h, -1))[:, :, i],
+        lambda x, w, i, h: torch.einsum("bsc,dc->bsd", x, w.unflatten(0, (h, -1))[i]),
         lambda x, w, i, h: F.linear(x, w.unflatten(0, (h, -1))[i]),
     ],
     "attention_scores": [
@@ -91,7 +91,10 @@ RIGHT = {
     "score_form": [
         lambda a, b, i, h: torch.einsum("di,dj->ij", a.unflatten(0, (h, -1))[i], b.unflatten(0, (h, -1))[i]),
     ],
-    "softmax": [lambda x: torch.softmax(x, -1), lambda x: (x - x.logsumexp(-1, keepdim=True)).exp()],
+    "softmax": [
+        lambda x: (e := (x - x.max(-1, keepdim=True).values).exp()) / e.sum(-1, keepdim=True),
+        lambda x: (x - x.logsumexp(-1, keepdim=True)).exp(),
+    ],
     "masked_softmax": [
         lambda x, m: x.masked_fill(~m, -torch.inf).softmax(-1).nan_to_num(),
         lambda x, m: F.normalize(x.softmax(-1) * m, p=1, dim=-1),
@@ -162,13 +165,14 @@ WRONG = {  # in ways without a name: those with one are in test_mistakes
         (lambda x, h: x.view(x.size(0), h, 3, 3), "run"),
     ],
     "split_fused_qkv": [
-        (lambda x, h: x.unflatten(2, (h, 3, -1)).permute(3, 0, 2, 1, 4), "type"),
+        (lambda x, h: x.unflatten(2, (h, 3, -1)).permute(3, 0, 2, 1, 4), "values"),
         (lambda x, h: x.unflatten(2, (3, h, -1)).permute(2, 0, 3, 1, 4).unbind(0)[::-1], "values"),
     ],
     "one_head_queries": [
         (lambda x, w, i, h: x @ w, "shape"),
         (lambda x, w, i, h: x @ w.chunk(h)[0].T, "values"),
         (lambda x, w, i, h: x.chunk(h, -1)[i], "values"),
+        (lambda x, w, i, h: (x @ w.T).unflatten(2, (h, -1))[:, :, i], "rule"),
     ],
     "attention_scores": [
         (lambda q, k: q @ k.mT / q.size(-1) ** 0.5, "values"),

@@ -48,11 +48,7 @@ def test_a_mistake_is_named(name, way):
 
 def test_every_mistake_shows_on_some_input():
     seen = {way.mistake for name in NAMES for way in ways(name)}
-    (unseen,) = set(MISTAKES) - seen
-    assert unseen.name == "ablate-in-place"  # its result is right
-    exercise = EXERCISES["ablate_heads"]
-    (change,) = unseen.applies(exercise)
-    assert check("ablate_heads", exercise.implementation(change)).mistake == "ablate-in-place"
+    assert set(MISTAKES) - seen == {mistake for mistake in MISTAKES if mistake.stage or mistake.crashes}
     assert "mask-ignored" not in {way.mistake.name for way in ways("project")}
 
 

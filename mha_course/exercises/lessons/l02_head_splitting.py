@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from torch import Tensor
 
 from mha_course.exercises.inputs import B, C, H, S, draw, square, tokens
-from mha_course.exercises.spec import Exercise, Lesson, Question
+from mha_course.exercises.spec import Exercise, Lesson, Operation, Question, Rule
 
 
 def split_heads(x: Tensor, num_heads: int) -> Tensor:
@@ -25,6 +27,10 @@ def one_head_queries(x: Tensor, w_q: Tensor, head: int, num_heads: int) -> Tenso
     """Return the queries of one head, (B, S, C) -> (B, S, D), from its own D rows of w_q (C, C)."""
     rows = w_q.chunk(num_heads)[head]  # (D, C)
     return x @ rows.T  # (B, S, D)
+
+
+def _computes_all_heads(operation: Operation, _: Tensor, w_q: Tensor, *__: Any) -> bool:
+    return operation.name in {"mm", "bmm", "addmm"} and operation.output[-1] == w_q.size(0)
 
 
 EXERCISES = [
@@ -63,6 +69,12 @@ EXERCISES = [
         inputs=[lambda: (tokens(), *square(2), 2, H)],
         axes="B S D",
         steps=("rows",),
+        rules=(
+            Rule(
+                "All heads were computed, and one was kept. Multiply x by the rows of this head alone.",
+                _computes_all_heads,
+            ),
+        ),
     ),
 ]
 

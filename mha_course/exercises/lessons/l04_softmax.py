@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from mha_course.exercises.attention_steps import MASKED
 from mha_course.exercises.inputs import B, H, S, T, draw, mask, weights
-from mha_course.exercises.spec import Exercise, Lesson, Question
+from mha_course.exercises.spec import Exercise, Lesson, Operation, Question, Rule
 
 
 def softmax(scores: Tensor) -> Tensor:
@@ -30,6 +31,10 @@ def masked_softmax(scores: Tensor, mask: Tensor) -> Tensor:
     return softmax(open_scores) * sees  # (B, H, T, S)
 
 
+def _is_library_softmax(operation: Operation, *_: Any) -> bool:
+    return "softmax" in operation.name
+
+
 EXERCISES = [
     Exercise(
         softmax,
@@ -43,6 +48,7 @@ EXERCISES = [
         inputs=[lambda: (draw(B, H, T, S, seed=1),), lambda: (1e4 * draw(B, H, T, S, seed=1),)],
         axes="B H T S",
         steps=("softmax",),
+        rules=(Rule("A softmax of PyTorch did the work. Write its three steps yourself.", _is_library_softmax),),
     ),
     Exercise(
         entropy,

@@ -31,7 +31,7 @@ def _build_self_attention(s: Steps) -> Callable[..., tuple[Tensor, Tensor]]:
         q, k, v = s.order(*s.project(x, x, (w_q, w_k, w_v), (None, None, None), 1, s))
         scores = s.scale(s.scores(q, k), q, k, 1)
         weights = s.post(s.attend(scores, None, s), q)
-        return s.weigh(weights, v), weights
+        return s.weigh(weights, v), s.returned(weights, scores)
 
     return answer
 
@@ -58,9 +58,8 @@ EXERCISES = [
         "return weights @ v, weights",
         inputs=[lambda: (tokens(), *square(2, 3, 4))],
         axes=("B S C", "B S S"),
-        steps=("linear", "order", "project", "scores", "scale", *ATTEND, "post", "weigh"),
+        steps=("linear", "order", "project", "scores", "scale", *ATTEND, "post", "returned", "weigh"),
         build=_build_self_attention,
-        mistake_at={"repeat": "dropout-at-eval"},
         token_arguments=(0,),
         query_arguments=(1,),
     ),

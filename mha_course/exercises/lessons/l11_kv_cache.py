@@ -104,7 +104,7 @@ EXERCISES = [
         "Look for another function with repeat in its name.",
         "Along axis 1, (B, H_kv, S, D) becomes (B, H, S, D): each head comes H / H_kv times.",
         "return k.repeat_interleave(num_heads // k.size(1), dim=1)  # (B, H, S, D)",
-        inputs=[lambda: (draw(B, 2, S, D, seed=1), H)],
+        inputs=[lambda: (draw(3, 2, S, D, seed=1), H)],
         axes="B H S D",
     ),
     Exercise(

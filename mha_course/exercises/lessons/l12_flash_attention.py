@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -11,31 +10,21 @@ from torch import Tensor
 
 from mha_course import flash
 from mha_course.exercises.inputs import B, H, T, draw, qkv
-from mha_course.exercises.spec import Exercise, Lesson, Question, mistake
-from mha_course.tracing.torch_internals import DispatchMode, OpOverload
+from mha_course.exercises.spec import Exercise, Lesson, Operation, Question, Rule, mistake
 
 
-class HeldError(Exception):
-    """Raised when an answer makes the whole matrix of scores."""
+def _holds_all_scores(operation: Operation, q: Tensor, k: Tensor, *_: Any) -> bool:
+    return operation.output[-2:] == (q.size(2), k.size(2))
 
 
-class _Watch(DispatchMode):
-    """Raise as soon as a tensor has a row for each query and a column for each key."""
-
-    def __init__(self, queries: int, keys: int) -> None:
-        super().__init__()
-        self.full = (queries, keys)
-
-    def ran(self, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any], out: Any) -> None:
-        """Look at the result alone."""
-        if isinstance(out, Tensor) and tuple(out.shape[-2:]) == self.full:
-            raise HeldError("All T x S scores are held at once. Work through one block of keys after the other.")
+def _is_library_kernel(operation: Operation, *_: Any) -> bool:
+    return "scaled_dot_product" in operation.name or "multi_head" in operation.name
 
 
-def in_blocks(answer: Callable[..., Any], q: Tensor, k: Tensor, v: Tensor, block_size: int) -> Any:
-    """Run tiled attention, and see that no full matrix of scores is made."""
-    with _Watch(q.size(2), k.size(2)):
-        return answer(q, k, v, block_size)
+def _reads_whole_rows(operation: Operation, scores: Tensor, _: int) -> bool:
+    """Return True of an operation that computes with all keys at once; to copy or to cut them is no computation."""
+    reads = any(shape[-1:] == scores.shape[-1:] for shape in operation.inputs)
+    return reads and operation.name in {"amax", "max", "sum", "exp", "sub", "logsumexp", "_softmax", "_log_softmax"}
 
 
 def _summed_without_correction(scores: Tensor, size: int) -> tuple[Tensor, Tensor]:
@@ -101,6 +90,14 @@ EXERCISES = [
         "    running_max = new_max",
         inputs=[lambda: (3 * draw(B, H, T, 11, seed=1), 4)],
         axes="B H T",
+        results=("maximum", "sum"),
+        rules=(
+            Rule(
+                "It computes with a whole row of scores at once. Read one block after the other, and each once.",
+                _reads_whole_rows,
+                "online-whole-row",
+            ),
+        ),
     ),
     Exercise(
         flash.tiled_attention,
@@ -117,7 +114,18 @@ EXERCISES = [
         "running_max = new_max",
         inputs=[lambda: (*qkv(), 3)],
         axes="B H T D",
-        run=in_blocks,
+        rules=(
+            Rule(
+                "A kernel of PyTorch did the work. Write the loop over the blocks yourself.",
+                _is_library_kernel,
+                "library-kernel",
+            ),
+            Rule(
+                "All T x S scores are held at once. Work through one block of keys after the other.",
+                _holds_all_scores,
+                "online-whole-row",
+            ),
+        ),
     ),
 ]
 

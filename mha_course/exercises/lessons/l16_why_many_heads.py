@@ -52,11 +52,6 @@ def same_context(answer: Callable[..., Any], weights_: Tensor, v: Tensor) -> Any
     return (*kept, torch.stack([flag.to(v.dtype) for flag in flags]))
 
 
-def _ablate_in_place(context: Tensor, heads: Any) -> Tensor:
-    context[:, heads] = 0.0
-    return context
-
-
 def _ablate_axis(context: Tensor, heads: Any, axis: int) -> Tensor:
     return context.index_fill(axis, torch.as_tensor(heads), 0.0)
 
@@ -66,7 +61,7 @@ MISTAKES = [
     mistake(
         "ablate-in-place", "The context itself was changed.",
         "Work on a copy, so that other heads can be tried: clone().", ABLATION,
-        {"ablate_heads": _ablate_in_place},
+        stage="input", only=("ablate_heads",),
     ),
     mistake(
         "ablate-wrong-axis", "Something else than heads was silenced.",
@@ -100,7 +95,6 @@ EXERCISES = [
         "silenced = context.clone()  # (B, H, S, D)\nsilenced[:, heads] = 0.0\nreturn silenced",
         inputs=[lambda: (draw(B, H, S, D, seed=1), [1, 3])],
         axes="B H S D",
-        mistake_at={"input": "ablate-in-place"},
     ),
     Exercise(
         other_weights,
@@ -116,6 +110,7 @@ EXERCISES = [
         inputs=[lambda: ((0.3 * draw(T, 9, seed=1)).softmax(-1), draw(9, 4, seed=2))],
         axes=("T D", "T", "checks"),
         run=same_context,
+        unique=False,
     ),
 ]
 
