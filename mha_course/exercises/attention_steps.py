@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from types import SimpleNamespace
 from typing import Any, ClassVar
 
 import torch
@@ -16,11 +17,8 @@ Three = tuple[Tensor, Tensor, Tensor]
 
 
 def _project(x: Tensor, memory: Tensor, weights: Any, biases: Any, num_heads: int, s: Steps) -> Three:
-    """Project queries from x, keys and values from memory."""
-    q = s.linear(x, weights[0], biases[0])
-    k = s.linear(memory, weights[1], biases[1])
-    v = s.linear(memory, weights[2], biases[2])
-    return q, k, v
+    (w_q, w_k, w_v), (b_q, b_k, b_v) = weights, biases
+    return s.linear(x, w_q, b_q), s.linear(memory, w_k, b_k), s.linear(memory, w_v, b_v)
 
 
 def _apart(q: Tensor, k: Tensor, v: Tensor, num_heads: int, s: Steps) -> Three:
@@ -37,7 +35,6 @@ def _hide(scores: Tensor, mask: Tensor) -> Tensor:
 
 
 def _attend(scores: Tensor, mask: Tensor | None, s: Steps) -> Tensor:
-    """Turn scores into weights."""
     if mask is None:
         return s.softmax(scores)
     mask = s.mask(mask, scores)
@@ -52,7 +49,7 @@ def _columns(context: Tensor, w_o: Tensor) -> Tensor:
     return torch.einsum("bhsd,chd->bhsc", context, w_o.unflatten(1, (context.size(1), -1)))
 
 
-class Steps:
+class Steps(SimpleNamespace):
     """All steps, each replaceable: ``Steps(scale=…)`` is everything right but the scale."""
 
     defaults: ClassVar[dict[str, Callable[..., Any]]] = {
@@ -82,13 +79,7 @@ class Steps:
     }
 
     def __init__(self, **changes: Callable[..., Any]) -> None:
-        unknown = set(changes) - set(self.defaults)
-        if unknown:
-            raise KeyError(f"no such step: {', '.join(sorted(unknown))}")
-        self.changes = changes
-
-    def __getattr__(self, name: str) -> Callable[..., Any]:
-        return self.changes.get(name) or self.defaults[name]
+        super().__init__(**self.defaults | changes)
 
 
 ATTEND = ("softmax", "attend")

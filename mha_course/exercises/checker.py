@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dis
 import inspect
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from html import escape
 from typing import Any, NamedTuple
@@ -252,38 +252,25 @@ def _explain(attempt: Attempt, fault: Fault) -> Report:
     return Report(name, status, message, stage, None, picture)
 
 
-# Probes with one suspect each: where does a wrong answer that has no name begin to be wrong?
-
-
-def _one_token(exercise: Exercise, arguments: Sequence[Any]) -> list[Any]:
-    """Leave one token, which must get weight 1: only values and output matter."""
-    return [x[:, :1] if position in exercise.token_arguments else x for position, x in enumerate(arguments)]
-
-
-def _no_query(exercise: Exercise, arguments: Sequence[Any]) -> list[Any]:
-    """Make all queries 0, so that all weights are alike: only sums over them matter."""
-    return [x * 0 if position in exercise.query_arguments else x for position, x in enumerate(arguments)]
-
-
-def _as_it_is(_: Exercise, arguments: Sequence[Any]) -> list[Any]:
-    return list(arguments)
-
-
-_STAGES: tuple[tuple[str, Callable[..., list[Any]], str], ...] = (
-    ("values and output", _one_token, "It is wrong already with a single token, where only values and output matter."),
-    ("weighted sum", _no_query, "With one token it is right; with all weights alike it is not: look at how heads are "
-     "split and merged, and at what the weights sum to."),
-    ("scores", _as_it_is, "With one token, and with all weights alike, it is right: look "
-     "at the scores, their scale and the softmax."),
-)  # fmt: skip
-
-
 def _first_stage(exercise: Exercise, answer: Any) -> tuple[str, str] | None:
-    """Return the first stage at which an answer is wrong, and a sentence about it; None if it has no stages."""
+    """Return the first stage at which an answer without a name is wrong, and a sentence; None if it has no stages.
+
+    Each stage is tried on arguments that leave one suspect.
+    """
     if not exercise.token_arguments:
         return None
-    for stage, change, sentence in _STAGES:
-        arguments = change(exercise, exercise.inputs[0]())  # the first has no mask
+    plain = exercise.inputs[0]()  # without a mask
+    one_token = [x[:, :1] if at in exercise.token_arguments else x for at, x in enumerate(plain)]  # it gets weight 1
+    no_query = [x * 0 if at in exercise.query_arguments else x for at, x in enumerate(plain)]  # all weights are alike
+    for arguments, stage, sentence in (
+        (one_token, "values and output",
+         "It is wrong already with a single token, where only values and output matter."),
+        (no_query, "weighted sum",
+         "With one token it is right; with all weights alike it is not: look at how heads are split and merged, and at "
+         "what the weights sum to."),
+        (plain, "scores",
+         "With one token, and with all weights alike, it is right: look at the scores, their scale and the softmax."),
+    ):  # fmt: skip
         outcome = run(exercise.run, answer, arguments)
         if outcome.error is not None or _differs(outcome.result, run_reference(exercise, arguments)):
             return stage, sentence

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from functools import lru_cache
 from itertools import combinations, islice
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -21,11 +22,12 @@ MAX_PAIRS = 1500
 MASK_STEPS = {"mask", "hide", "empty"}
 
 
-class Way(NamedTuple):
-    """One way of making a mistake: its number in MISTAKES, and which of its changes; small enough for a cache."""
+@dataclass(frozen=True, eq=False)  # caches tell ways apart by identity
+class Way:
+    """One way of making a mistake: the steps that it replaces."""
 
-    mistake: int
-    change: int
+    mistake: Mistake
+    change: Change
 
 
 def alike(one: Outcome, other: Outcome) -> bool:
@@ -53,29 +55,15 @@ def _same(one: Any, other: Any) -> bool:
     return torch.allclose(one.double(), other, rtol=coarse, atol=coarse * size, equal_nan=True)
 
 
-@lru_cache(maxsize=64)
-def _probe(name: str, at: int) -> tuple[Any, ...]:
-    return EXERCISES[name].inputs[at]()
-
-
-@lru_cache(maxsize=4096)
-def _changes(name: str, way: Way) -> Change:
-    """Return the steps that one way of a mistake replaces."""
-    return MISTAKES[way.mistake].applies(EXERCISES[name])[way.change]
-
-
 def _run(name: str, at: int, *ways: Way) -> Outcome:
-    """Run the reference with these mistakes in it on one probe; with none, the reference itself."""
+    """Run the reference with these mistakes in it on one input; with none, the reference itself."""
     exercise = EXERCISES[name]
-    outcome = Outcome()
-    with torch.no_grad(), warnings.catch_warnings(action="ignore"):
-        try:
-            answer = exercise.implementation(*(_changes(name, way) for way in ways))
-            given = [x.clone() if isinstance(x, Tensor) else x for x in _probe(name, at)]  # some work in place
-            outcome.result = exercise.run(answer, *given)
-        except Exception as error:  # a mistake may well crash: that is how it is known
-            outcome.error = error
-    return outcome
+    try:
+        with torch.no_grad(), warnings.catch_warnings(action="ignore"):
+            answer = exercise.implementation(*(way.change for way in ways))
+            return Outcome(exercise.run(answer, *exercise.inputs[at]()))
+    except Exception as error:  # a mistake may well crash: that is how it is known
+        return Outcome(error=error)
 
 
 _run_once = lru_cache(maxsize=4096)(_run)  # for single mistakes; pairs are too many to keep
@@ -85,39 +73,30 @@ _run_once = lru_cache(maxsize=4096)(_run)  # for single mistakes; pairs are too 
 def ways(name: str) -> tuple[Way, ...]:
     """Return all ways in which an exercise can be got wrong so that it shows."""
     exercise = EXERCISES[name]
-    changes = [(number, mistake.applies(exercise)) for number, mistake in enumerate(MISTAKES)]
-    all_ways = [Way(number, change) for number, applied in changes for change in range(len(applied))]
-    return tuple(way for way in all_ways if any(_shows(name, at, way) for at in range(len(exercise.inputs))))
-
-
-def _shows(name: str, at: int, way: Way) -> bool:
-    return not alike(_run_once(name, at, way), _run_once(name, at))
-
-
-def shown_by(name: str, mistake: Mistake) -> int | None:
-    """Return the first probe of an exercise at which a mistake shows, or None where it cannot be made or seen."""
-    number = MISTAKES.index(mistake)
-    made = [way for way in ways(name) if way.mistake == number]
-    return next((at for at in range(len(EXERCISES[name].inputs)) for way in made if _shows(name, at, way)), None)
+    all_ways = [Way(mistake, change) for mistake in MISTAKES for change in mistake.applies(exercise)]
+    right = [_run_once(name, at) for at in range(len(exercise.inputs))]
+    return tuple(way for way in all_ways if not _reproduces(name, right, way))
 
 
 def recognise(exercise: Exercise, outcomes: Sequence[Outcome]) -> tuple[Mistake, ...]:
-    """Return the mistake, or the two, that come out as the answer did on all probes; none if no such is known."""
+    """Return the mistake, or the two, that come out as the answer did on all inputs; none if no such is known."""
     name = exercise.name
-    found = [
-        MISTAKES[way.mistake]
-        for way in ways(name)
-        if all(alike(outcome, _run_once(name, at, way)) for at, outcome in _last_first(outcomes))
-    ]
+    found = [way.mistake for way in ways(name) if _reproduces(name, outcomes, way)]
     error = next((outcome.error for outcome in outcomes if outcome.error is not None), None)
     if error is not None:
         return (_by_shapes(found, error),) if found else ()
-    return (found[0],) if found else _pair(name, outcomes)
+    if found:
+        return (found[0],)
+    for pair in islice(pairs(name, outcomes), MAX_PAIRS):
+        if _reproduces(name, outcomes, *pair):
+            return tuple(sorted((way.mistake for way in pair), key=MISTAKES.index))
+    return ()
 
 
-def _last_first(outcomes: Sequence[Outcome]) -> list[tuple[int, Outcome]]:
-    """Return the outcomes with their numbers, the last one first: it was wrong, and rules out most mistakes."""
-    return list(enumerate(outcomes))[::-1]
+def _reproduces(name: str, outcomes: Sequence[Outcome], *ways: Way) -> bool:
+    """Return True where these mistakes come out so. The last outcome of a wrong answer rules out most: it is first."""
+    run = _run_once if len(ways) == 1 else _run
+    return all(alike(outcomes[at], run(name, at, *ways)) for at in reversed(range(len(outcomes))))
 
 
 def _by_shapes(found: list[Mistake], error: BaseException) -> Mistake:
@@ -128,14 +107,6 @@ def _by_shapes(found: list[Mistake], error: BaseException) -> Mistake:
     return late[0] if square and late else found[0]
 
 
-def _pair(name: str, outcomes: Sequence[Outcome]) -> tuple[Mistake, ...]:
-    for one, two in islice(pairs(name, outcomes), MAX_PAIRS):
-        if all(alike(outcome, _run(name, at, one, two)) for at, outcome in _last_first(outcomes)):
-            first, second = sorted((one.mistake, two.mistake))
-            return MISTAKES[first], MISTAKES[second]
-    return ()
-
-
 def pairs(name: str, outcomes: Sequence[Outcome]) -> Iterator[tuple[Way, Way]]:
     """Yield the pairs of mistakes, in different steps, that an answer may have made, in a fixed order.
 
@@ -143,7 +114,7 @@ def pairs(name: str, outcomes: Sequence[Outcome]) -> Iterator[tuple[Way, Way]]:
     weights, and through them the result.
     """
     last = len(outcomes) - 1
-    chosen = [way for way in _simple_ways(name, last) if last or not set(_changes(name, way)) <= MASK_STEPS]
+    chosen = [way for way in _simple_ways(name, last) if last or not set(way.change) <= MASK_STEPS]
     explain = [way for way in chosen if _explains(name, last, way, outcomes[last])]
     if not explain and len(as_list(outcomes[last].result)) == 2:
         right = as_list(_run_once(name, last).result)[1]
@@ -151,14 +122,14 @@ def pairs(name: str, outcomes: Sequence[Outcome]) -> Iterator[tuple[Way, Way]]:
     for one, two in combinations([*explain, *(way for way in chosen if way not in explain)], 2):
         if explain and one not in explain:
             return
-        if not set(_changes(name, one)) & set(_changes(name, two)):
+        if not set(one.change) & set(two.change):
             yield one, two
 
 
 @lru_cache(maxsize=64)
 def _simple_ways(name: str, at: int) -> tuple[Way, ...]:
     """Return one way for each mistake that does not crash."""
-    found: dict[int, Way] = {}
+    found: dict[Mistake, Way] = {}
     for way in ways(name):
         if _run_once(name, at, way).error is None:
             found.setdefault(way.mistake, way)

@@ -46,9 +46,11 @@ class Hint:
         return "\n".join([f"{self.title} ({self.name})", *lines, self.more.replace("`", "")])
 
     def _repr_html_(self) -> str:
-        items = "".join(f"<li>{_show(level, number)}</li>" for number, level in enumerate(self.levels, start=1))
-        ladder = f'<ol style="margin:4px 0">{items}</ol>'
-        return box("#8250df", f"{heading(self.title, self.name)}{ladder}{prose(self.more)}")
+        items = [prose(level) for level in self.levels[:3]]
+        pre = '<pre style="margin:0;white-space:pre-wrap">'
+        items += [f"{pre}<code>{escape(line)}</code></pre>" for line in self.levels[3:]]
+        steps = '<ol style="margin:4px 0">' + "".join(f"<li>{item}</li>" for item in items) + "</ol>"
+        return box("#8250df", heading(self.title, self.name) + steps + prose(self.more))
 
 
 def hint(name: str) -> Hint:
@@ -59,7 +61,15 @@ def hint(name: str) -> Hint:
     Raises: ShapeError for a name that is not an exercise.
     """
     if not isinstance(name, str) or name not in HINTS:
-        raise _unknown(name)
+        meant = name.__name__ if isinstance(name, FunctionType | type) else name
+        near = get_close_matches(meant, HINTS, n=1) if isinstance(meant, str) else []
+        raise ShapeError(
+            "hint",
+            "no exercise has this name",
+            expected=", ".join(HINTS),
+            got=f"{str(name)!r:.60}" if isinstance(name, str) else type(name).__name__,
+            fix=f'hint("{near[0]}")' if near else None,
+        )
     _calls[name] += 1
     return Hint(name, ladder(name)[: _calls[name]])
 
@@ -73,28 +83,3 @@ def withheld() -> bool:
     """Return True where a class shall not see solutions, and whoever runs it is not the lecturer."""
     lecturer = os.environ.get(LECTURER, "").strip() == "1"
     return os.environ.get(SOLUTIONS, "").strip().lower() == "off" and not lecturer
-
-
-def reset_hints() -> None:
-    """Begin all ladders anew."""
-    _calls.clear()
-
-
-def _unknown(name: object) -> ShapeError:
-    """Make the error for a name that is no exercise; its fix is a near name, also that of a function."""
-    meant = name.__name__ if isinstance(name, FunctionType | type) else name
-    near = get_close_matches(meant, HINTS, n=1) if isinstance(meant, str) else []
-    return ShapeError(
-        "hint",
-        "no exercise has this name",
-        expected=", ".join(HINTS),
-        got=f"{str(name)!r:.60}" if isinstance(name, str) else type(name).__name__,
-        fix=f'hint("{near[0]}")' if near else None,
-    )
-
-
-def _show(level: str, number: int) -> str:
-    """Write a level as HTML: three are prose, the last is code."""
-    if number < 4:
-        return prose(level)
-    return f'<pre style="margin:0;white-space:pre-wrap"><code>{escape(level)}</code></pre>'

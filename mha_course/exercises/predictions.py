@@ -42,27 +42,22 @@ class Prediction:
             verdict = f"<strong>{_VERDICTS[bool(self.correct)]}.</strong> {escape(self._reason())}"
             text += f"<br>You said {escape(self.given)}. {verdict}"
         elif self.question.choices:
-            text += "".join(self._fold(choice) for choice in self.question.choices)
+            for choice in self.question.choices:
+                verdict = f"<strong>{_VERDICTS[choice == self.question.right]}.</strong>"
+                summary = f'<summary style="cursor:pointer">{escape(choice)}</summary>'
+                text += f"<details>{summary}{verdict} {escape(self.question.answers[choice])}</details>"
         else:
             call = escape(f'predict("{self.name}", "your answer")')
             text += f"<br>Type it between the quotes: <code>{call}</code>, and run the cell."
-            answer = escape(f"{self.question.right}. {self.question.because}")
+            answer = escape(f"{self.question.right}. {self.question.answers[self.question.right]}")
             text += f"<details><summary>Show the answer</summary>{answer}</details>"
         return box("#2f6fdb", text)
 
-    def _fold(self, choice: str) -> str:
-        """Fold the verdict on one choice under it."""
-        right = choice == self.question.right
-        reason = escape(self.question.because if right else self.question.wrong[choice])
-        summary = f'<summary style="cursor:pointer">{escape(choice)}</summary>'
-        return f"<details>{summary}<strong>{_VERDICTS[right]}.</strong> {reason}</details>"
-
     def _reason(self) -> str:
         """Return why the answer is right, or what the wrong one overlooks."""
-        if self.correct:
-            return self.question.because
-        known = {_plain(wrong): why for wrong, why in self.question.wrong.items()}
-        return known.get(_plain(self.given or ""), self.question.nudge)
+        reasons = {_plain(answer): reason for answer, reason in self.question.answers.items()}
+        given = self.question.right if self.correct else self.given or ""
+        return reasons.get(_plain(given), self.question.nudge)
 
 
 def predict(name: str, answer: object = None) -> Prediction:

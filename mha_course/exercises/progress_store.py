@@ -46,11 +46,6 @@ class Row:
     done: int
     open: Mapping[str, int]
 
-    @property
-    def cells(self) -> tuple[str, str]:
-        """The lesson and the count as text."""
-        return f"{self.number} · {self.title}", f"{self.done} of {self.done + len(self.open)}"
-
 
 @dataclass(frozen=True)
 class Progress:
@@ -65,16 +60,23 @@ class Progress:
         done = sum(row.done for row in self.rows)
         return f"{done} of {done + sum(len(row.open) for row in self.rows)} exercises are done."
 
+    def _cells(self, style: str) -> list[tuple[str, str, str]]:
+        """Return the texts of each row; style is a format for the name of an open exercise."""
+        cells = []
+        for row in self.rows:
+            attempts = [f" ({n} {'attempt' if n == 1 else 'attempts'})" if n else "" for n in row.open.values()]
+            unsolved = [style.format(name) + tried for name, tried in zip(row.open, attempts, strict=True)]
+            count = f"{row.done} of {row.done + len(row.open)}"
+            cells.append((f"{row.number} · {row.title}", count, ", ".join(unsolved)))
+        return cells
+
     def __repr__(self) -> str:
         if not self.rows:
             return self.note
-        lines = [self.note] if self.note else []
-        width = max(len(row.cells[0]) for row in self.rows)
-        for row in self.rows:
-            lesson, count = row.cells
-            unsolved = ", ".join(f"{name}{_attempts(number)}" for name, number in row.open.items())
-            lines.append(f"{lesson:{width}}  {count:7}  {unsolved}".rstrip())
-        return "\n".join([*lines, self.total])
+        cells = self._cells("{}")
+        width = max(len(lesson) for lesson, _, _ in cells)
+        lines = [f"{lesson:{width}}  {count:7}  {unsolved}".rstrip() for lesson, count, unsolved in cells]
+        return "\n".join([*([self.note] if self.note else []), *lines, self.total])
 
     def _repr_html_(self) -> str:
         note = f"<p>{escape(self.note)}</p>" if self.note else ""
@@ -82,16 +84,10 @@ class Progress:
             return note
         heads = "".join(f'<th scope="col" style="{LEFT}">{head}</th>' for head in ("Lesson", "Done", "Still open"))
         body = ""
-        for row in self.rows:
-            lesson, count = map(escape, row.cells)
-            unsolved = ", ".join(f"<code>{escape(name)}</code>{_attempts(number)}" for name, number in row.open.items())
-            cells = "".join(f'<td style="{LEFT}">{cell}</td>' for cell in (count, unsolved))
-            body += f'<tr><th scope="row" style="{LEFT}">{lesson}</th>{cells}</tr>'
+        for lesson, *others in self._cells("<code>{}</code>"):
+            cells = "".join(f'<td style="{LEFT}">{cell}</td>' for cell in others)
+            body += f'<tr><th scope="row" style="{LEFT}">{escape(lesson)}</th>{cells}</tr>'
         return note + table(self.total, f"<thead><tr>{heads}</tr></thead><tbody>{body}</tbody>")
-
-
-def _attempts(number: int) -> str:
-    return f" ({number} {'attempt' if number == 1 else 'attempts'})" if number else ""
 
 
 def progress() -> Progress:

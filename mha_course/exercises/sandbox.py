@@ -72,11 +72,12 @@ def run(call: Callable[..., Any], answer: Any, arguments: Sequence[Any]) -> Outc
     dtype, grad = torch.get_default_dtype(), torch.is_grad_enabled()
     outcome = Outcome()
     try:
-        with contextlib.ExitStack() as stack:
-            stack.enter_context(warnings.catch_warnings(action="ignore"))
-            stack.enter_context(torch.random.fork_rng(devices=[]))
-            stack.enter_context(contextlib.redirect_stdout(io.StringIO()))
-            stack.enter_context(timeout(TIMEOUT))
+        with (
+            warnings.catch_warnings(action="ignore"),
+            torch.random.fork_rng(devices=[]),
+            contextlib.redirect_stdout(io.StringIO()),
+            timeout(TIMEOUT),
+        ):
             outcome.result = call(answer, *mine)
     except (Exception, SystemExit, AnswerTimeoutError) as error:  # whatever a learner's code raises is reported
         outcome.error = error

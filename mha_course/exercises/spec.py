@@ -23,11 +23,11 @@ class Exercise:
     """One exercise.
 
     Args:
-        name: the function, or the class, that is to be written.
-        reference: the right answer, which ``solution`` shows and ``check`` compares with.
+        reference: the function, or the class, that is to be written: ``solution`` shows it, ``check`` compares with it.
+        question, pointer, shape: the first three hints, in prose with names of code between backticks; the third tells
+            the shapes of the decisive line.
+        line: the last hint, that line itself, in the names of the lesson.
         inputs: each gives arguments on which answers are judged; a ``Mistake`` should show on one of them.
-        hints: a question, a pointer and the shape of the decisive line, in prose with names of code between
-            backticks; then that line itself, in the names of the lesson.
         axes: of the result, such as ``"B H T S"``; one text for each where there are several that differ.
         steps: what it is made of, by the names of ``attention_steps``; without them it is one step of its own name.
         build: puts the steps together; a single step needs none.
@@ -38,10 +38,12 @@ class Exercise:
             that is wrong in no known way can be tried on one token, and without queries.
     """
 
-    name: str
     reference: Function
+    question: str
+    pointer: str
+    shape: str
+    line: str
     inputs: Sequence[Callable[[], tuple[Any, ...]]]
-    hints: tuple[str, str, str, str]
     axes: str | tuple[str, ...] = ""
     steps: tuple[str, ...] = ()
     build: Callable[[Steps], Function] | None = None
@@ -50,6 +52,16 @@ class Exercise:
     mistake_at: Mapping[str, str] = field(default_factory=dict)
     token_arguments: tuple[int, ...] = ()
     query_arguments: tuple[int, ...] = ()
+
+    @property
+    def name(self) -> str:
+        """The name of the reference, by which a learner asks for the exercise."""
+        return self.reference.__name__
+
+    @property
+    def hints(self) -> tuple[str, str, str, str]:
+        """The hints in the order in which they are given."""
+        return self.question, self.pointer, self.shape, self.line
 
     def axes_of(self, number: int) -> list[str]:
         """Return the axes of one result."""
@@ -70,35 +82,33 @@ class Question:
 
     Args:
         text: the question.
-        right: the answer.
-        because: why it is right.
-        wrong: answers to expect, and what each of them overlooks.
-        right_at: where the right answer stands among the choices, from 0; without it the answer is typed.
+        answers: those to expect; of the right one why it is right, of each wrong one what it overlooks.
+        right_at: where the right one stands among the answers, from 0, which then are choices; without it the answer
+            is typed, and the first of them is right.
         nudge: what to say about all other answers.
         tolerance: how near a number must come.
         letters: the axes of a shape, which may be typed instead of sizes.
     """
 
     text: str
-    right: str
-    because: str
-    wrong: Mapping[str, str]
+    answers: Mapping[str, str]
     right_at: int | None = None
     nudge: str = "Work it out once more, one axis at a time."
     tolerance: float = 0.0
     letters: str = ""
 
     @property
+    def right(self) -> str:
+        """The right answer."""
+        return list(self.answers)[self.right_at or 0]
+
+    @property
     def choices(self) -> list[str]:
         """The answers to choose from; none where the answer is typed."""
-        if self.right_at is None:
-            return []
-        choices = list(self.wrong)
-        choices.insert(self.right_at, self.right)
-        return choices
+        return [] if self.right_at is None else list(self.answers)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Mistake:
     """A wrong answer that is known: the right one with a step replaced.
 

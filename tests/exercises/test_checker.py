@@ -44,11 +44,6 @@ class OtherNames(nn.Module):
         self.q = nn.Linear(d_model, d_model)
 
 
-class NoMask(solutions.MultiHeadAttention):
-    def forward(self, x, mask=None):
-        return super().forward(x)
-
-
 class OnlyInit(nn.Module):
     def __init__(self, d_model, num_heads):
         super().__init__()
@@ -126,9 +121,7 @@ RIGHT = {
     "build_subtractor": [
         lambda d: [a * b for a, b in zip(solutions.build_subtractor(d), (2, 1, -3, -1 / 3), strict=True)],
     ],
-    "multi_head_attention": [
-        lambda x, a, b, c, o, h, mask=None: whole(x, a, b, c, o, h, mask),
-    ],
+    "multi_head_attention": [whole],
     "MultiHeadAttention": [Fused],
     "parameter_count": [
         lambda c, h, bias: sum(p.numel() for _ in range(4) for p in nn.Linear(c, c, bias=bias).parameters()),
@@ -140,7 +133,7 @@ RIGHT = {
         lambda x, w, b: F.linear(x, w, b).unflatten(2, (3, -1)).unbind(2),
     ],
 }
-WRONG = {
+WRONG = {  # in ways without a name: those with one are in test_mistakes
     "similarity": [
         (lambda x: x.T @ x, "shape"),
         (lambda x: F.normalize(x, dim=-1) @ F.normalize(x, dim=-1).T, "values"),
@@ -158,157 +151,79 @@ WRONG = {
         (None, None),
         (3, "signature"),
         (lambda: 0, "run"),
-        (lambda x: x @ x, "run"),
     ],
     "project": [
-        (lambda x, w, b: x @ w.T, "values"),
-        (lambda x, w, b: x @ w, "run"),
         (lambda x, w, b: x @ w.T - b, "values"),
-        (lambda x, w, b: (x @ w.T + b).relu(), "values"),
         (lambda x, w, b: (x @ w.T + b).transpose(1, 2), "shape"),
-        (lambda x, w, b: (x @ w.T + b).sum(), "shape"),
-        (lambda x, w, b: x[:1] @ w.T + b, "shape"),
-        (lambda x, w, b: x @ w.flip(0).T + b, "values"),
-        (lambda x, w, b: x @ w.T + b.mean(), "values"),
         (lambda x, w, b: nn.Linear(24, 18)(x), "run"),
     ],
     "split_heads": [
-        (lambda x, h: x.view(x.size(0), h, x.size(1), -1), "values"),
-        (lambda x, h: x.unflatten(2, (-1, h)).permute(0, 3, 1, 2), "values"),
-        (lambda x, h: x.unflatten(2, (h, -1)), "shape"),
         (lambda x, h: x, "shape"),
         (lambda x, h: x.view(x.size(0), h, 3, 3), "run"),
     ],
     "split_fused_qkv": [
         (lambda x, h: x.unflatten(2, (h, 3, -1)).permute(3, 0, 2, 1, 4), "type"),
-        (lambda x, h: x.unflatten(2, (h, 3, -1)).permute(3, 0, 2, 1, 4).unbind(0), "values"),
-        (lambda x, h: x.unflatten(2, (h, -1, 3)).permute(4, 0, 2, 1, 3).unbind(0), "values"),
-        (lambda x, h: x.unflatten(2, (3, -1, h)).permute(2, 0, 4, 1, 3).unbind(0), "values"),
-        (lambda x, h: x.unflatten(2, (3, h, -1)).unbind(2), "shape"),
         (lambda x, h: x.unflatten(2, (3, h, -1)).permute(2, 0, 3, 1, 4).unbind(0)[::-1], "values"),
     ],
     "one_head_queries": [
         (lambda x, w, i, h: x @ w, "shape"),
-        (lambda x, w, i, h: x @ w.chunk(h, 1)[i], "values"),
         (lambda x, w, i, h: x @ w.chunk(h)[0].T, "values"),
         (lambda x, w, i, h: x.chunk(h, -1)[i], "values"),
-        (lambda x, w, i, h: x @ w.chunk(h)[i], "run"),
     ],
     "attention_scores": [
         (lambda q, k: q @ k.mT / q.size(-1) ** 0.5, "values"),
-        (lambda q, k: k @ q.mT, "shape"),
         (lambda q, k: (k @ q.mT).reshape(2, 4, 5, 7), "values"),
-        (lambda q, k: q @ k, "run"),
-        (lambda q, k: q @ k.reshape(2, 4, 6, 7), "values"),
         (lambda q, k: (q @ k.mT).softmax(-1), "values"),
     ],
-    "scaled_scores": [
-        (lambda q, k: q @ k.mT, "values"),
-        (lambda q, k: q @ k.mT / q.size(-1), "values"),
-        (lambda q, k: q @ k.mT / 24**0.5, "values"),
-        (lambda q, k: q @ k.mT * q.size(-1) ** 0.5, "values"),
-        (lambda q, k: q @ k.mT / k.size(2) ** 0.5, "values"),
-    ],
     "score_form": [
-        (lambda a, b, i, h: b.chunk(h)[i].T @ a.chunk(h)[i], "values"),
         (lambda a, b, i, h: a.T @ b, "values"),
-        (lambda a, b, i, h: a.chunk(h)[i] @ b.chunk(h)[i].T, "shape"),
         (lambda a, b, i, h: a.chunk(h, 1)[i] @ b.chunk(h, 1)[i].T, "values"),
-    ],
-    "softmax": [
-        (lambda x: x.exp() / x.exp().sum(-1, keepdim=True), "finite"),
-        (lambda x: x.softmax(-2), "values"),
-        (lambda x: x.softmax(1), "values"),
-        (lambda x: x / x.sum(-1, keepdim=True), "values"),
-        (lambda x: x.sigmoid(), "values"),
-        (lambda x: x.log_softmax(-1), "values"),
-        (lambda x: x.softmax(-1).softmax(-1), "values"),
-    ],
-    "masked_softmax": [
-        (lambda x, m: x.softmax(-1), "values"),
-        (lambda x, m: x.softmax(-1) * m, "values"),
-        (lambda x, m: (x * m).softmax(-1), "values"),
-        (lambda x, m: x.masked_fill(m, -torch.inf).softmax(-1).nan_to_num(), "values"),
-        (lambda x, m: x.masked_fill(~m, -torch.inf).softmax(-1), "finite"),
-        (lambda x, m: x.masked_fill(~m, -1e9).softmax(-1), "values"),
     ],
     "entropy": [
         (lambda w: -(w * w.log()).sum(-1), "finite"),
         (lambda w: torch.special.entr(w).sum(-2), "shape"),
         (lambda w: torch.special.xlogy(w, w).sum(-1), "values"),
-        (lambda w: torch.special.entr(w).sum(-1) / 2**0.5, "values"),
-        (lambda w: torch.special.entr(w).mean(-1), "values"),
     ],
     "weighted_sum": [
-        (lambda w, v: w.mT @ v, "run"),
         (lambda w, v: v, "shape"),
-        (lambda w, v: v.mean(2, keepdim=True).expand(2, 4, 5, 6), "values"),
         (lambda w, v: w.sum(-1, keepdim=True) * v[:, :, :5], "values"),
     ],
     "self_attention": [
         (lambda x, a, b, c: F.scaled_dot_product_attention(x @ a.T, x @ b.T, x @ c.T), "type"),
-        (lambda x, a, b, c: solutions.self_attention(x, b, a, c), "values"),
-        (lambda x, a, b, c: solutions.self_attention(x, a, b, b), "values"),
-        (lambda x, a, b, c: solutions.self_attention(x, a.T, b.T, c.T), "values"),
         (lambda x, a, b, c: solutions.self_attention(x, a, b, c)[::-1], "shape"),
     ],
-    "merge_heads": [
-        (lambda c: c.reshape(c.size(0), c.size(2), -1), "values"),
-        (lambda c: c.permute(0, 2, 3, 1).flatten(2), "values"),
-        (lambda c: c.mean(1), "shape"),
-        (lambda c: c.transpose(1, 2).view(c.size(0), c.size(2), -1), "run"),
-        (lambda c: torch.cat(c.unbind(1), 1), "shape"),
-    ],
     "head_contributions": [
-        (lambda c, w: solutions.head_contributions(c, w.T), "values"),
         (lambda c, w: solutions.head_contributions(c, w).sum(1), "shape"),
-        (lambda c, w: solutions.head_contributions(c.flip(1), w), "values"),
-        (lambda c, w: solutions.head_contributions(c, w) / 4, "values"),
     ],
     "build_subtractor": [
-        (lambda d: [w * 0 for w in solutions.build_subtractor(d)], "values"),
         (lambda d: [w.abs() for w in solutions.build_subtractor(d)], "values"),
         (lambda d: [w / 30 for w in solutions.build_subtractor(d)], "values"),
         (lambda d: solutions.build_subtractor(d)[:3], "run"),
     ],
     "multi_head_attention": [
-        (lambda x, a, b, c, o, h, mask=None: solutions.multi_head_attention(x, a, b, c, o, h), "values"),
-        (lambda x, a, b, c, o, h, mask=None: solutions.multi_head_attention(x, b, a, c, o, h, mask), "values"),
-        (lambda x, a, b, c, o, h, mask=None: solutions.multi_head_attention(x, a, b, c, o.T, h, mask), "values"),
-        (lambda x, a, b, c, o, h, mask=None: solutions.multi_head_attention(x, a, b, c, o, 1, mask), "values"),
         (lambda x, a, b, c, o, h, mask=None: solutions.multi_head_attention(x, a, b, c, o, h, mask)[0], "type"),
         (lambda x, a, b, c, o, h: (x, x), "values"),
     ],
     "MultiHeadAttention": [
         (Unscaled, "values"),
-        (NoMask, "values"),
         (OtherNames, "run"),
         (OnlyInit, None),
         (solutions.multi_head_attention, "run"),
     ],
     "parameter_count": [
-        (lambda c, h, bias: 4 * c * c, "values"),
-        (lambda c, h, bias: 4 * c * c * h, "values"),
-        (lambda c, h, bias: 3 * c * (c + bias), "values"),
         (lambda c, h, bias: str(4 * c * (c + bias)), "values"),
         (lambda c, h, bias: torch.ones(2), "values"),
     ],
     "fold_value_bias": [
         (lambda w, v, o: v + o, "values"),
-        (lambda w, v, o: w.T @ v + o, "values"),
-        (lambda w, v, o: w @ v, "values"),
         (lambda w, v, o: w @ (v + o), "values"),
     ],
     "project_qkv": [
-        (lambda x, w, b: (x @ w.T).chunk(3, -1), "values"),
-        (lambda x, w, b: F.linear(x, w, b).chunk(3, 1), "shape"),
         (F.linear, "type"),
         (lambda x, w, b: F.linear(x, w, b).chunk(3, -1)[:2], "type"),
         (lambda x, w, b: F.linear(x, w, b).chunk(3, -1)[::-1], "values"),
         (lambda x, w, b: F.linear(x, w, b).unflatten(2, (-1, 3)).unbind(3), "values"),
-        (lambda x, w, b: [F.linear(x, w[:24], b[:24])] * 3, "values"),
         (lambda x, w, b: (F.linear(x, w, b).chunk(3, -1)[i] for i in (0, 2, 1)), "type"),
-        (lambda x, w, b: tuple(F.linear(x, w, b).chunk(3, -1)[i] for i in (0, 2, 1)), "values"),
         (lambda x, w, b: (None, None, None), "type"),
     ],
 }
@@ -322,7 +237,6 @@ def test_right_answers_pass_in_any_style(name):
 
 @pytest.mark.parametrize("name", WRONG)
 def test_wrong_answers_never_pass_and_say_where_they_part(name):
-    assert len(WRONG[name]) >= 4
     for answer, stage in WRONG[name]:
         report = check(name, answer)
         status = {None: ("unattempted",), "run": ("error",)}.get(stage, ("wrong",))
@@ -383,14 +297,8 @@ print(sorted({"ipywidgets", "anywidget"} & set(sys.modules)))
 
 def test_a_check_needs_no_widgets(tmp_path):
     environment = {**os.environ, "PYTHONPATH": str(Path(__file__).resolve().parents[2])}
-    done = subprocess.run(
-        [sys.executable, "-c", WITHOUT_WIDGETS],
-        cwd=tmp_path,
-        env=environment,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    command = [sys.executable, "-c", WITHOUT_WIDGETS]
+    done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
     assert (done.stdout, done.stderr) == ("[]\n", "")
 
 
@@ -414,20 +322,10 @@ def test_solution_is_the_source_of_the_reference():
 
 
 def test_shapes_may_be_typed_in_any_way():
-    for typed in (
-        "2, 5, 18",
-        "2,5,18",
-        "(2, 5, 18)",
-        "[2, 5, 18]",
-        "2x5x18",
-        "2 × 5 × 18",
-        "torch.Size([2, 5, 18])",
-        (2, 5, 18),
-        torch.Size([2, 5, 18]),
-    ):
-        assert predict("linear-result", typed).correct, typed
-    for typed in ("B, S, out", "(B S out)", "b,s,out", ("B", "S", "out")):
-        assert predict("linear-result", typed).correct, typed
+    texts = ("2, 5, 18", "2,5,18", "(2, 5, 18)", "[2, 5, 18]", "2x5x18", "2 × 5 × 18", "torch.Size([2, 5, 18])")
+    letters = ("B, S, out", "(B S out)", "b,s,out", ("B", "S", "out"))
+    for typed in (*texts, (2, 5, 18), torch.Size([2, 5, 18]), *letters):
+        assert repr(predict("linear-result", typed)) == repr(predict("linear-result", "2, 5, 18")), typed
     assert not predict("split-shape", "B, S, H, D").correct
     assert predict("split-shape", "B, H, S, D").correct
     assert not predict("linear-result", "2, 5, 1, 8").correct

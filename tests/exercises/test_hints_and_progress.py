@@ -3,7 +3,6 @@
 import dataclasses
 import inspect
 import json
-import math
 import os
 import re
 import subprocess
@@ -17,17 +16,15 @@ import pytest
 import solutions
 import torch
 from torch import nn
-from torch.nn import functional as F
 
 from mha_course.errors import ShapeError
 from mha_course.exercises import check, hint_ladder, progress_store
 from mha_course.exercises.catalogue import EXERCISES, HINTS, LESSONS, NAMES, QUESTIONS
-from mha_course.exercises.hint_ladder import hint, reset_hints
+from mha_course.exercises.hint_ladder import hint
 from mha_course.exercises.progress_store import progress, remember
 
 ROOT = Path(__file__).resolve().parents[2]
 NOTEBOOKS = {int(path.name[:2]): path for path in sorted((ROOT / "notebooks").glob("[0-9][0-9]_*.ipynb"))}
-B, T, S, C, H, D = 2, 5, 7, 24, 4, 6
 # What an untrusted notebook shows (JupyterLab's sanitizer), as far as it is used here.
 SAFE = {"div", "strong", "code", "ol", "li", "pre", "p", "table", "caption", "thead", "tbody", "tr", "th", "td"}
 
@@ -38,9 +35,9 @@ def fresh(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     monkeypatch.delenv(progress_store.SWITCH, raising=False)
     monkeypatch.setattr(progress_store, "_trouble", set())
-    reset_hints()
+    hint_ladder._calls.clear()
     yield
-    reset_hints()
+    hint_ladder._calls.clear()
 
 
 class Tags(HTMLParser):
@@ -82,7 +79,6 @@ def test_each_lesson_is_a_file_and_a_notebook_of_its_name():
 def test_no_name_stands_for_two_things():
     exercises = [exercise.name for lesson in LESSONS for exercise in lesson.exercises]
     assert exercises == list(NAMES)
-    assert all(exercise.reference.__name__ == name for name, exercise in EXERCISES.items())
     assert sum(len(lesson.questions) for lesson in LESSONS) == len(QUESTIONS)
 
 
@@ -170,15 +166,6 @@ def complete_module(code):
     ])  # fmt: skip
 
 
-def agrees(got, want):
-    """Compare tensors, numbers, and tuples of them; tuple and list are alike."""
-    if isinstance(want, tuple):
-        return len(got) == len(want) and all(map(agrees, got, want))
-    if not isinstance(want, torch.Tensor):
-        return type(got) is type(want) and got == want
-    return got.shape == want.shape and got.dtype == want.dtype and torch.allclose(got, want, atol=1e-10, rtol=0)
-
-
 @pytest.mark.parametrize("name", HINTS)
 def test_every_exercise_has_four_rungs(name):
     rungs = HINTS[name]
@@ -219,214 +206,21 @@ def test_a_wrong_last_hint_would_be_seen():
     module = complete("MultiHeadAttention", HINTS["MultiHeadAttention"][3].replace("merge_heads(context)", "x"))
     assert check("MultiHeadAttention", module).status != "correct"
     rope = complete("rope", HINTS["rope"][3].replace("a * cos - b", "a * cos + b"))
-    assert not all(agrees(rope(*arguments), want) for arguments, want in AUTHORITY["rope"]())
-
-
-# Part II against what is known otherwise: PyTorch, or the definition spelt out
-
-
-def draw(*shape, seed):
-    return torch.randn(*shape, dtype=torch.float64, generator=torch.Generator().manual_seed(seed))
-
-
-def masks():
-    table = torch.tensor([[True, False, True], [False, True, True]])
-    return table, torch.tensor([[0.0, -math.inf, 0.0], [-math.inf, 0.0, 0.0]])
-
-
-def causal(rows, start=0, columns=None):
-    return torch.tensor([[s <= t for s in range(columns or rows)] for t in range(start, start + rows)])
-
-
-def conventions():
-    table, added = masks()
-    yield from (((table, "bool"), table), ((table, "sdpa"), table), ((added, "additive"), table))
-    yield from (((~table, word), table) for word in ("multihead", "seaborn"))
-
-
-def additive():
-    table, added = masks()
-    return [((table, dtype), added.to(dtype)) for dtype in (torch.float32, torch.float64, torch.float16)]
-
-
-def weights_of_module():
-    """Make PyTorch's module, and give its four weights."""
-    module = nn.MultiheadAttention(C, H, bias=False, batch_first=True, dtype=torch.float64)
-    with torch.no_grad():
-        module.in_proj_weight.copy_(draw(3 * C, C, seed=8) / C**0.5)
-    return module, [*module.in_proj_weight.detach().chunk(3), module.out_proj.weight.detach()]
-
-
-def crossing():
-    module, weights = weights_of_module()
-    x, memory = draw(B, T, C, seed=1), draw(B, S, C, seed=2)
-    real = torch.arange(S) < torch.tensor([[4], [S]])
-    for mask, hidden in ((None, None), (real[:, None, None], ~real)):
-        out, attended = module(x, memory, memory, key_padding_mask=hidden, average_attn_weights=False)
-        yield (x, memory, *weights, H, mask), (out.detach(), attended.detach())
-
-
-def waves():
-    table = torch.zeros(9, 8, dtype=torch.float64)
-    for place in range(9):
-        for i in range(4):
-            angle = place / 10000 ** (2 * i / 8)
-            table[place, 2 * i], table[place, 2 * i + 1] = math.sin(angle), math.cos(angle)
-    return [((9, 8), table)]
-
-
-def rotations():
-    x, positions = draw(B, H, S, D, seed=1), torch.tensor([0, 1, 2, 5, 9, 11, 40])
-    for base in (10000.0, 100.0):
-        rates = torch.tensor([base ** (-2 * i / D) for i in range(D // 2)], dtype=torch.float64)
-        angles = torch.outer(positions.double(), rates)
-        turned = torch.complex(x[..., : D // 2], x[..., D // 2 :]) * torch.polar(torch.ones_like(angles), angles)
-        yield (x, positions, base), torch.cat((turned.real, turned.imag), -1)
-
-
-def decoding():
-    module, weights = weights_of_module()
-    x = draw(B, S, C, seed=1)
-    k, v = (F.linear(x, w).unflatten(2, (H, D)).transpose(1, 2) for w in weights[1:3])
-    out = module(x, x, x, attn_mask=~causal(S), need_weights=False)[0][:, -1:].detach()
-    return [((x[:, -1:], k[:, :, :-1], v[:, :, :-1], *weights, H), (out, k, v))]
-
-
-def cached():
-    layers = [torch.zeros(2, 5, 3, 11, 7, dtype=torch.float16) for _ in range(4)]
-    return [((4, 5, 11, 3, 7, 2), sum(layer.nbytes for layer in layers))]
-
-
-def running():
-    scores = draw(B, H, T, 11, seed=1) * 5
-    top = scores.amax(-1)
-    return [((scores, size), (top, (scores.logsumexp(-1) - top).exp())) for size in (1, 3, 4, 11, 20)]
-
-
-def tiles():
-    q, k, v = draw(B, H, T, D, seed=1) * 3, draw(B, H, S, D, seed=2), draw(B, H, S, D, seed=3)
-    return [((q, k, v, size), F.scaled_dot_product_attention(q, k, v)) for size in (1, 3, 7, 9)]
-
-
-def block():
-    layer = nn.TransformerEncoderLayer(C, H, 18, 0.0, batch_first=True, norm_first=True, dtype=torch.float64)
-    with torch.no_grad():
-        layer.norm1.weight.copy_(draw(C, seed=5))
-    parts = (
-        lambda x: layer.self_attn(x, x, x, need_weights=False)[0],
-        lambda x: layer.linear2(F.relu(layer.linear1(x))),
-        layer.norm1,
-        layer.norm2,
-    )
-    x = draw(B, S, C, seed=1)
-    return [((x, *parts), layer(x))]
-
-
-def normed():
-    x, gamma, beta = draw(B, S, C, seed=1) * 0.01, draw(C, seed=2), draw(C, seed=3)
-    return [((x, gamma, beta, eps), F.layer_norm(x, (C,), gamma, beta, eps)) for eps in (1e-5, 1e-3)]
-
-
-def counting(ids):
-    """Answer at every place with the number after the one that stands there."""
-    return F.one_hot((ids + 1) % 11, 11).double()
-
-
-AUTHORITY = {
-    "causal_mask": lambda: [((5,), causal(5))],
-    "padding_mask": lambda: [
-        ((torch.tensor([1, 3]), 4), torch.tensor([[1, 0, 0, 0], [1, 1, 1, 0]], dtype=torch.bool)[:, None, None])
-    ],
-    "combine_masks": lambda: [
-        (
-            (causal(3), torch.tensor([[1, 1, 0], [0, 1, 1]]).bool()[:, None, None]),
-            torch.tensor([[[1, 0, 0], [1, 1, 0], [1, 1, 0]], [[0, 0, 0], [0, 1, 0], [0, 1, 1]]]).bool()[:, None],
-        )
-    ],
-    "causal_mask_for_cache": lambda: [((2, 7), causal(2, 5, 7)), ((4, 4), causal(4))],
-    "to_attend": conventions,
-    "additive_mask": additive,
-    "cross_attention": crossing,
-    "sinusoidal_encoding": waves,
-    "rope": rotations,
-    "decode_step": decoding,
-    "repeat_kv": lambda: [((draw(B, 2, S, D, seed=1), 6), draw(B, 2, S, D, seed=1)[:, [0, 0, 0, 1, 1, 1]])],
-    "kv_cache_bytes": cached,
-    "online_softmax": running,
-    "tiled_attention": tiles,
-    "layer_norm": normed,
-    "encoder_block": block,
-    "patchify": lambda: [
-        ((draw(B, 3, 8, 12, seed=1), 4), F.unfold(draw(B, 3, 8, 12, seed=1), 4, stride=4).transpose(1, 2))
-    ],
-    "add_class_token": lambda: [
-        (
-            (draw(B, S, C, seed=1), draw(C, seed=2)),
-            torch.stack([torch.vstack((draw(C, seed=2), image)) for image in draw(B, S, C, seed=1)]),
-        )
-    ],
-    "next_token_targets": lambda: [
-        ((torch.tensor([[3, 1, 4], [1, 5, 9]]),), (torch.tensor([[3, 1], [1, 5]]), torch.tensor([[1, 4], [5, 9]])))
-    ],
-    "generate": lambda: [
-        ((counting, torch.tensor([[1, 2], [7, 9]]), 3), torch.tensor([[1, 2, 3, 4, 5], [7, 9, 10, 0, 1]]))
-    ],
-    "ablate_heads": lambda: [
-        (
-            (draw(B, H, S, D, seed=1), heads),
-            torch.stack([draw(B, H, S, D, seed=1)[:, h] * (h not in heads) for h in range(H)], 1),
-        )
-        for heads in ([], [2], [0, 3])
-    ],
-    "relation_score": lambda: [
-        (
-            (draw(H, S, S, seed=1), [(0, 1), (4, 2), (6, 6)]),
-            torch.stack([(head[0, 1] + head[4, 2] + head[6, 6]) / 3 for head in draw(H, S, S, seed=1)]),
-        )
-    ],
-}
-
-
-@pytest.mark.parametrize("name", AUTHORITY)
-def test_last_hints_of_part_two_are_right_by_an_authority(name):
-    answer = complete(name, HINTS[name][3])
-    for arguments, want in AUTHORITY[name]():
-        kept = [x.clone() if isinstance(x, torch.Tensor) else x for x in arguments]
-        assert agrees(answer(*arguments), want)
-        assert all(torch.equal(x, y) for x, y in zip(arguments, kept, strict=True) if isinstance(x, torch.Tensor))
-
-
-@pytest.mark.parametrize("dtype", [torch.float64, torch.float32])
-def test_the_hint_on_other_weights_finds_some(dtype):
-    weights, v = draw(T, S, seed=1).softmax(-1).to(dtype), draw(S, 4, seed=2).to(dtype)
-    found = complete("other_weights", HINTS["other_weights"][3])(weights, v)
-    near = 1e-12 if dtype == torch.float64 else 1e-5
-    assert found.dtype == dtype
-    assert torch.allclose(found @ v, weights @ v, atol=near)
-    assert torch.allclose(found.sum(-1), torch.ones(T, dtype=dtype), atol=near)
-    assert (found >= 0).all()
-    assert ((found - weights).abs().amax(-1) > 1e-3).all()
+    assert check("rope", rope).status != "correct"
 
 
 # Hints: how they climb
 
 
-def test_each_call_shows_one_rung_more_and_the_last_repeats(capsys):
+def test_each_call_shows_one_rung_more_of_this_exercise_and_the_last_repeats(capsys):
     for count in (1, 2, 3, 4, 4, 4):
         shown = hint("split_heads")
         assert shown.levels == HINTS["split_heads"][:count]
         assert f"Hint {count} of 4" in repr(shown)
         assert f"Hint {count} of 4" in shown._repr_html_()
         assert ("This was the last." in repr(shown)) == (count == 4)
-    assert capsys.readouterr() == ("", "")
-
-
-def test_each_exercise_has_its_own_count():
-    hint("project")
-    assert len(hint("project").levels) == 2
     assert len(hint("softmax").levels) == 1
-    reset_hints()
-    assert len(hint("project").levels) == 1
+    assert capsys.readouterr() == ("", "")
 
 
 def test_hints_read_as_text():
@@ -448,6 +242,7 @@ def test_hints_survive_an_untrusted_notebook(name):
     assert page.tags <= SAFE
     assert page.attributes <= {"style"}
     assert shown._repr_html_().count("<pre") == 1
+    assert shown._repr_html_().count("<li>") == 4
     for rung in shown.levels:
         assert rung.replace("`", "") in page.text
         assert rung.replace("`", "").splitlines()[0] in repr(shown)
@@ -468,14 +263,10 @@ def test_hints_are_escaped(monkeypatch):
         (solutions.split_heads, "function", ', fix: hint("split_heads")'),
         (solutions.MultiHeadAttention, "type", ', fix: hint("MultiHeadAttention")'),
         ("zzz", "'zzz'", ""),
-        ("", "''", ""),
         ("x" * 1000, "'" + "x" * 59, ""),
         (None, "NoneType", ""),
-        (3, "int", ""),
         ([], "list", ""),
-        ({}, "dict", ""),
         (torch.ones(2), "Tensor", ""),
-        (float("nan"), "float", ""),
     ],
 )
 def test_unknown_names_get_one_error(name, got, fix):
@@ -519,7 +310,6 @@ def test_from_a_wrong_check_to_the_table():
     assert check("split_heads", ...).status == "unattempted"
     assert row_of(progress(), 2).open["split_heads"] == 4
     assert check("split_heads", right).status == "correct"
-    assert row_of(progress(), 2).done == 1
     assert check("split_heads", lambda x, num_heads: x).status == "wrong"
     assert row_of(progress(), 2).done == 1, "what is solved stays solved"
     assert "split_heads" not in row_of(progress(), 2).open
@@ -555,21 +345,7 @@ def test_an_unsolved_folder_has_an_empty_table_and_no_file(capsys):
     line = repr(shown).splitlines()[2]
     assert re.sub(" +", " ", line) == "2 · Head splitting 0 of 3 split_heads, split_fused_qkv, one_head_queries"
     assert repr(shown).endswith(f"0 of {len(EXERCISES)} exercises are done.")
-    assert repr(progress()) == repr(shown)
-    assert progress()._repr_html_() == shown._repr_html_()
     assert capsys.readouterr() == ("", "")
-
-
-def test_the_best_status_stays_and_attempts_are_counted():
-    for status in ("error", "wrong", "error", "unattempted", "correct", "wrong", "error"):
-        remember("split_heads", status)
-    remember("project", "wrong")
-    remember("project", "error")
-    assert kept() == {
-        "project": {"status": "wrong", "attempts": 2},
-        "split_heads": {"status": "correct", "attempts": 6},
-    }
-    assert sorted(os.listdir()) == [progress_store.FILE, LOCK]
 
 
 def test_the_table_tells_what_is_done_and_what_is_open():
@@ -582,12 +358,9 @@ def test_the_table_tells_what_is_done_and_what_is_open():
     rows = {row.number: row for row in shown.rows}
     assert (rows[0].done, rows[0].open) == (1, {})
     assert (rows[2].done, rows[2].open) == (1, {"split_fused_qkv": 1, "one_head_queries": 2})
-    assert re.search(
-        r"^2 · Head splitting +1 of 3 +split_fused_qkv \(1 attempt\), one_head_queries \(2 attempts\)$",
-        repr(shown),
-        re.MULTILINE,
-    )
-    assert re.search(r"^0 · Start here +1 of 1$", repr(shown), re.MULTILINE)
+    lines = re.sub(" +", " ", repr(shown)).splitlines()
+    assert "2 · Head splitting 1 of 3 split_fused_qkv (1 attempt), one_head_queries (2 attempts)" in lines
+    assert "0 · Start here 1 of 1" in lines
     assert f"2 of {len(EXERCISES)} exercises are done." in repr(shown)
     page = Tags(shown._repr_html_())
     assert page.tags <= SAFE
@@ -648,6 +421,9 @@ def test_odd_entries_are_dropped_and_unknown_names_kept():
     assert kept() == {"project": {"status": "wrong", "attempts": 3}, "of a later course": sound}
 
 
+UNWRITABLE = "Progress is off, because this folder cannot be written to. Everything else works."
+
+
 def refuse(*_args, **_kwargs):
     raise PermissionError(13, "not here")
 
@@ -656,25 +432,16 @@ def full(*_args, **_kwargs):
     raise OSError(28, "no space left on device")
 
 
-@pytest.mark.parametrize(
-    ("place", "fails"),
-    [
-        ("progress_store.os.open", refuse),
-        ("progress_store.Path.write_text", full),
-        ("progress_store.Path.replace", refuse),
-    ],
-    ids=["no permission", "no space", "no replacing"],
-)
+@pytest.mark.parametrize(("place", "fails"), [("os.open", refuse), ("Path.write_text", full), ("Path.replace", refuse)])
 def test_where_nothing_can_be_written_progress_is_off(place, fails, monkeypatch):
     remember("softmax", "correct")
     before = Path(progress_store.FILE).read_bytes()
     with monkeypatch.context() as patch:
-        patch.setattr(f"mha_course.exercises.{place}", fails)
+        patch.setattr(f"mha_course.exercises.progress_store.{place}", fails)
         remember("project", "correct")
         shown = progress()
-    line = "Progress is off, because this folder cannot be written to. Everything else works."
-    assert shown.note == line
-    assert repr(shown).splitlines()[0] == line
+    assert shown.note == UNWRITABLE
+    assert repr(shown).splitlines()[0] == UNWRITABLE
     assert sum(row.done for row in shown.rows) == 1, "what is there is shown"
     assert sorted(os.listdir()) == [progress_store.FILE, LOCK]
     assert Path(progress_store.FILE).read_bytes() == before
@@ -694,9 +461,8 @@ def test_a_file_that_cannot_be_read_is_left_alone(monkeypatch):
 
 def test_a_folder_that_says_it_is_read_only_gets_one_line(monkeypatch):
     monkeypatch.setattr(progress_store.os, "access", lambda *_: False)
-    line = "Progress is off, because this folder cannot be written to. Everything else works."
-    assert repr(progress()) == line
-    assert Tags(progress()._repr_html_()).text == line
+    assert repr(progress()) == UNWRITABLE
+    assert Tags(progress()._repr_html_()).text == UNWRITABLE
 
 
 def test_a_folder_in_the_place_of_the_file_or_no_folder_at_all(tmp_path, monkeypatch):
@@ -759,15 +525,6 @@ def test_a_lecturer_switches_it_off(setting, monkeypatch):
     assert set(kept()) == {"project"}
 
 
-def test_folders_may_have_any_name(tmp_path, monkeypatch):
-    folder = tmp_path / "Übung 3 · 注意 ✎"
-    folder.mkdir()
-    monkeypatch.chdir(folder)
-    remember("project", "correct")
-    assert kept() == {"project": {"status": "correct", "attempts": 1}}
-    assert progress().rows[1].done == 1
-
-
 @pytest.mark.slow
 def test_two_notebooks_at_once_lose_nothing():
     code = (
@@ -798,9 +555,8 @@ def test_readers_never_see_half_a_file(monkeypatch):
     replace = Path.replace
 
     def watch(part, target):
-        seen.append(
-            (len(kept()) if Path(progress_store.FILE).exists() else 0, len(json.loads(part.read_text())["exercises"]))
-        )
+        old = len(kept()) if Path(progress_store.FILE).exists() else 0
+        seen.append((old, len(json.loads(part.read_text())["exercises"])))
         return replace(part, target)
 
     monkeypatch.setattr(progress_store.Path, "replace", watch)

@@ -1,5 +1,6 @@
-"""The references of Part II against PyTorch's own modules, float64 and properties, and against wrong versions."""
+"""The references of Part II against PyTorch's own modules, float64 and properties, which known mistakes must fail."""
 
+import itertools
 import math
 import types
 
@@ -12,7 +13,8 @@ from torch.nn import functional as F
 
 from mha_course import attention, caching, flash, masks, positions
 from mha_course.errors import ShapeError
-from mha_course.models import vision
+from mha_course.exercises.catalogue import EXERCISES
+from mha_course.exercises.diagnose import ways
 
 B, T, S, C, H, D = 2, 5, 7, 24, 4, 6
 DTYPES = tuple(TOLERANCE)
@@ -29,25 +31,25 @@ def torch_module(dtype):
     return nn.MultiheadAttention(C, H, bias=False, batch_first=True, dtype=dtype)
 
 
-# Each check takes a dtype, and holds a function of the module that it is listed under against an authority.
+# Each check takes a dtype, and holds the function that it is listed under in CHECKS against an authority.
 
 
 def converters_agree_with_the_modules_that_use_the_masks(dtype):
     attend = (numbers(T, S, seed=1) > 0) | (torch.arange(S) == 2)
     hidden = ~attend
-    additive = masks.additive_mask(attend, dtype)
+    additive = solutions.additive_mask(attend, dtype)
     assert additive.dtype == dtype
     q, k, v = (numbers(B, H, n, D, seed=seed, dtype=dtype) for seed, n in enumerate((T, S, S)))
     want = attention.attention(q, k, v, attend)[0]
     for mask, convention in ((attend, "sdpa"), (additive, "additive")):
         same(F.scaled_dot_product_attention(q, k, v, mask), want, dtype)
-        assert torch.equal(masks.to_attend(mask, convention), attend)
+        assert torch.equal(solutions.to_attend(mask, convention), attend)
     module, x, memory = torch_module(dtype), numbers(B, T, C, dtype=dtype), numbers(B, S, C, seed=3, dtype=dtype)
     keys = masks.padding_mask([S, 4], S)
     for given in ({"attn_mask": hidden}, {"attn_mask": additive}, {"key_padding_mask": ~keys[:, 0, 0]}):
         out, weights = module(x, memory, memory, **given, average_attn_weights=False)
         (mask,) = given.values()
-        read = masks.to_attend(mask, "additive" if mask.is_floating_point() else "multihead")
+        read = solutions.to_attend(mask, "additive" if mask.is_floating_point() else "multihead")
         read = read[:, None, None] if "key_padding_mask" in given else read
         mine, my_weights = solutions.cross_attention(x, memory, *weights_of(module), H, read)
         same(mine, out.detach(), dtype)
@@ -57,10 +59,10 @@ def converters_agree_with_the_modules_that_use_the_masks(dtype):
 def converters_go_there_and_back(dtype):
     for attend in (masks.causal_mask(S), masks.padding_mask([S, 0], S), numbers(B, 1, T, S) > 0):
         ways = {"bool": attend, "sdpa": attend, "multihead": ~attend, "seaborn": ~attend}
-        ways["additive"] = masks.additive_mask(attend, dtype)
+        ways["additive"] = solutions.additive_mask(attend, dtype)
         assert set(ways) == set(masks.CONVENTIONS)
         for convention, mask in ways.items():
-            assert torch.equal(masks.to_attend(mask, convention), attend)
+            assert torch.equal(solutions.to_attend(mask, convention), attend)
 
 
 def seaborn_leaves_out_what_is_hidden(dtype):
@@ -71,20 +73,20 @@ def seaborn_leaves_out_what_is_hidden(dtype):
     axes = sns.heatmap(torch.ones(T, S).numpy(), mask=mask.numpy(), cbar=False)
     drawn = torch.tensor(~axes.collections[0].get_array().mask).view(T, S)
     plt.close("all")
-    assert torch.equal(masks.to_attend(mask, "seaborn"), drawn)
+    assert torch.equal(solutions.to_attend(mask, "seaborn"), drawn)
 
 
 def cache_mask_is_the_last_rows_of_the_causal_mask(dtype):
     for total in range(1, 9):
         for new in range(1, total + 1):
-            assert torch.equal(masks.causal_mask_for_cache(new, total), masks.causal_mask(total)[total - new :])
+            assert torch.equal(solutions.causal_mask_for_cache(new, total), masks.causal_mask(total)[total - new :])
 
 
 def sinusoids_equal_the_formula(dtype):
     before = torch.get_default_dtype()
     torch.set_default_dtype(dtype)
     try:
-        encoding = positions.sinusoidal_encoding(S, C)
+        encoding = solutions.sinusoidal_encoding(S, C)
     finally:
         torch.set_default_dtype(before)
     angles = [[s / 10000 ** (2 * (c // 2) / C) for c in range(C)] for s in range(S)]
@@ -93,7 +95,7 @@ def sinusoids_equal_the_formula(dtype):
 
 
 def a_shift_of_the_sinusoids_is_a_rotation(dtype):
-    encoding = positions.sinusoidal_encoding(40, C).double()
+    encoding = solutions.sinusoidal_encoding(40, C).double()
     products = encoding @ encoding.T
     for distance in range(40):
         diagonal = products.diagonal(distance)
@@ -109,22 +111,22 @@ def rope_is_a_product_of_complex_numbers(dtype):
         pairs = torch.complex(x[..., : D // 2].double(), x[..., D // 2 :].double())
         turned = pairs * torch.polar(torch.ones_like(angles), angles)
         want = torch.cat((turned.real, turned.imag), dim=-1)
-        same(positions.rope(x, places, base) if base != 10000.0 else positions.rope(x, places), want, dtype)
+        same(solutions.rope(x, places, base) if base != 10000.0 else solutions.rope(x, places), want, dtype)
 
 
 def rope_scores_depend_on_the_distance_alone(dtype):
     q, k = numbers(1, H, 1, D, dtype=dtype).expand(-1, -1, S, -1), numbers(1, H, 1, D, seed=1, dtype=dtype)
     k, places = k.expand(-1, -1, S, -1), torch.arange(S)
-    scores = positions.rope(q, places) @ positions.rope(k, places).mT
+    scores = solutions.rope(q, places) @ solutions.rope(k, places).mT
     for shift in (1, 50, 3000):
-        same(positions.rope(q, places + shift) @ positions.rope(k, places + shift).mT, scores, dtype)
+        same(solutions.rope(q, places + shift) @ solutions.rope(k, places + shift).mT, scores, dtype)
     for distance in range(-S + 1, S):
         diagonal = scores.diagonal(distance, -2, -1)
         same(diagonal, diagonal[..., :1].expand_as(diagonal), dtype)
     assert not torch.allclose(scores[..., 0, 1], scores[..., 1, 0], atol=1e-3)
     assert not torch.allclose(scores[..., 0, 1], scores[..., 0, 2], atol=1e-3)
-    same(positions.rope(q, places).norm(dim=-1), q.norm(dim=-1), dtype)
-    same(positions.rope(q, places)[:, :, 0], q[:, :, 0], dtype)
+    same(solutions.rope(q, places).norm(dim=-1), q.norm(dim=-1), dtype)
+    same(solutions.rope(q, places)[:, :, 0], q[:, :, 0], dtype)
 
 
 def rope_turns_as_torchs_interleaved_pairs_do_once_channels_are_reordered(dtype):
@@ -133,7 +135,7 @@ def rope_turns_as_torchs_interleaved_pairs_do_once_channels_are_reordered(dtype)
     turned = torch.view_as_complex(x[..., order].double().unflatten(-1, (-1, 2))) * torch.polar(
         torch.ones_like(angles), angles
     )
-    same(positions.rope(x, range(S))[..., order], torch.view_as_real(turned).flatten(-2), dtype)
+    same(solutions.rope(x, range(S))[..., order], torch.view_as_real(turned).flatten(-2), dtype)
 
 
 def decoding_equals_doing_all_at_once_for_every_split(dtype):
@@ -146,7 +148,7 @@ def decoding_equals_doing_all_at_once_for_every_split(dtype):
         k, v = k_all[:, :, :past].clone(), v_all[:, :, :past].clone()
         for t in range(past, S):
             before = k.clone(), v.clone()
-            out, new_k, new_v = caching.decode_step(x[:, t : t + 1], k, v, *w, H)
+            out, new_k, new_v = solutions.decode_step(x[:, t : t + 1], k, v, *w, H)
             assert torch.equal(k, before[0])
             assert torch.equal(v, before[1])
             same(out, want[:, t : t + 1], dtype)
@@ -160,15 +162,15 @@ def repeated_heads_equal_torchs_grouped_queries(dtype):
     for groups in (1, 2, H):
         k, v = (numbers(B, groups, S, D, seed=seed, dtype=dtype) for seed in (1, 2))
         want = F.scaled_dot_product_attention(q, k, v, enable_gqa=True)
-        same(attention.attention(q, caching.repeat_kv(k, H), caching.repeat_kv(v, H))[0], want, dtype)
+        same(attention.attention(q, solutions.repeat_kv(k, H), solutions.repeat_kv(v, H))[0], want, dtype)
 
 
 def bytes_are_those_of_real_caches(dtype):
     cache = [torch.zeros(B, H, S, D, dtype=dtype) for _ in range(3) for _ in "kv"]
-    count = caching.kv_cache_bytes(3, B, S, H, D, dtype.itemsize)
+    count = solutions.kv_cache_bytes(3, B, S, H, D, dtype.itemsize)
     assert count == sum(tensor.untyped_storage().nbytes() for tensor in cache)
     assert type(count) is int
-    assert caching.kv_cache_bytes(3, B, 0, H, D, 2) == 0
+    assert solutions.kv_cache_bytes(3, B, 0, H, D, 2) == 0
 
 
 def one_pass_equals_logsumexp_for_every_block(dtype):
@@ -177,10 +179,10 @@ def one_pass_equals_logsumexp_for_every_block(dtype):
         hidden[..., :2] = -math.inf  # a first block without a key
         for case in (scores, hidden):
             for block_size in range(1, S + 3):
-                highest, total = flash.online_softmax(case, block_size)
+                highest, total = solutions.online_softmax(case, block_size)
                 same(highest, case.amax(-1), dtype)
                 same(highest + total.log(), case.double().logsumexp(-1), dtype)
-    highest, total = flash.online_softmax(torch.full((T, S), -math.inf, dtype=dtype), 3)
+    highest, total = solutions.online_softmax(torch.full((T, S), -math.inf, dtype=dtype), 3)
     assert highest.isneginf().all()
     assert not total.any()
 
@@ -191,7 +193,7 @@ def tiles_equal_the_whole_for_every_block(dtype):
         v = torch.cat((v, v[..., :5]), dim=-1)  # a width of its own
         want = F.scaled_dot_product_attention(q.double(), k.double(), v.double())
         for block_size in range(1, S + 3):
-            got = flash.tiled_attention(q, k, v, block_size)
+            got = solutions.tiled_attention(q, k, v, block_size)
             assert got.dtype == dtype
             bound = TOLERANCE[dtype] * scale**2  # scores of 1e4 have so many digits fewer behind the point
             assert torch.allclose(got.double(), want, atol=bound, rtol=bound)
@@ -201,20 +203,17 @@ def tiles_never_hold_more_than_a_block_of_scores(dtype):
     queries, keys, block_size = 50, 300, 32
     q, k, v = (numbers(B, H, n, D, seed=seed, dtype=dtype) for seed, n in enumerate((queries, keys, keys)))
     with Largest() as largest:
-        flash.tiled_attention(q, k, v, block_size)
+        solutions.tiled_attention(q, k, v, block_size)
     assert largest.values == B * H * block_size * block_size
-    with Largest() as largest:
-        flash.online_softmax(numbers(queries, keys, dtype=dtype), block_size)
-    assert largest.values == queries * keys  # the numbers drawn
     scores = numbers(queries, keys, dtype=dtype)
     with Largest() as largest:
-        flash.online_softmax(scores, block_size)
+        solutions.online_softmax(scores, block_size)
     assert largest.values == queries * block_size
 
 
 def tiles_have_the_gradients_of_finite_differences(dtype):
     inputs = [numbers(1, 2, n, 2, seed=seed).requires_grad_() for seed, n in enumerate((3, 4, 4))]
-    assert torch.autograd.gradcheck(lambda q, k, v: flash.tiled_attention(q, k, v, 3), inputs)
+    assert torch.autograd.gradcheck(lambda q, k, v: solutions.tiled_attention(q, k, v, 3), inputs)
 
 
 def cross_attention_equals_torchs(dtype):
@@ -261,15 +260,15 @@ def patches_equal_unfolds(dtype):
     images = numbers(B, 3, 8, 20, dtype=dtype)
     for patch_size in (2, 4):
         want = nn.functional.unfold(images, patch_size, stride=patch_size).transpose(1, 2)
-        assert torch.equal(vision.patchify(images, patch_size), want)
+        assert torch.equal(solutions.patchify(images, patch_size), want)
     kernels = numbers(C, 3, 4, 4, seed=1, dtype=dtype)
     convolved = F.conv2d(images, kernels, stride=4).flatten(2).transpose(1, 2)
-    same(vision.patchify(images, 4) @ kernels.flatten(1).T, convolved, dtype)
+    same(solutions.patchify(images, 4) @ kernels.flatten(1).T, convolved, dtype)
 
 
 def the_class_token_is_first_for_every_image(dtype):
     patches, token = numbers(B, S, C, dtype=dtype), numbers(C, seed=1, dtype=dtype).requires_grad_()
-    got = vision.add_class_token(patches, token)
+    got = solutions.add_class_token(patches, token)
     assert got.shape == (B, S + 1, C)
     for b in range(B):
         assert torch.equal(got[b, 0], token)
@@ -366,150 +365,60 @@ def relations_are_means_of_single_weights(dtype):
 
 
 CHECKS = {
-    masks: (
+    "to_attend": (
         converters_agree_with_the_modules_that_use_the_masks,
         converters_go_there_and_back,
         seaborn_leaves_out_what_is_hidden,
-        cache_mask_is_the_last_rows_of_the_causal_mask,
     ),
-    positions: (
-        sinusoids_equal_the_formula,
-        a_shift_of_the_sinusoids_is_a_rotation,
+    "additive_mask": (converters_agree_with_the_modules_that_use_the_masks, converters_go_there_and_back),
+    "causal_mask_for_cache": (cache_mask_is_the_last_rows_of_the_causal_mask,),
+    "sinusoidal_encoding": (sinusoids_equal_the_formula, a_shift_of_the_sinusoids_is_a_rotation),
+    "rope": (
         rope_is_a_product_of_complex_numbers,
         rope_scores_depend_on_the_distance_alone,
         rope_turns_as_torchs_interleaved_pairs_do_once_channels_are_reordered,
     ),
-    caching: (
-        decoding_equals_doing_all_at_once_for_every_split,
-        repeated_heads_equal_torchs_grouped_queries,
-        bytes_are_those_of_real_caches,
-    ),
-    flash: (
-        one_pass_equals_logsumexp_for_every_block,
+    "decode_step": (decoding_equals_doing_all_at_once_for_every_split,),
+    "repeat_kv": (repeated_heads_equal_torchs_grouped_queries,),
+    "kv_cache_bytes": (bytes_are_those_of_real_caches,),
+    "online_softmax": (one_pass_equals_logsumexp_for_every_block, tiles_never_hold_more_than_a_block_of_scores),
+    "tiled_attention": (
         tiles_equal_the_whole_for_every_block,
         tiles_never_hold_more_than_a_block_of_scores,
         tiles_have_the_gradients_of_finite_differences,
     ),
-    vision: (patches_equal_unfolds, the_class_token_is_first_for_every_image),
-    solutions: (
-        cross_attention_equals_torchs,
-        layer_norm_equals_torchs,
-        encoder_block_equals_torchs_layer,
-        targets_are_what_comes_next,
-        greedy_text_follows_its_model,
-        ablation_equals_an_output_projection_without_those_columns,
-        other_weights_give_the_same_context,
-        other_weights_leave_hidden_keys_hidden,
-        relations_are_means_of_single_weights,
-    ),
+    "cross_attention": (cross_attention_equals_torchs,),
+    "layer_norm": (layer_norm_equals_torchs,),
+    "encoder_block": (encoder_block_equals_torchs_layer,),
+    "patchify": (patches_equal_unfolds,),
+    "add_class_token": (the_class_token_is_first_for_every_image,),
+    "next_token_targets": (targets_are_what_comes_next,),
+    "generate": (greedy_text_follows_its_model,),
+    "ablate_heads": (ablation_equals_an_output_projection_without_those_columns,),
+    "other_weights": (other_weights_give_the_same_context, other_weights_leave_hidden_keys_hidden),
+    "relation_score": (relations_are_means_of_single_weights,),
 }
 
 
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
-@pytest.mark.parametrize(
-    "check", [check for checks in CHECKS.values() for check in checks], ids=lambda check: check.__name__
-)
+@pytest.mark.parametrize("check", dict.fromkeys(itertools.chain(*CHECKS.values())), ids=lambda check: check.__name__)
 def test_agrees(check, dtype):
     check(dtype)
 
 
-RIGHT = {module: types.SimpleNamespace(**vars(module)) for module in CHECKS}
-MASKS, POSITIONS, CACHING, FLASH, VISION, SOLUTIONS = (
-    RIGHT[module] for module in (masks, positions, caching, flash, vision, solutions)
-)
+RIGHT = types.SimpleNamespace(**vars(solutions))
+GRID = flash._grid
 
 
-# Functions written once more, with places for mistakes; without any they must be right.
+def disagrees(name, target, parts):
+    return any(fails_with(check, target, parts, dtype) for check in CHECKS[name] for dtype in DTYPES)
 
 
-def sinusoids(exponent=1.0):
-    def sinusoidal_encoding(seq_len, d_model):
-        frequencies = 10000.0 ** (-exponent * torch.arange(0, d_model, 2, dtype=torch.float64) / d_model)
-        angles = torch.arange(seq_len)[:, None] * frequencies
-        return torch.stack((angles.sin(), angles.cos()), dim=-1).flatten(1).to(torch.get_default_dtype())
-
-    return sinusoidal_encoding
-
-
-def turning(sign=-1):
-    def rope(x, places, base=10000.0):
-        frequencies = base ** (-torch.arange(x.size(3) // 2, dtype=torch.float64) / (x.size(3) // 2))
-        angles = torch.as_tensor(places)[:, None] * frequencies
-        cos, sin = angles.cos().to(x.dtype), angles.sin().to(x.dtype)
-        first, second = x.chunk(2, dim=-1)
-        return torch.cat((first * cos + sign * second * sin, first * sin + second * cos), dim=-1)
-
-    return rope
-
-
-def join(cache, new):
-    return torch.cat((cache, new), dim=2)
-
-
-def decoding(join_keys=join, join_values=join, project=torch.matmul, value_weight=lambda w_k, w_v: w_v):
-    def decode_step(x_t, k_cache, v_cache, w_q, w_k, w_v, w_o, num_heads):
-        q, k_t, v_t = (attention.split_heads(x_t @ w.T, num_heads) for w in (w_q, w_k, value_weight(w_k, w_v)))
-        k, v = join_keys(k_cache, k_t), join_values(v_cache, v_t)
-        return project(attention.merge_heads(attention.attention(q, k, v)[0]), w_o.T), k, v
-
-    return decode_step
-
-
-def summing(shrinks=True, whole_blocks_alone=False):
-    def online_softmax(scores, block_size):
-        highest = scores.new_full(scores.shape[:-1], -math.inf)
-        total = torch.zeros_like(highest)
-        blocks = scores.split(block_size, dim=-1)
-        for block in blocks[: max(1, scores.size(-1) // block_size)] if whole_blocks_alone else blocks:
-            highest, before = torch.maximum(highest, block.amax(-1)), highest
-            shift = highest.nan_to_num(neginf=0.0)
-            total = total * ((before - shift).exp() if shrinks else 1) + (block - shift[..., None]).exp().sum(-1)
-        return highest, total
-
-    return online_softmax
-
-
-def tiling(shrinks=True, keeps_maximum=True, divides=True, scale=math.sqrt):
-    def tiled_attention(q, k, v, block_size):
-        highest, total, context = torch.full_like(q[..., :1], -math.inf), 0, 0
-        for keys, values in zip(k.split(block_size, dim=2), v.split(block_size, dim=2), strict=True):
-            scores = q @ keys.mT / scale(q.size(-1))
-            new = torch.maximum(highest, scores.amax(-1, keepdim=True))
-            shrink, exponentials = (highest - new).exp(), (scores - new).exp()
-            total = total * shrink + exponentials.sum(-1, keepdim=True)
-            context = context * (shrink if shrinks else 1) + exponentials @ values
-            highest = new if keeps_maximum else highest
-        return context / total if divides else context
-
-    return tiled_attention
-
-
-def normalising(over=-1, correction=0, root=lambda variance, eps: (variance + eps).sqrt()):
-    def layer_norm(x, gamma, beta, eps=1e-5):
-        centred = x - x.mean(over, keepdim=True)
-        variance = centred.square().sum(-1, keepdim=True) / (x.size(-1) - correction)
-        return gamma * centred / root(variance, eps) + beta
-
-    return layer_norm
-
-
-def cutting(*order):
-    def patchify(images, patch_size):
-        grid = images.unflatten(3, (-1, patch_size)).unflatten(2, (-1, patch_size))
-        return grid.permute(order).flatten(3).flatten(1, 2)
-
-    return patchify
-
-
-def writing(choose=torch.argmax, place=-1, gradients=torch.no_grad, read=lambda ids: ids):
-    def generate(model, ids, steps):
-        for _ in range(steps):
-            with gradients():
-                logits = model(read(ids))
-            ids = torch.cat((ids, choose(logits[:, place], -1, keepdim=True)), dim=1)
-        return ids
-
-    return generate
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("name", CHECKS)
+def test_known_mistakes_disagree(name):
+    for way in ways(name):
+        assert disagrees(name, solutions, {name: EXERCISES[name].implementation(way.change)}), way
 
 
 def reweighing(ones=1.0, values=1.0, size=1.0, rounding=1e-6, way=0, dtype=None):
@@ -527,181 +436,66 @@ def reweighing(ones=1.0, values=1.0, size=1.0, rounding=1e-6, way=0, dtype=None)
     return other_weights
 
 
-# Wrong functions of other kinds.
-
-
-def additive_inverted(mask, convention):
-    return mask != 0 if convention == "additive" else MASKS.to_attend(mask, convention)
-
-
-def cache_mask(diagonal):
-    def causal_mask_for_cache(new, total, device=None):
-        return torch.ones(new, total, dtype=torch.bool).tril(diagonal(total - new))
-
-    return causal_mask_for_cache
-
-
-def cos_first(seq_len, d_model):
-    return POSITIONS.sinusoidal_encoding(seq_len, d_model).unflatten(1, (-1, 2)).flip(-1).flatten(1)
-
-
-def all_blocks_at_once(place, queries, keys, block_size, causal):
-    return FLASH._grid(place, queries, keys, (queries, keys), causal)
-
-
-def queries_from_the_memory(x, memory, *how):
-    return SOLUTIONS.cross_attention(memory, memory, *how)
-
-
-def memory_mask_ignored(x, memory, w_q, w_k, w_v, w_o, num_heads, memory_mask=None):
-    return SOLUTIONS.cross_attention(x, memory, w_q, w_k, w_v, w_o, num_heads)
-
-
-def projected_the_other_way(x, memory, w_q, w_k, w_v, w_o, *how):
-    return SOLUTIONS.cross_attention(x, memory, w_q, w_k, w_v, w_o.T, *how)
-
-
-def post_norm(x, attend, feed_forward, norm1, norm2):
-    x = norm1(x + attend(x))
-    return x + feed_forward(norm2(x))
-
-
-def no_residual(x, attend, feed_forward, norm1, norm2):
-    return feed_forward(norm2(x + attend(norm1(x))))
-
-
 def added_in_place(x, attend, feed_forward, norm1, norm2):
     x += attend(norm1(x)).detach()
     return x + feed_forward(norm2(x))
 
 
-def class_token_last(patches, class_token):
-    return torch.cat((patches, class_token.expand(patches.size(0), 1, -1)), dim=1)
+def generating(read=lambda ids: ids, gradients=torch.no_grad):
+    def generate(model, ids, steps):
+        for _ in range(steps):
+            with gradients():
+                ids = torch.cat((ids, model(read(ids))[:, -1:].argmax(-1)), dim=1)
+        return ids
+
+    return generate
 
 
-def input_ablated_too(context, heads):
-    context[:, list(heads)] = 0.0
-    return context
-
-
-def tokens_ablated(context, heads):
-    context = context.clone()
-    context[:, :, list(heads)] = 0.0
-    return context
-
-
-def all_pairs_of_both_lists(weights, pairs):
-    queries, keys = zip(*pairs, strict=True)
-    return weights[:, list(queries)][:, :, list(keys)].mean(-1)
-
-
-# name: (whose part it is, the wrong part)
-WRONG = {
-    "multihead read as sdpa": (masks, {"INVERTED": ("seaborn",)}),
-    "seaborn read as sdpa": (masks, {"INVERTED": ("multihead",)}),
-    "additive inverted": (masks, {"to_attend": additive_inverted}),
-    "additive with the other polarity": (
-        masks, {"additive_mask": lambda mask, dtype: MASKS.additive_mask(~mask, dtype)}),
-    "additive of 1": (masks, {"additive_mask": lambda mask, dtype: MASKS.additive_mask(mask, dtype) + 1}),
-    "additive of another dtype": (
-        masks, {"additive_mask": lambda mask, dtype: MASKS.additive_mask(mask, torch.float32)}),
-    "cache mask at the top left": (masks, {"causal_mask_for_cache": cache_mask(lambda past: 0)}),
-    "cache mask without the token itself": (masks, {"causal_mask_for_cache": cache_mask(lambda past: past - 1)}),
-    "sin and cos in halves": (positions, {
-        "sinusoidal_encoding": lambda *sizes: POSITIONS.to_half_split(POSITIONS.sinusoidal_encoding(*sizes))}),
-    "cos first": (positions, {"sinusoidal_encoding": cos_first}),
-    "frequencies of half the width": (positions, {"sinusoidal_encoding": sinusoids(exponent=2.0)}),
-    "positions from 1": (positions, {
-        "sinusoidal_encoding": lambda tokens, width: POSITIONS.sinusoidal_encoding(tokens + 1, width)[1:]}),
-    "always float32": (positions, {
-        "sinusoidal_encoding": lambda *sizes: POSITIONS.sinusoidal_encoding(*sizes).float()}),
-    "rope turning the other way": (positions, {
-        "rope": lambda x, places, *base: POSITIONS.rope(x, -torch.as_tensor(places), *base)}),
-    "rope that does not turn back": (positions, {"rope": turning(sign=1)}),
-    "rope on neighbours": (positions, {
-        "rope": lambda x, *how: POSITIONS.rope(POSITIONS.to_half_split(x), *how)}),
-    "rope with a base of its own": (positions, {"rope": lambda x, places, base=0: POSITIONS.rope(x, places)}),
-    "rope with slow steps": (positions, {
-        "rope": lambda x, places, base=10000.0: POSITIONS.rope(x, places, base**0.5)}),
-    "the new token first": (caching, {"decode_step": decoding(join_keys=lambda cache, new: join(new, cache))}),
-    "values not kept": (caching, {"decode_step": decoding(join_values=lambda cache, new: join(cache, new).flip(2))}),
-    "no output projection": (caching, {"decode_step": decoding(project=lambda merged, w: merged)}),
-    "keys for values": (caching, {"decode_step": decoding(value_weight=lambda w_k, w_v: w_k)}),
-    "heads served in turn": (caching, {
-        "repeat_kv": lambda k, num_heads: k.repeat(1, num_heads // k.size(1), 1, 1)}),
-    "bytes of the keys alone": (caching, {"kv_cache_bytes": lambda *sizes: CACHING.kv_cache_bytes(*sizes) // 2}),
-    "online sum that never shrinks": (flash, {"online_softmax": summing(shrinks=False)}),
-    "NaN where nothing is seen": (flash, {"_finite": lambda highest: highest}),
-    "ragged end lost": (flash, {"online_softmax": summing(whole_blocks_alone=True)}),
-    "tiles that forget the old maximum": (flash, {"tiled_attention": tiling(keeps_maximum=False)}),
-    "context that never shrinks": (flash, {"tiled_attention": tiling(shrinks=False)}),
-    "tiles without a scale": (flash, {"tiled_attention": tiling(scale=lambda width: 1.0)}),
-    "tiles without the last division": (flash, {"tiled_attention": tiling(divides=False)}),
-    "all the scores at once": (flash, {"_grid": all_blocks_at_once}),
-    "queries from the memory": (solutions, {"cross_attention": queries_from_the_memory}),
-    "memory mask ignored": (solutions, {"cross_attention": memory_mask_ignored}),
-    "merged without the projection": (solutions, {"cross_attention": projected_the_other_way}),
-    "variance by C - 1": (solutions, {"layer_norm": normalising(correction=1)}),
-    "eps outside the root": (solutions, {"layer_norm": normalising(root=lambda variance, eps: variance.sqrt() + eps)}),
-    "norm over the tokens": (solutions, {"layer_norm": normalising(over=1)}),
-    "no beta": (solutions, {"layer_norm": lambda x, gamma, beta, *eps: SOLUTIONS.layer_norm(x, gamma, 0 * beta, *eps)}),
-    "post-norm": (solutions, {"encoder_block": post_norm}),
-    "no residual": (solutions, {"encoder_block": no_residual}),
-    "one norm for both": (solutions, {
-        "encoder_block": lambda x, a, f, norm1, norm2: SOLUTIONS.encoder_block(x, a, f, norm1, norm1)}),
-    "added in place": (solutions, {"encoder_block": added_in_place}),
-    "patches column by column": (vision, {"patchify": cutting(0, 4, 2, 1, 3, 5)}),
-    "pixels before channels": (vision, {"patchify": cutting(0, 2, 4, 3, 5, 1)}),
-    "class token last": (vision, {"add_class_token": class_token_last}),
-    "targets not shifted": (solutions, {"next_token_targets": lambda ids: (ids[:, :-1], ids[:, :-1])}),
-    "targets swapped": (solutions, {"next_token_targets": lambda ids: (ids[:, 1:], ids[:, :-1])}),
-    "the least probable word": (solutions, {"generate": writing(choose=torch.argmin)}),
-    "the first word's logits": (solutions, {"generate": writing(place=0)}),
-    "a graph kept": (solutions, {"generate": writing(gradients=torch.enable_grad)}),
-    "only the last word read": (solutions, {"generate": writing(read=lambda ids: ids[:, -1:])}),
-    "input ablated too": (solutions, {"ablate_heads": input_ablated_too}),
-    "tokens ablated": (solutions, {"ablate_heads": tokens_ablated}),
-    "context kept, sum not": (solutions, {"other_weights": reweighing(ones=0.0)}),
-    "sum kept, context not": (solutions, {"other_weights": reweighing(values=0.0)}),
-    "negative weights": (solutions, {"other_weights": reweighing(size=3)}),
-    "hardly different": (solutions, {"other_weights": reweighing(size=1e-3)}),
-    "the same weights": (solutions, {"other_weights": reweighing(size=0)}),
-    "rounding taken for a way": (solutions, {"other_weights": reweighing(rounding=0.0)}),
-    "float32 gone": (solutions, {"other_weights": reweighing(dtype=torch.float32)}),
-    "any way in the null space": (solutions, {"other_weights": reweighing(way=-1)}),
-    "from and to swapped": (solutions, {
-        "relation_score": lambda weights, pairs: SOLUTIONS.relation_score(weights, [(b, a) for a, b in pairs])}),
-    "all pairs of both lists": (solutions, {"relation_score": all_pairs_of_both_lists}),
-    "a sum of weights": (solutions, {
-        "relation_score": lambda weights, pairs: SOLUTIONS.relation_score(weights, pairs) * len(pairs)}),
-}  # fmt: skip
+OTHER_MISTAKES = [  # name, the wrong function
+    ("additive_mask", lambda mask, dtype: RIGHT.additive_mask(mask, torch.float32)),
+    ("sinusoidal_encoding", lambda tokens, width: RIGHT.sinusoidal_encoding(tokens + 1, width)[1:]),
+    ("sinusoidal_encoding", lambda *sizes: RIGHT.sinusoidal_encoding(*sizes).float()),
+    ("rope", lambda x, places, base=0: RIGHT.rope(x, places)),
+    ("tiled_attention", lambda q, k, v, block_size: F.scaled_dot_product_attention(q, k, v)),
+    ("layer_norm", lambda x, gamma, beta, *eps: RIGHT.layer_norm(x, gamma, beta)),
+    ("encoder_block", added_in_place),
+    ("generate", generating(read=lambda ids: ids[:, -1:])),
+    ("generate", generating(gradients=torch.enable_grad)),
+    ("relation_score", lambda weights, pairs: RIGHT.relation_score(weights, pairs) * len(pairs)),
+    ("other_weights", reweighing(ones=0.0)),
+    ("other_weights", reweighing(values=0.0)),
+    ("other_weights", reweighing(size=3)),
+    ("other_weights", reweighing(size=1e-3)),
+    ("other_weights", reweighing(size=0)),
+    ("other_weights", reweighing(rounding=0.0)),
+    ("other_weights", reweighing(dtype=torch.float32)),
+    ("other_weights", reweighing(way=-1)),
+]
 
 
 @pytest.mark.filterwarnings("ignore")
-@pytest.mark.parametrize("wrong", WRONG)
-def test_wrong_versions_disagree(wrong):
-    module, parts = WRONG[wrong]
-    assert any(fails_with(check, module, parts, dtype) for check in CHECKS[module] for dtype in DTYPES)
+@pytest.mark.parametrize(("name", "wrong"), OTHER_MISTAKES)
+def test_other_mistakes_disagree(name, wrong):
+    assert disagrees(name, solutions, {name: wrong})
 
 
 @pytest.mark.parametrize(
-    ("module", "parts", "checks"),
+    ("name", "part"),
     [
-        (positions, {"sinusoidal_encoding": sinusoids(), "rope": turning()}, CHECKS[positions]),
-        (caching, {"decode_step": decoding()}, CHECKS[caching]),
-        (flash, {"online_softmax": summing()}, CHECKS[flash][:1]),
-        (flash, {"tiled_attention": tiling()}, CHECKS[flash][1:2]),
-        (vision, {"patchify": cutting(0, 2, 4, 1, 3, 5)}, CHECKS[vision]),
+        ("online_softmax", {"_finite": lambda highest: highest}),  # NaN where nothing is seen
         (
-            solutions,
-            {"layer_norm": normalising(), "generate": writing(), "other_weights": reweighing()},
-            CHECKS[solutions],
-        ),
+            "tiled_attention",
+            {"_grid": lambda place, t, s, size, causal: GRID(place, t, s, (t, s), causal)},
+        ),  # one block
     ],
 )
-def test_what_wrong_versions_are_made_with_is_right(module, parts, checks):
-    for check in checks:
-        assert not fails_with(check, module, parts, torch.float64), check.__name__
+def test_flash_without_one_of_its_parts_disagrees(name, part):
+    assert disagrees(name, flash, part)
+
+
+@pytest.mark.parametrize(("name", "right"), [("other_weights", reweighing()), ("generate", generating())])
+def test_what_other_mistakes_are_made_with_is_right(name, right):
+    assert not any(fails_with(check, solutions, {name: right}, torch.float64) for check in CHECKS[name])
 
 
 def ones(*shape, dtype=torch.float32):
@@ -710,169 +504,80 @@ def ones(*shape, dtype=torch.float32):
 
 W = [ones(C, C)] * 4
 CACHE = ones(B, H, S, D)
-ERRORS = {
-    "more new tokens than tokens": (
-        lambda: masks.causal_mask_for_cache(7, 5),
-        "causal_mask_for_cache: the new tokens must be among all tokens. "
-        "expected ints with 1 <= new <= total, got new=7, total=5",
-    ),
-    "half a token": (
-        lambda: masks.causal_mask_for_cache(1.5, 5),
-        "causal_mask_for_cache: the new tokens must be among all tokens. "
-        "expected ints with 1 <= new <= total, got new=1.5, total=5",
-    ),
-    "unknown convention": (
-        lambda: masks.to_attend(masks.causal_mask(3), "keras"),
-        "to_attend: no convention has this name. expected bool, sdpa, multihead, seaborn, additive, got 'keras'",
-    ),
-    "numbers as bools": (
-        lambda: masks.to_attend(ones(3, 3), "multihead"),
-        "to_attend: mask must be bool in the convention 'multihead'. expected torch.bool, got torch.float32, "
-        'fix: convention="additive" if it holds 0 and -inf, mask.bool() if it holds 0 and 1',
-    ),
-    "a list": (
-        lambda: masks.to_attend([True], "bool"),
-        "to_attend: mask must be a tensor. expected a torch.Tensor, got list, fix: torch.as_tensor(mask)",
-    ),
-    "bools as numbers": (
-        lambda: masks.to_attend(masks.causal_mask(3), "additive"),
-        "to_attend: an additive mask must be floating point. expected a float dtype, got torch.bool",
-    ),
-    "finite additive": (
-        lambda: masks.to_attend(torch.tensor([0.0, -1e9]), "additive"),
-        "to_attend: an additive mask must hold 0 and -inf alone. expected 0 = may attend, -inf = hidden, "
-        "got -1e+09 too, fix: mask.masked_fill(mask < -1e4, -math.inf)",
-    ),
-    "a bias": (
-        lambda: masks.to_attend(torch.tensor([0.0, -1.5, -1e9]), "additive"),
-        "to_attend: an additive mask must hold 0 and -inf alone. expected 0 = may attend, -inf = hidden, got -1.5 too",
-    ),
-    "additive of additive": (
-        lambda: masks.additive_mask(ones(3, 3), torch.float32),
-        "additive_mask: mask must be bool, True = may attend. expected torch.bool, got torch.float32, "
-        "fix: mask.bool() if it holds 0 and 1",
-    ),
-    "additive of nothing": (
-        lambda: masks.additive_mask(None, torch.float32),
-        "additive_mask: mask must be a tensor. expected a torch.Tensor, got NoneType",
-    ),
-    "whole numbers have no -inf": (
-        lambda: masks.additive_mask(masks.causal_mask(3), torch.int64),
-        "additive_mask: dtype must be able to hold -inf. expected a float dtype, got torch.int64, "
-        "fix: dtype=torch.float32",
-    ),
-    "combining a list": (
-        lambda: masks.combine_masks([True], masks.padding_mask([3], 5)),
-        "combine_masks: causal must be a tensor. expected a torch.Tensor, got list, fix: torch.as_tensor(causal)",
-    ),
-    "no positions": (
-        lambda: positions.sinusoidal_encoding(0, C),
-        "sinusoidal_encoding: seq_len must be a positive int. expected seq_len >= 1, got 0",
-    ),
-    "odd width": (
-        lambda: positions.sinusoidal_encoding(S, 23),
-        "sinusoidal_encoding: d_model must be even, since channels go in pairs. "
-        "expected d_model % 2 == 0, d_model >= 2, got d_model=23, fix: d_model=24",
-    ),
-    "no width": (
-        lambda: positions.sinusoidal_encoding(S, 0),
-        "sinusoidal_encoding: d_model must be even, since channels go in pairs. "
-        "expected d_model % 2 == 0, d_model >= 2, got d_model=0",
-    ),
-    "rope before the split": (
-        lambda: positions.rope(ones(B, S, C), torch.arange(S)),
-        "rope: x must have 4 axes. expected (B, H, S, D), got (2, 7, 24), fix: x.unsqueeze(0), a batch of one",
-    ),
-    "odd heads": (
-        lambda: positions.rope(ones(B, H, S, 5), torch.arange(S)),
-        "rope: D must be even, since channels go in pairs. expected D % 2 == 0, D >= 2, got D=5, fix: D=6",
-    ),
-    "positions of others": (
-        lambda: positions.rope(ones(B, H, S, D), torch.arange(T)),
-        "rope: positions has the wrong S. expected (S=7), got (S=5)",
-    ),
-    "positions missing": (
-        lambda: positions.rope(ones(B, H, S, D), None),
-        "rope: positions has the wrong S. expected (S=7), got (S=0)",
-    ),
-    "no base": (
-        lambda: positions.rope(ones(B, H, S, D), torch.arange(S), 0),
-        "rope: base must be positive. expected base > 0, got base=0",
-    ),
-    "two new tokens": (
-        lambda: caching.decode_step(ones(B, 2, C), CACHE, CACHE, *W, H),
-        "decode_step: x_t has the wrong T. expected (B, T=1, C), got (B=2, T=2, C=24)",
-    ),
-    "cache of other heads": (
-        lambda: caching.decode_step(ones(B, 1, C), CACHE[:, :3], CACHE, *W, H),
-        "decode_step: k_cache has the wrong H. expected (B=2, H=4, P=7, D=6), got (B=2, H=3, P=7, D=6)",
-    ),
-    "caches of two lengths": (
-        lambda: caching.decode_step(ones(B, 1, C), CACHE, CACHE[:, :, :5], *W, H),
-        "decode_step: v_cache has the wrong P. expected (B=2, H=4, P=7, D=6), got (B=2, H=4, P=5, D=6)",
-    ),
-    "weights of another width": (
-        lambda: caching.decode_step(ones(B, 1, C), CACHE, CACHE, W[0], ones(C, 20), *W[2:], H),
-        "decode_step: w_k has the wrong C'. expected (C=24, C'=24), got (C=24, C'=20)",
-    ),
-    "weights of another dtype": (
-        lambda: caching.decode_step(ones(B, 1, C), CACHE, CACHE, *W[:3], ones(C, C, dtype=torch.float64), H),
-        "decode_step: w_o must have the dtype of x_t. expected torch.float32, got torch.float64, "
-        "fix: w_o.to(torch.float32)",
-    ),
-    "heads that do not divide": (
-        lambda: caching.decode_step(ones(B, 1, C), CACHE, CACHE, *W, 5),
-        "decode_step: num_heads must divide C. expected C % num_heads == 0, got C=24, num_heads=5, "
-        "fix: num_heads=4 or 6, or C=20 or 25",
-    ),
-    "heads that cannot share": (
-        lambda: caching.repeat_kv(ones(B, 2, S, D), 5),
-        "repeat_kv: num_heads must be a multiple of the key-value heads. "
-        "expected num_heads % G == 0, num_heads >= 1, got num_heads=5, G=2, fix: num_heads=2 or 4",
-    ),
-    "keys without heads": (
-        lambda: caching.repeat_kv(ones(B, S, D), 4),
-        "repeat_kv: k must have 4 axes. expected (B, G, S, D), got (2, 7, 6), fix: k.unsqueeze(0), a batch of one",
-    ),
-    "half a byte": (
-        lambda: caching.kv_cache_bytes(3, B, S, H, D, 0.5),
-        "kv_cache_bytes: bytes_per_value must be a whole number. "
-        "expected bytes_per_value >= 0, got bytes_per_value=0.5",
-    ),
-    "fewer than no tokens": (
-        lambda: caching.kv_cache_bytes(3, B, -1, H, D, 2),
-        "kv_cache_bytes: seq_len must be a whole number. expected seq_len >= 0, got seq_len=-1",
-    ),
-    "blocks of nothing": (
-        lambda: flash.online_softmax(ones(T, S), 0),
-        "online_softmax: block_size must be a positive int. expected block_size >= 1, got block_size=0",
-    ),
-    "one number": (
-        lambda: flash.online_softmax(torch.tensor(1.0), 2),
-        "online_softmax: there must be a key to attend to. expected S >= 1, got S=0",
-    ),
-    "whole scores": (
-        lambda: flash.online_softmax(torch.arange(S), 2),
-        "online_softmax: scores must be floating point. expected a float dtype, got torch.int64, fix: scores.float()",
-    ),
-    "blocks of half a key": (
-        lambda: flash.tiled_attention(ones(B, H, T, D), CACHE, CACHE, 2.5),
-        "tiled_attention: block_size must be a positive int. expected block_size >= 1, got block_size=2.5",
-    ),
-    "no keys": (
-        lambda: flash.tiled_attention(ones(B, H, T, D), CACHE[:, :, :0], CACHE[:, :, :0], 2),
-        "tiled_attention: there must be a key to attend to. expected S >= 1, got S=0",
-    ),
-    "values of other keys": (
-        lambda: flash.tiled_attention(ones(B, H, T, D), CACHE, CACHE[:, :, :5], 2),
-        "tiled_attention: v has the wrong S. expected (B=2, H=4, S=7, D), got (B=2, H=4, S=5, D=6)",
-    ),
-}
+ERRORS = [
+    (lambda: masks.causal_mask_for_cache(7, 5),
+     "causal_mask_for_cache: the new tokens must be among all tokens. "
+     "expected ints with 1 <= new <= total, got new=7, total=5"),
+    (lambda: masks.to_attend(masks.causal_mask(3), "keras"),
+     "to_attend: no convention has this name. expected bool, sdpa, multihead, seaborn, additive, got 'keras'"),
+    (lambda: masks.to_attend(ones(3, 3), "multihead"),
+     "to_attend: mask must be bool in the convention 'multihead'. expected torch.bool, got torch.float32, "
+     'fix: convention="additive" if it holds 0 and -inf, mask.bool() if it holds 0 and 1'),
+    (lambda: masks.to_attend([True], "bool"),
+     "to_attend: mask must be a tensor. expected a torch.Tensor, got list, fix: torch.as_tensor(mask)"),
+    (lambda: masks.to_attend(masks.causal_mask(3), "additive"),
+     "to_attend: an additive mask must be floating point. expected a float dtype, got torch.bool"),
+    (lambda: masks.to_attend(torch.tensor([0.0, -1e9]), "additive"),
+     "to_attend: an additive mask must hold 0 and -inf alone. expected 0 = may attend, -inf = hidden, "
+     "got -1e+09 too, fix: mask.masked_fill(mask < -1e4, -math.inf)"),
+    (lambda: masks.to_attend(torch.tensor([0.0, -1.5, -1e9]), "additive"),
+     "to_attend: an additive mask must hold 0 and -inf alone. expected 0 = may attend, -inf = hidden, got -1.5 too"),
+    (lambda: masks.additive_mask(ones(3, 3), torch.float32),
+     "additive_mask: mask must be bool, True = may attend. expected torch.bool, got torch.float32, "
+     "fix: mask.bool() if it holds 0 and 1"),
+    (lambda: masks.additive_mask(masks.causal_mask(3), torch.int64),
+     "additive_mask: dtype must be able to hold -inf. expected a float dtype, got torch.int64, "
+     "fix: dtype=torch.float32"),
+    (lambda: masks.combine_masks([True], masks.padding_mask([3], 5)),
+     "combine_masks: causal must be a tensor. expected a torch.Tensor, got list, fix: torch.as_tensor(causal)"),
+    (lambda: positions.sinusoidal_encoding(0, C),
+     "sinusoidal_encoding: seq_len must be a positive int. expected seq_len >= 1, got 0"),
+    (lambda: positions.sinusoidal_encoding(S, 23),
+     "sinusoidal_encoding: d_model must be even, since channels go in pairs. "
+     "expected d_model % 2 == 0, d_model >= 2, got d_model=23, fix: d_model=24"),
+    (lambda: positions.rope(ones(B, S, C), torch.arange(S)),
+     "rope: x must have 4 axes. expected (B, H, S, D), got (2, 7, 24), fix: x.unsqueeze(0), a batch of one"),
+    (lambda: positions.rope(ones(B, H, S, 5), torch.arange(S)),
+     "rope: D must be even, since channels go in pairs. expected D % 2 == 0, D >= 2, got D=5, fix: D=6"),
+    (lambda: positions.rope(ones(B, H, S, D), torch.arange(T)),
+     "rope: positions has the wrong S. expected (S=7), got (S=5)"),
+    (lambda: positions.rope(ones(B, H, S, D), torch.arange(S), 0),
+     "rope: base must be positive. expected base > 0, got base=0"),
+    (lambda: caching.decode_step(ones(B, 2, C), CACHE, CACHE, *W, H),
+     "decode_step: x_t has the wrong T. expected (B, T=1, C), got (B=2, T=2, C=24)"),
+    (lambda: caching.decode_step(ones(B, 1, C), CACHE[:, :3], CACHE, *W, H),
+     "decode_step: k_cache has the wrong H. expected (B=2, H=4, P=7, D=6), got (B=2, H=3, P=7, D=6)"),
+    (lambda: caching.decode_step(ones(B, 1, C), CACHE, CACHE[:, :, :5], *W, H),
+     "decode_step: v_cache has the wrong P. expected (B=2, H=4, P=7, D=6), got (B=2, H=4, P=5, D=6)"),
+    (lambda: caching.decode_step(ones(B, 1, C), CACHE, CACHE, W[0], ones(C, 20), *W[2:], H),
+     "decode_step: w_k has the wrong C'. expected (C=24, C'=24), got (C=24, C'=20)"),
+    (lambda: caching.decode_step(ones(B, 1, C), CACHE, CACHE, *W[:3], ones(C, C, dtype=torch.float64), H),
+     "decode_step: w_o must have the dtype of x_t. expected torch.float32, got torch.float64, "
+     "fix: w_o.to(torch.float32)"),
+    (lambda: caching.decode_step(ones(B, 1, C), CACHE, CACHE, *W, 5),
+     "decode_step: num_heads must divide C. expected C % num_heads == 0, got C=24, num_heads=5, "
+     "fix: num_heads=4 or 6, or C=20 or 25"),
+    (lambda: caching.repeat_kv(ones(B, 2, S, D), 5),
+     "repeat_kv: num_heads must be a multiple of the key-value heads. "
+     "expected num_heads % G == 0, num_heads >= 1, got num_heads=5, G=2, fix: num_heads=2 or 4"),
+    (lambda: caching.kv_cache_bytes(3, B, S, H, D, 0.5),
+     "kv_cache_bytes: bytes_per_value must be a whole number. "
+     "expected bytes_per_value >= 0, got bytes_per_value=0.5"),
+    (lambda: flash.online_softmax(ones(T, S), 0),
+     "online_softmax: block_size must be a positive int. expected block_size >= 1, got block_size=0"),
+    (lambda: flash.online_softmax(torch.tensor(1.0), 2),
+     "online_softmax: there must be a key to attend to. expected S >= 1, got S=0"),
+    (lambda: flash.online_softmax(torch.arange(S), 2),
+     "online_softmax: scores must be floating point. expected a float dtype, got torch.int64, fix: scores.float()"),
+    (lambda: flash.tiled_attention(ones(B, H, T, D), CACHE[:, :, :0], CACHE[:, :, :0], 2),
+     "tiled_attention: there must be a key to attend to. expected S >= 1, got S=0"),
+    (lambda: flash.tiled_attention(ones(B, H, T, D), CACHE, CACHE[:, :, :5], 2),
+     "tiled_attention: v has the wrong S. expected (B=2, H=4, S=7, D), got (B=2, H=4, S=5, D=6)"),
+]  # fmt: skip
 
 
-@pytest.mark.parametrize("case", ERRORS)
-def test_errors_say_what_and_how(case):
-    call, message = ERRORS[case]
+@pytest.mark.parametrize(("call", "message"), ERRORS)
+def test_errors_say_what_and_how(call, message):
     with pytest.raises(ShapeError) as caught:
         call()
     assert str(caught.value) == message

@@ -15,12 +15,11 @@ PATHS = sorted((ROOT / "notebooks").glob("*.ipynb"))
 CHECK = re.compile(r'check\("(\w+)", (\w+)\)')
 SOLVED = "from mha_course.exercises.catalogue import EXERCISES\n{name} = EXERCISES['{name}'].reference"
 MISTAKEN = """
-from mha_course.exercises.catalogue import EXERCISES, MISTAKES
+from mha_course.exercises.catalogue import EXERCISES
 from mha_course.exercises.diagnose import ways
-for number, way in ways("{name}"):
-    wrong, exercise = MISTAKES[number], EXERCISES["{name}"]
-    report = check("{name}", exercise.implementation(wrong.applies(exercise)[way]))
-    assert report.mistake in (wrong.name, *wrong.same_as), (report, wrong.name, way)
+for way in ways("{name}"):
+    report = check("{name}", EXERCISES["{name}"].implementation(way.change))
+    assert report.mistake in (way.mistake.name, *way.mistake.same_as), (report, way.mistake.name)
 """
 
 

@@ -20,94 +20,79 @@ def project_qkv(x: Tensor, w_qkv: Tensor, b_qkv: Tensor) -> tuple[Tensor, Tensor
     return q, k, v
 
 
-LESSON = Lesson(
-    1,
-    "Projection",
-    exercises=[
-        Exercise(
-            "project",
-            project,
-            inputs=[lambda: (tokens(), draw(18, C, seed=2), draw(18, seed=3))],
-            axes="B S out",
-            steps=("linear",),
-            hints=(
-                "weight is stored as (out, in). Which of its two axes must meet the C numbers of a token?",
-                "A matrix product and a sum. `@` joins the last axis of the left with the last but one of the right. "
-                "See “A Linear, taken apart”.",
-                "x (B, S, C) times a matrix (C, out) gives (B, S, out); the bias (out) is added to every token.",
-                "return x @ weight.T + bias  # (B, S, out)",
-            ),
-        ),
-        Exercise(
-            "project_qkv",
-            project_qkv,
-            inputs=[lambda: (tokens(), draw(3 * C, C, seed=2), draw(3 * C, seed=3))],
-            axes="B S C",
-            steps=("linear", "unpack", "order"),
-            build=lambda s: lambda x, w, b: s.order(*s.unpack(s.linear(x, w, b))),
-            hints=(
-                "How many products do you need, if the three weights already lie on top of each other?",
-                "Project as before, then cut the result, not the weights. `chunk` cuts into equal parts along an "
-                "axis: which one? See “Three Linears or one”.",
-                "x (B, S, C) times (C, 3C), plus the bias, gives (B, S, 3C). Cut along its last axis, it is three "
-                "tensors (B, S, C), in the order q, k, v.",
-                "qkv = x @ w_qkv.T + b_qkv  # (B, S, 3*C)\nreturn qkv.chunk(3, dim=-1)  # (B, S, C) each",
-            ),
-        ),
-    ],
-    questions={
-        "linear-weight": Question(
-            "nn.Linear(24, 18) takes 24 numbers and gives 18. What is the shape of its weight?",
-            right="18, 24",
-            because="PyTorch stores (out, in): one row for each number that comes out.",
-            wrong={
-                "24, 18": "That is the order in which you write the arguments. It is stored the other way round.",
-            },
-            letters="out, in",
-        ),
-        "linear-result": Question(
-            "x has shape (2, 5, 24). What is the shape of nn.Linear(24, 18)(x)?",
-            right="2, 5, 18",
-            because="A Linear works on the last axis and leaves all others alone.",
-            wrong={
-                "18": "That is one token. There are 2 sentences of 5 tokens.",
-                "10, 18": "The tokens are not flattened: the axes in front stay as they are.",
-                "2, 18, 5": "The last axis changes in place; nothing is transposed.",
-            },
-            letters="B, S, out",
-        ),
-        "which-crashes": Question(
-            "x has shape (2, 5, 24) and W (18, 24). Which of these raises an error?",
-            right="x @ W",
-            right_at=0,
-            because="x @ W would pair the 24 of x with the 18 of W. The other two pair 24 with 24.",
-            wrong={
-                "x @ W.T": "W.T is (24, 18), so 24 meets 24: it gives (2, 5, 18).",
-                "F.linear(x, W)": "It transposes W itself, as nn.Linear does: it gives (2, 5, 18).",
-            },
-        ),
-        "fused-parameters": Question(
-            "How many numbers, biases included, does nn.Linear(24, 72) learn, which gives q, k and v at once?",
-            right="1800",
-            because="72 · 24 weights and 72 biases, just what three Linears of 24 have together.",
-            wrong={
-                "1728": "Those are the weights. Each of the 72 outputs has a bias too.",
-                "600": "That is one Linear of 24. Here are three.",
-            },
-            nudge="Count the weights, one for each pair of input and output, and one bias for each output.",
-        ),
-        "whose-heads": Question(
-            "You change the first of a token’s 24 channels. With 4 heads of 6 channels, in which heads can its q "
-            "change?",
-            right="all four",
-            right_at=1,
-            because="Every row of W_Q reads all 24 channels. What is cut into heads is the result, not x.",
-            wrong={
-                "head 0 alone": (
-                    "That would be so if heads shared out the channels of x. They share out the rows of W_Q."
-                ),
-                "none": "q is computed from x, so it changes with it.",
-            },
-        ),
-    },
-)
+EXERCISES = [
+    Exercise(
+        project,
+        "weight is stored as (out, in). Which of its two axes must meet the C numbers of a token?",
+        "A matrix product and a sum. `@` joins the last axis of the left with the last but one of the right. See “A "
+        "Linear, taken apart”.",
+        "x (B, S, C) times a matrix (C, out) gives (B, S, out); the bias (out) is added to every token.",
+        "return x @ weight.T + bias  # (B, S, out)",
+        inputs=[lambda: (tokens(), draw(18, C, seed=2), draw(18, seed=3))],
+        axes="B S out",
+        steps=("linear",),
+    ),
+    Exercise(
+        project_qkv,
+        "How many products do you need, if the three weights already lie on top of each other?",
+        "Project as before, then cut the result, not the weights. `chunk` cuts into equal parts along an axis: which "
+        "one? See “Three Linears or one”.",
+        "x (B, S, C) times (C, 3C), plus the bias, gives (B, S, 3C). Cut along its last axis, it is three tensors (B, "
+        "S, C), in the order q, k, v.",
+        "qkv = x @ w_qkv.T + b_qkv  # (B, S, 3*C)\nreturn qkv.chunk(3, dim=-1)  # (B, S, C) each",
+        inputs=[lambda: (tokens(), draw(3 * C, C, seed=2), draw(3 * C, seed=3))],
+        axes="B S C",
+        steps=("linear", "unpack", "order"),
+        build=lambda s: lambda x, w, b: s.order(*s.unpack(s.linear(x, w, b))),
+    ),
+]
+
+QUESTIONS = {
+    "linear-weight": Question(
+        "nn.Linear(24, 18) takes 24 numbers and gives 18. What is the shape of its weight?",
+        answers={
+            "18, 24": "PyTorch stores (out, in): one row for each number that comes out.",
+            "24, 18": "That is the order in which you write the arguments. It is stored the other way round.",
+        },
+        letters="out, in",
+    ),
+    "linear-result": Question(
+        "x has shape (2, 5, 24). What is the shape of nn.Linear(24, 18)(x)?",
+        answers={
+            "2, 5, 18": "A Linear works on the last axis and leaves all others alone.",
+            "18": "That is one token. There are 2 sentences of 5 tokens.",
+            "10, 18": "The tokens are not flattened: the axes in front stay as they are.",
+            "2, 18, 5": "The last axis changes in place; nothing is transposed.",
+        },
+        letters="B, S, out",
+    ),
+    "which-crashes": Question(
+        "x has shape (2, 5, 24) and W (18, 24). Which of these raises an error?",
+        right_at=0,
+        answers={
+            "x @ W": "x @ W would pair the 24 of x with the 18 of W. The other two pair 24 with 24.",
+            "x @ W.T": "W.T is (24, 18), so 24 meets 24: it gives (2, 5, 18).",
+            "F.linear(x, W)": "It transposes W itself, as nn.Linear does: it gives (2, 5, 18).",
+        },
+    ),
+    "fused-parameters": Question(
+        "How many numbers, biases included, does nn.Linear(24, 72) learn, which gives q, k and v at once?",
+        answers={
+            "1800": "72 · 24 weights and 72 biases, just what three Linears of 24 have together.",
+            "1728": "Those are the weights. Each of the 72 outputs has a bias too.",
+            "600": "That is one Linear of 24. Here are three.",
+        },
+        nudge="Count the weights, one for each pair of input and output, and one bias for each output.",
+    ),
+    "whose-heads": Question(
+        "You change the first of a token’s 24 channels. With 4 heads of 6 channels, in which heads can its q change?",
+        right_at=1,
+        answers={
+            "head 0 alone": "That would be so if heads shared out the channels of x. They share out the rows of W_Q.",
+            "all four": "Every row of W_Q reads all 24 channels. What is cut into heads is the result, not x.",
+            "none": "q is computed from x, so it changes with it.",
+        },
+    ),
+}
+
+LESSON = Lesson(1, "Projection", EXERCISES, QUESTIONS)

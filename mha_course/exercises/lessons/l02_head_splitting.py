@@ -27,102 +27,84 @@ def one_head_queries(x: Tensor, w_q: Tensor, head: int, num_heads: int) -> Tenso
     return x @ rows.T  # (B, S, D)
 
 
-LESSON = Lesson(
-    2,
-    "Head splitting",
-    exercises=[
-        Exercise(
-            "split_heads",
-            split_heads,
-            inputs=[lambda: (tokens(), H)],
-            axes="B H S D",
-            steps=("split",),
-            hints=(
-                "In which order do the C numbers of a token lie in memory, and where does head 1 begin?",
-                "Two moves: first cut the last axis, then swap two axes. Neither moves a number. See “The split, cell "
-                "by cell”.",
-                "(B, S, C) is cut to (B, S, H, D); then tokens and heads change places, which gives (B, H, S, D).",
-                "apart = x.unflatten(2, (num_heads, -1))  # (B, S, H, D)\nreturn apart.transpose(1, 2)  # (B, H, S, D)",
+EXERCISES = [
+    Exercise(
+        split_heads,
+        "In which order do the C numbers of a token lie in memory, and where does head 1 begin?",
+        "Two moves: first cut the last axis, then swap two axes. Neither moves a number. See “The split, cell by "
+        "cell”.",
+        "(B, S, C) is cut to (B, S, H, D); then tokens and heads change places, which gives (B, H, S, D).",
+        "apart = x.unflatten(2, (num_heads, -1))  # (B, S, H, D)\nreturn apart.transpose(1, 2)  # (B, H, S, D)",
+        inputs=[lambda: (tokens(), H)],
+        axes="B H S D",
+        steps=("split",),
+    ),
+    Exercise(
+        split_fused_qkv,
+        "The last axis holds 3 · H · D numbers. Which of the three changes slowest as you walk along it?",
+        "Cut the last axis into three, in the order in which it was stacked; then `permute`, and take q, k and v "
+        "apart. See “A fused q, k, v”.",
+        "(B, S, 3C) is cut to (B, S, 3, H, D). Brought into the order (3, B, H, S, D), its first axis holds q, k and "
+        "v.",
+        "apart = qkv.unflatten(2, (3, num_heads, -1))  # (B, S, 3, H, D)\n"
+        "return apart.permute(2, 0, 3, 1, 4).unbind(0)  # (B, H, S, D) each",
+        inputs=[lambda: (draw(B, S, 3 * C, seed=1), H)],
+        axes="B H S D",
+        steps=("split_fused", "order"),
+        build=lambda s: lambda qkv, num_heads: s.order(*s.split_fused(qkv, num_heads)),
+    ),
+    Exercise(
+        one_head_queries,
+        "Which rows of w_q make the numbers of this head, and how much of x do they read?",
+        "A head owns D rows of w_q, one head after the other, and reads all of x. `chunk` or a slice takes them out. "
+        "See “A fused q, k, v” and the end of lesson 1.",
+        "The rows of one head are (D, C); x (B, S, C) times their transpose (C, D) gives (B, S, D).",
+        "rows = w_q.chunk(num_heads)[head]  # (D, C)\nreturn x @ rows.T  # (B, S, D)",
+        inputs=[lambda: (tokens(), *square(2), 2, H)],
+        axes="B S D",
+        steps=("rows",),
+    ),
+]
+
+QUESTIONS = {
+    "split-shape": Question(
+        "x has shape (2, 5, 24). What is the shape of x.unflatten(2, (4, 6)).transpose(1, 2)?",
+        answers={
+            "2, 4, 5, 6": "24 becomes 4 · 6, and then the tokens and the heads change places.",
+            "2, 5, 4, 6": "That is after unflatten. The transpose still swaps axes 1 and 2.",
+            "2, 4, 6, 5": "Only axes 1 and 2 change places; D stays last.",
+            "2, 4, 30": "Nothing is joined: one axis is cut in two.",
+        },
+        letters="B, H, S, D",
+    ),
+    "wrong-row": Question(
+        "24 numbers lie in memory, 6 for each of tokens 0 to 3. In view(2, 4, 3), whose numbers are row 0 of head 1?",
+        right_at=2,
+        answers={
+            "token 0": "Row 0 ought to be token 0. But view never rearranges: it deals the strip out in order.",
+            "token 1": "Token 1 has the places 6 to 11. Head 1 starts at place 12.",
+            "token 2": "Head 1 starts in the middle of the strip, at place 12, and that is where token 2 begins.",
+        },
+    ),
+    "view-or-not": Question(
+        "heads = x.view(2, 5, 4, 6).transpose(1, 2). Which of these raises an error?",
+        right_at=0,
+        answers={
+            "heads.view(2, 5, 24)": "After the transpose the memory order no longer matches, and view refuses to copy.",
+            "heads.reshape(2, 5, 24)": "reshape copies where a view is not possible. It runs (and is wrong: lesson 6).",
+            "heads.contiguous().view(2, 5, 24)": (
+                "It copies first, and that can be viewed. It runs (and is wrong like reshape)."
             ),
-        ),
-        Exercise(
-            "split_fused_qkv",
-            split_fused_qkv,
-            inputs=[lambda: (draw(B, S, 3 * C, seed=1), H)],
-            axes="B H S D",
-            steps=("split_fused", "order"),
-            build=lambda s: lambda qkv, num_heads: s.order(*s.split_fused(qkv, num_heads)),
-            hints=(
-                "The last axis holds 3 · H · D numbers. Which of the three changes slowest as you walk along it?",
-                "Cut the last axis into three, in the order in which it was stacked; then `permute`, and take q, k "
-                "and v apart. See “A fused q, k, v”.",
-                "(B, S, 3C) is cut to (B, S, 3, H, D). Brought into the order (3, B, H, S, D), its first axis holds "
-                "q, k and v.",
-                "apart = qkv.unflatten(2, (3, num_heads, -1))  # (B, S, 3, H, D)\n"
-                "return apart.permute(2, 0, 3, 1, 4).unbind(0)  # (B, H, S, D) each",
-            ),
-        ),
-        Exercise(
-            "one_head_queries",
-            one_head_queries,
-            inputs=[lambda: (tokens(), *square(2), 2, H)],
-            axes="B S D",
-            steps=("rows",),
-            hints=(
-                "Which rows of w_q make the numbers of this head, and how much of x do they read?",
-                "A head owns D rows of w_q, one head after the other, and reads all of x. `chunk` or a slice takes "
-                "them out. See “A fused q, k, v” and the end of lesson 1.",
-                "The rows of one head are (D, C); x (B, S, C) times their transpose (C, D) gives (B, S, D).",
-                "rows = w_q.chunk(num_heads)[head]  # (D, C)\nreturn x @ rows.T  # (B, S, D)",
-            ),
-        ),
-    ],
-    questions={
-        "split-shape": Question(
-            "x has shape (2, 5, 24). What is the shape of x.unflatten(2, (4, 6)).transpose(1, 2)?",
-            right="2, 4, 5, 6",
-            because="24 becomes 4 · 6, and then the tokens and the heads change places.",
-            wrong={
-                "2, 5, 4, 6": "That is after unflatten. The transpose still swaps axes 1 and 2.",
-                "2, 4, 6, 5": "Only axes 1 and 2 change places; D stays last.",
-                "2, 4, 30": "Nothing is joined: one axis is cut in two.",
-            },
-            letters="B, H, S, D",
-        ),
-        "wrong-row": Question(
-            "24 numbers lie in memory, 6 for each of tokens 0 to 3. In view(2, 4, 3), whose numbers are row 0 of head "
-            "1?",
-            right="token 2",
-            right_at=2,
-            because="Head 1 starts in the middle of the strip, at place 12, and that is where token 2 begins.",
-            wrong={
-                "token 0": "Row 0 ought to be token 0. But view never rearranges: it deals the strip out in order.",
-                "token 1": "Token 1 has the places 6 to 11. Head 1 starts at place 12.",
-            },
-        ),
-        "view-or-not": Question(
-            "heads = x.view(2, 5, 4, 6).transpose(1, 2). Which of these raises an error?",
-            right="heads.view(2, 5, 24)",
-            right_at=0,
-            because="After the transpose the memory order no longer matches, and view refuses to copy.",
-            wrong={
-                "heads.reshape(2, 5, 24)": (
-                    "reshape copies where a view is not possible. It runs (and is wrong: lesson 6)."
-                ),
-                "heads.contiguous().view(2, 5, 24)": (
-                    "It copies first, and that can be viewed. It runs (and is wrong like reshape)."
-                ),
-            },
-        ),
-        "contiguous-copies": Question(
-            "With num_heads = 1, does heads.contiguous() copy the memory?",
-            right="no",
-            right_at=1,
-            because="An axis of size 1 can stand anywhere. The tensor is contiguous already, so it comes back as it "
-            "is.",
-            wrong={
-                "yes": "Only where the order of the memory has to change. With one head it need not.",
-            },
-        ),
-    },
-)
+        },
+    ),
+    "contiguous-copies": Question(
+        "With num_heads = 1, does heads.contiguous() copy the memory?",
+        right_at=1,
+        answers={
+            "yes": "Only where the order of the memory has to change. With one head it need not.",
+            "no": "An axis of size 1 can stand anywhere. The tensor is contiguous already, so it comes back as it is.",
+        },
+    ),
+}
+
+LESSON = Lesson(2, "Head splitting", EXERCISES, QUESTIONS)

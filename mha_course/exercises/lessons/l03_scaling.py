@@ -26,102 +26,86 @@ def score_form(w_q: Tensor, w_k: Tensor, head: int, num_heads: int) -> Tensor:
     return rows_q.T @ rows_k  # (C, C)
 
 
-LESSON = Lesson(
-    3,
-    "Scaling",
-    exercises=[
-        Exercise(
-            "attention_scores",
-            attention_scores,
-            inputs=[lambda: qkv()[:2], lambda: qkv()[1:]],
-            axes="B H T S",
-            steps=("scores",),
-            hints=(
-                "The result has no axis D. Where must D stand in k, so that the product sums over it?",
-                "One matrix product of the last two axes; `@` repeats it for every sentence and head. See “All pairs "
-                "at once”.",
-                "q (B, H, T, D) times k with its last two axes swapped, (B, H, D, S), gives (B, H, T, S).",
-                "return q @ k.transpose(-2, -1)  # (B, H, T, S)",
+EXERCISES = [
+    Exercise(
+        attention_scores,
+        "The result has no axis D. Where must D stand in k, so that the product sums over it?",
+        "One matrix product of the last two axes; `@` repeats it for every sentence and head. See “All pairs at once”.",
+        "q (B, H, T, D) times k with its last two axes swapped, (B, H, D, S), gives (B, H, T, S).",
+        "return q @ k.transpose(-2, -1)  # (B, H, T, S)",
+        inputs=[lambda: qkv()[:2], lambda: qkv()[1:]],
+        axes="B H T S",
+        steps=("scores",),
+    ),
+    Exercise(
+        scaled_scores,
+        "By how much does the spread of a dot product grow when a head gets wider?",
+        "Divide by a root. The shape of q tells the width of one head. See “How large is a dot product?”.",
+        "The scores (B, H, T, S) are divided by one number, which is made from the last size of q, D.",
+        "return q @ k.transpose(-2, -1) / q.size(-1) ** 0.5  # (B, H, T, S)",
+        inputs=[lambda: qkv()[:2], lambda: qkv()[1:]],
+        axes="B H T S",
+        steps=("scores", "scale"),
+        build=lambda s: lambda q, k: s.scale(s.scores(q, k), q, k, q.size(1)),
+    ),
+    Exercise(
+        score_form,
+        "A score is (W_Q x_t) · (W_K x_s). Write it without the brackets: what stands between x_t and x_s?",
+        "Take the D rows of the head out of both weights, as in `one_head_queries`, and multiply them with each "
+        "other. See “One matrix for each head”.",
+        "The head has (D, C) of both weights. Those of w_q transposed, (C, D), times those of w_k give (C, C).",
+        "rows_q, rows_k = w_q.chunk(num_heads)[head], w_k.chunk(num_heads)[head]  # (D, C)\n"
+        "return rows_q.T @ rows_k  # (C, C)",
+        inputs=[lambda: (*square(1, 2), 2, H)],
+        axes="C C",
+        steps=("form",),
+        build=lambda s: lambda w_q, w_k, head, h: s.form(w_q.chunk(h)[head], w_k.chunk(h)[head]),
+    ),
+]
+
+QUESTIONS = {
+    "typical-score": Question(
+        "q and k hold 64 independent numbers each, of mean 0 and variance 1. What is the standard deviation of q · k?",
+        answers={
+            "8": "Each of 64 products has variance 1, variances add up to 64, and the root of that is 8.",
+            "64": "That is the variance. The standard deviation is its root.",
+            "1": "One product has that. Here 64 of them are added.",
+            "0": "That is the mean.",
+        },
+        nudge="How do the variances of 64 independent products add up?",
+        tolerance=0.5,
+    ),
+    "scores-shape": Question(
+        "q has shape (2, 4, 5, 6) and k (2, 4, 7, 6). What is the shape of q @ k.transpose(-2, -1)?",
+        answers={
+            "2, 4, 5, 7": "One number for every query and every key, in every head: D is summed away.",
+            "2, 4, 7, 5": "Queries come first: a row for each query.",
+            "2, 4, 5, 6": "D is what the product sums over, so it is gone.",
+            "2, 5, 7": "Every head keeps its own scores.",
+        },
+        letters="B, H, T, S",
+    ),
+    "which-width": Question(
+        "d_model is 512, and there are 8 heads. By what should each head divide its scores?",
+        right_at=0,
+        answers={
+            "8": "A head sums over its own D = 64 products, so their spread is the root of 64.",
+            "22.6": "That is the root of d_model. No head ever adds 512 products.",
+            "64": "That is D itself. The spread grows with the root of D.",
+            "2.8": "That is the root of the number of heads, which has no part in a dot product.",
+        },
+    ),
+    "scale-of-one": Question(
+        "All scores of a row are 100 times larger. What happens to the largest weight?",
+        right_at=2,
+        answers={
+            "nothing: softmax normalises": "It makes the sum 1. How the 1 is shared out depends on the differences.",
+            "it gets 100 times larger": "Weights cannot exceed 1, and softmax is not linear.",
+            "it comes close to 1": (
+                "Softmax sees differences. A lead a hundred times as long leaves the others next to nothing."
             ),
-        ),
-        Exercise(
-            "scaled_scores",
-            scaled_scores,
-            inputs=[lambda: qkv()[:2], lambda: qkv()[1:]],
-            axes="B H T S",
-            steps=("scores", "scale"),
-            build=lambda s: lambda q, k: s.scale(s.scores(q, k), q, k, q.size(1)),
-            hints=(
-                "By how much does the spread of a dot product grow when a head gets wider?",
-                "Divide by a root. The shape of q tells the width of one head. See “How large is a dot product?”.",
-                "The scores (B, H, T, S) are divided by one number, which is made from the last size of q, D.",
-                "return q @ k.transpose(-2, -1) / q.size(-1) ** 0.5  # (B, H, T, S)",
-            ),
-        ),
-        Exercise(
-            "score_form",
-            score_form,
-            inputs=[lambda: (*square(1, 2), 2, H)],
-            axes="C C",
-            steps=("form",),
-            build=lambda s: lambda w_q, w_k, head, h: s.form(w_q.chunk(h)[head], w_k.chunk(h)[head]),
-            hints=(
-                "A score is (W_Q x_t) · (W_K x_s). Write it without the brackets: what stands between x_t and x_s?",
-                "Take the D rows of the head out of both weights, as in `one_head_queries`, and multiply them with "
-                "each other. See “One matrix for each head”.",
-                "The head has (D, C) of both weights. Those of w_q transposed, (C, D), times those of w_k give (C, C).",
-                "rows_q, rows_k = w_q.chunk(num_heads)[head], w_k.chunk(num_heads)[head]  # (D, C)\n"
-                "return rows_q.T @ rows_k  # (C, C)",
-            ),
-        ),
-    ],
-    questions={
-        "typical-score": Question(
-            "q and k hold 64 independent numbers each, of mean 0 and variance 1. What is the standard deviation of q "
-            "· k?",
-            right="8",
-            because="Each of 64 products has variance 1, variances add up to 64, and the root of that is 8.",
-            wrong={
-                "64": "That is the variance. The standard deviation is its root.",
-                "1": "One product has that. Here 64 of them are added.",
-                "0": "That is the mean.",
-            },
-            nudge="How do the variances of 64 independent products add up?",
-            tolerance=0.5,
-        ),
-        "scores-shape": Question(
-            "q has shape (2, 4, 5, 6) and k (2, 4, 7, 6). What is the shape of q @ k.transpose(-2, -1)?",
-            right="2, 4, 5, 7",
-            because="One number for every query and every key, in every head: D is summed away.",
-            wrong={
-                "2, 4, 7, 5": "Queries come first: a row for each query.",
-                "2, 4, 5, 6": "D is what the product sums over, so it is gone.",
-                "2, 5, 7": "Every head keeps its own scores.",
-            },
-            letters="B, H, T, S",
-        ),
-        "which-width": Question(
-            "d_model is 512, and there are 8 heads. By what should each head divide its scores?",
-            right="8",
-            right_at=0,
-            because="A head sums over its own D = 64 products, so their spread is the root of 64.",
-            wrong={
-                "22.6": "That is the root of d_model. No head ever adds 512 products.",
-                "64": "That is D itself. The spread grows with the root of D.",
-                "2.8": "That is the root of the number of heads, which has no part in a dot product.",
-            },
-        ),
-        "scale-of-one": Question(
-            "All scores of a row are 100 times larger. What happens to the largest weight?",
-            right="it comes close to 1",
-            right_at=2,
-            because="Softmax sees differences. A lead a hundred times as long leaves the others next to nothing.",
-            wrong={
-                "nothing: softmax normalises": (
-                    "It makes the sum 1. How the 1 is shared out depends on the differences."
-                ),
-                "it gets 100 times larger": "Weights cannot exceed 1, and softmax is not linear.",
-            },
-        ),
-    },
-)
+        },
+    ),
+}
+
+LESSON = Lesson(3, "Scaling", EXERCISES, QUESTIONS)

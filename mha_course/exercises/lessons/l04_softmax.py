@@ -30,106 +30,88 @@ def masked_softmax(scores: Tensor, mask: Tensor) -> Tensor:
     return softmax(open_scores) * sees  # (B, H, T, S)
 
 
-LESSON = Lesson(
-    4,
-    "Softmax",
-    exercises=[
-        Exercise(
-            "softmax",
-            softmax,
-            inputs=[lambda: (draw(B, H, T, S, seed=1),), lambda: (1e4 * draw(B, H, T, S, seed=1),)],
-            axes="B H T S",
-            steps=("softmax",),
-            hints=(
-                "What may you add to all scores of a row without changing its weights, and which choice prevents "
-                "overflow?",
-                "Subtract the largest score of a row, raise e to what is left, and divide by the sum of the row. "
-                "`keepdim=True` keeps the axis. See “A softmax that does not overflow”.",
-                "The largest of each row is (B, H, T, 1). The exponentials (B, H, T, S) are divided by their sums, "
-                "(B, H, T, 1).",
-                "exponentials = (scores - scores.amax(-1, keepdim=True)).exp()  # (B, H, T, S)\n"
-                "return exponentials / exponentials.sum(-1, keepdim=True)  # (B, H, T, S)",
+EXERCISES = [
+    Exercise(
+        softmax,
+        "What may you add to all scores of a row without changing its weights, and which choice prevents overflow?",
+        "Subtract the largest score of a row, raise e to what is left, and divide by the sum of the row. "
+        "`keepdim=True` keeps the axis. See “A softmax that does not overflow”.",
+        "The largest of each row is (B, H, T, 1). The exponentials (B, H, T, S) are divided by their sums, (B, H, T, "
+        "1).",
+        "exponentials = (scores - scores.amax(-1, keepdim=True)).exp()  # (B, H, T, S)\n"
+        "return exponentials / exponentials.sum(-1, keepdim=True)  # (B, H, T, S)",
+        inputs=[lambda: (draw(B, H, T, S, seed=1),), lambda: (1e4 * draw(B, H, T, S, seed=1),)],
+        axes="B H T S",
+        steps=("softmax",),
+    ),
+    Exercise(
+        entropy,
+        "What does 0 · log 0 give in floating point, and what should it give here?",
+        "Each weight times its logarithm, summed, with a minus. `torch.special.xlogy` takes 0 · log 0 as 0. See "
+        "“Temperature and entropy”.",
+        "Number by number from (…, S) to (…, S), then a sum over the last axis: (…).",
+        "return -torch.special.xlogy(weights, weights).sum(-1)",
+        inputs=[lambda: (weights(),)],
+        axes="B H T",
+        tolerance=1e-6,
+    ),
+    Exercise(
+        masked_softmax,
+        "Which score gives a weight of exactly 0? And what comes out of a row in which all scores are like that?",
+        "Fill hidden scores with -inf before the softmax. Rows with nothing to see need a treatment of their own; "
+        "`mask.any` finds them. See “Hiding words”.",
+        "`mask.any` over the keys, with the axis kept, is (…, T, 1): which rows see something. The others get "
+        "harmless scores before the softmax, and times 0 behind it. All else is (B, H, T, S).",
+        "sees = mask.any(-1, keepdim=True)  # (…, T, 1)\n"
+        "scores = scores.masked_fill(~mask, -torch.inf).masked_fill(~sees, 0.0)\n"
+        "return torch.softmax(scores, dim=-1) * sees  # (B, H, T, S)",
+        inputs=[lambda: (draw(B, H, T, S, seed=1), mask(T)), lambda: (draw(B, H, T, S, seed=1), mask(T)[0, 0])],
+        axes="B H T S",
+        steps=MASKED,
+        build=lambda s: lambda scores, mask: s.attend(scores, mask, s),
+    ),
+]
+
+QUESTIONS = {
+    "softmax-axis": Question(
+        "scores has shape (2, 4, 5, 7), which is (B, H, T, S). Over which axis must softmax go?",
+        right_at=0,
+        answers={
+            "dim=-1": "Each query shares out one whole among the keys, and the keys are the last axis.",
+            "dim=-2": "Then each key would be shared out among the queries: columns sum to 1, not rows.",
+            "dim=1": "Then the heads would compete with each other for each pair of tokens.",
+        },
+    ),
+    "softmax-shift": Question(
+        "You add 5 to all scores of a row. What happens to its weights?",
+        right_at=0,
+        answers={
+            "nothing": (
+                "Every exponential is multiplied by the same number, e to the 5, and the division takes it out again."
             ),
-        ),
-        Exercise(
-            "entropy",
-            entropy,
-            inputs=[lambda: (weights(),)],
-            axes="B H T",
-            tolerance=1e-6,
-            hints=(
-                "What does 0 · log 0 give in floating point, and what should it give here?",
-                "Each weight times its logarithm, summed, with a minus. `torch.special.xlogy` takes 0 · log 0 as 0. "
-                "See “Temperature and entropy”.",
-                "Number by number from (…, S) to (…, S), then a sum over the last axis: (…).",
-                "return -torch.special.xlogy(weights, weights).sum(-1)",
-            ),
-        ),
-        Exercise(
-            "masked_softmax",
-            masked_softmax,
-            inputs=[
-                lambda: (draw(B, H, T, S, seed=1), mask(T)),
-                lambda: (draw(B, H, T, S, seed=1), mask(T)[0, 0]),
-            ],
-            axes="B H T S",
-            steps=MASKED,
-            build=lambda s: lambda scores, mask: s.attend(scores, mask, s),
-            hints=(
-                "Which score gives a weight of exactly 0? And what comes out of a row in which all scores are like "
-                "that?",
-                "Fill hidden scores with -inf before the softmax. Rows with nothing to see need a treatment of their "
-                "own; `mask.any` finds them. See “Hiding words”.",
-                "`mask.any` over the keys, with the axis kept, is (…, T, 1): which rows see something. The others get "
-                "harmless scores before the softmax, and times 0 behind it. All else is (B, H, T, S).",
-                "sees = mask.any(-1, keepdim=True)  # (…, T, 1)\n"
-                "scores = scores.masked_fill(~mask, -torch.inf).masked_fill(~sees, 0.0)\n"
-                "return torch.softmax(scores, dim=-1) * sees  # (B, H, T, S)",
-            ),
-        ),
-    ],
-    questions={
-        "softmax-axis": Question(
-            "scores has shape (2, 4, 5, 7), which is (B, H, T, S). Over which axis must softmax go?",
-            right="dim=-1",
-            right_at=0,
-            because="Each query shares out one whole among the keys, and the keys are the last axis.",
-            wrong={
-                "dim=-2": "Then each key would be shared out among the queries: columns sum to 1, not rows.",
-                "dim=1": "Then the heads would compete with each other for each pair of tokens.",
-            },
-        ),
-        "softmax-shift": Question(
-            "You add 5 to all scores of a row. What happens to its weights?",
-            right="nothing",
-            right_at=0,
-            because="Every exponential is multiplied by the same number, e to the 5, and the division takes it out "
-            "again.",
-            wrong={
-                "they become more alike": "That is what dividing the scores does. Adding keeps the differences.",
-                "the largest gets larger": "That is what multiplying the scores does. Adding leaves the differences.",
-            },
-        ),
-        "all-hidden": Question(
-            "All keys of a row are hidden by the score -1e9 (float32). What are its weights?",
-            right="all alike",
-            right_at=2,
-            because="Softmax sees differences, and there are none: every key gets the same share.",
-            wrong={
-                "all 0": "Softmax always shares out one whole, however low the scores are.",
-                "NaN": "That is so with -inf, where inf - inf has no value. -1e9 is an ordinary number.",
-            },
-        ),
-        "most-entropy": Question(
-            "A row of weights shares itself out evenly among 15 words. What is its entropy, in nats?",
-            right="2.71",
-            because="It is the logarithm of 15, and the most that 15 words can have.",
-            wrong={
-                "15": "15 is the number of words. The entropy is its logarithm.",
-                "0": "0 is for a row that has decided.",
-            },
-            nudge="It is the natural logarithm of something.",
-            tolerance=0.02,
-        ),
-    },
-)
+            "they become more alike": "That is what dividing the scores does. Adding keeps the differences.",
+            "the largest gets larger": "That is what multiplying the scores does. Adding leaves the differences.",
+        },
+    ),
+    "all-hidden": Question(
+        "All keys of a row are hidden by the score -1e9 (float32). What are its weights?",
+        right_at=2,
+        answers={
+            "all 0": "Softmax always shares out one whole, however low the scores are.",
+            "NaN": "That is so with -inf, where inf - inf has no value. -1e9 is an ordinary number.",
+            "all alike": "Softmax sees differences, and there are none: every key gets the same share.",
+        },
+    ),
+    "most-entropy": Question(
+        "A row of weights shares itself out evenly among 15 words. What is its entropy, in nats?",
+        answers={
+            "2.71": "It is the logarithm of 15, and the most that 15 words can have.",
+            "15": "15 is the number of words. The entropy is its logarithm.",
+            "0": "0 is for a row that has decided.",
+        },
+        nudge="It is the natural logarithm of something.",
+        tolerance=0.02,
+    ),
+}
+
+LESSON = Lesson(4, "Softmax", EXERCISES, QUESTIONS)

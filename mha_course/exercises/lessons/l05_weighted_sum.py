@@ -36,84 +36,75 @@ def _build_self_attention(s: Steps) -> Callable[..., tuple[Tensor, Tensor]]:
     return answer
 
 
-LESSON = Lesson(
-    5,
-    "Weighted sum",
-    exercises=[
-        Exercise(
-            "weighted_sum",
-            weighted_sum,
-            inputs=[lambda: (weights(), qkv()[2])],
-            axes="B H T D",
-            steps=("weigh",),
-            hints=(
-                "The context of one query is a mixture. How many numbers does it have, and over what is it summed?",
-                "One matrix product, with the shares on the left. See “A context and what it is made of”.",
-                "weights (B, H, T, S) times v (B, H, S, D): S is summed away, and (B, H, T, D) is left.",
-                "return weights @ v  # (B, H, T, D)",
+EXERCISES = [
+    Exercise(
+        weighted_sum,
+        "The context of one query is a mixture. How many numbers does it have, and over what is it summed?",
+        "One matrix product, with the shares on the left. See “A context and what it is made of”.",
+        "weights (B, H, T, S) times v (B, H, S, D): S is summed away, and (B, H, T, D) is left.",
+        "return weights @ v  # (B, H, T, D)",
+        inputs=[lambda: (weights(), qkv()[2])],
+        axes="B H T D",
+        steps=("weigh",),
+    ),
+    Exercise(
+        self_attention,
+        "Which five steps lead from x to the context, and which of them must know the width?",
+        "Project, compare, scale, softmax, mix: you have written all five. This head is as wide as the token. See “A "
+        "whole head”.",
+        "q, k, v are (B, S, C). Scores and weights are (B, S, S), with a softmax over the last axis. The context is "
+        "(B, S, C) again.",
+        "weights = torch.softmax(q @ k.transpose(1, 2) / q.size(-1) ** 0.5, dim=-1)  # (B, S, S)\n"
+        "return weights @ v, weights",
+        inputs=[lambda: (tokens(), *square(2, 3, 4))],
+        axes=("B S C", "B S S"),
+        steps=("linear", "order", "project", "scores", "scale", *ATTEND, "post", "weigh"),
+        build=_build_self_attention,
+        mistake_at={"repeat": "dropout-at-eval"},
+        token_arguments=(0,),
+        query_arguments=(1,),
+    ),
+]
+
+QUESTIONS = {
+    "uniform-weights": Question(
+        "All weights of a row are alike. What is its context?",
+        right_at=1,
+        answers={
+            "the sum of the values": "The shares are 1 / S each, not 1.",
+            "the mean of the values": "Equal shares of all values: that is their mean.",
+            "0": "Values cancel out only by chance. Equal shares of them are their mean.",
+        },
+    ),
+    "context-shape": Question(
+        "weights has shape (2, 4, 5, 7) and v (2, 4, 7, 6). What is the shape of weights @ v?",
+        answers={
+            "2, 4, 5, 6": "One mixture for each query: the keys are summed away, and the width of a value stays.",
+            "2, 4, 7, 6": "There is a context for each query, not for each key.",
+            "2, 5, 24": "The heads stay apart.",
+        },
+        letters="B, H, T, D",
+    ),
+    "shuffle": Question(
+        "You shuffle the vectors of a sentence's words and run self-attention, without a mask. What comes out?",
+        right_at=1,
+        answers={
+            "the same result": "The result of each word is the same, but it comes out at the word's new place.",
+            "the same results, shuffled alike": (
+                "Every word compares and mixes as before; no step knows at which place a word stands."
             ),
-        ),
-        Exercise(
-            "self_attention",
-            self_attention,
-            inputs=[lambda: (tokens(), *square(2, 3, 4))],
-            axes=("B S C", "B S S"),
-            steps=("linear", "order", "project", "scores", "scale", *ATTEND, "post", "weigh"),
-            build=_build_self_attention,
-            mistake_at={"repeat": "dropout-at-eval"},
-            token_arguments=(0,),
-            query_arguments=(1,),
-            hints=(
-                "Which five steps lead from x to the context, and which of them must know the width?",
-                "Project, compare, scale, softmax, mix: you have written all five. This head is as wide as the token. "
-                "See “A whole head”.",
-                "q, k, v are (B, S, C). Scores and weights are (B, S, S), with a softmax over the last axis. The "
-                "context is (B, S, C) again.",
-                "weights = torch.softmax(q @ k.transpose(1, 2) / q.size(-1) ** 0.5, dim=-1)  # (B, S, S)\n"
-                "return weights @ v, weights",
-            ),
-        ),
-    ],
-    questions={
-        "uniform-weights": Question(
-            "All weights of a row are alike. What is its context?",
-            right="the mean of the values",
-            right_at=1,
-            because="Equal shares of all values: that is their mean.",
-            wrong={
-                "the sum of the values": "The shares are 1 / S each, not 1.",
-                "0": "Values cancel out only by chance. Equal shares of them are their mean.",
-            },
-        ),
-        "context-shape": Question(
-            "weights has shape (2, 4, 5, 7) and v (2, 4, 7, 6). What is the shape of weights @ v?",
-            right="2, 4, 5, 6",
-            because="One mixture for each query: the keys are summed away, and the width of a value stays.",
-            wrong={
-                "2, 4, 7, 6": "There is a context for each query, not for each key.",
-                "2, 5, 24": "The heads stay apart.",
-            },
-            letters="B, H, T, D",
-        ),
-        "shuffle": Question(
-            "You shuffle the vectors of a sentence's words and run self-attention, without a mask. What comes out?",
-            right="the same results, shuffled alike",
-            right_at=1,
-            because="Every word compares and mixes as before; no step knows at which place a word stands.",
-            wrong={
-                "the same result": "The result of each word is the same, but it comes out at the word's new place.",
-                "something else": "That would need a step that knows the places. None of the six does.",
-            },
-        ),
-        "own-width": Question(
-            "q and k have 6 numbers a head. How many may v have?",
-            right="any number",
-            right_at=2,
-            because="q and k meet in a dot product and must agree. v is only mixed.",
-            wrong={
-                "6 only": "Nothing multiplies v with q or k number by number. Try it.",
-                "24 only": "24 is the width of all heads together.",
-            },
-        ),
-    },
-)
+            "something else": "That would need a step that knows the places. None of the six does.",
+        },
+    ),
+    "own-width": Question(
+        "q and k have 6 numbers a head. How many may v have?",
+        right_at=2,
+        answers={
+            "6 only": "Nothing multiplies v with q or k number by number. Try it.",
+            "24 only": "24 is the width of all heads together.",
+            "any number": "q and k meet in a dot product and must agree. v is only mixed.",
+        },
+    ),
+}
+
+LESSON = Lesson(5, "Weighted sum", EXERCISES, QUESTIONS)

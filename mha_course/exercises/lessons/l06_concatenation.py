@@ -55,83 +55,72 @@ def subtract(builder: Callable[..., Any], d: int) -> Tensor:
     return (reference.merge_heads(reference.attention(q, k, v)[0]) @ weights[3].T)[:, 0, :d]
 
 
-LESSON = Lesson(
-    6,
-    "Concatenation",
-    exercises=[
-        Exercise(
-            "merge_heads",
-            merge_heads,
-            inputs=[lambda: (qkv()[1],)],
-            axes="B S C",
-            steps=("merge",),
-            hints=(
-                "In the context the heads stand before the tokens. Which two axes must be neighbours before you join "
-                "them?",
-                "Undo the split backwards: first swap, then join. The join has to copy, so `view` refuses. See “The "
-                "merge, cell by cell”.",
-                "(B, H, S, D) becomes (B, S, H, D) by the swap, and (B, S, C) by joining the last two axes.",
-                "return context.transpose(1, 2).flatten(2)  # (B, S, C)",
+EXERCISES = [
+    Exercise(
+        merge_heads,
+        "In the context the heads stand before the tokens. Which two axes must be neighbours before you join them?",
+        "Undo the split backwards: first swap, then join. The join has to copy, so `view` refuses. See “The merge, "
+        "cell by cell”.",
+        "(B, H, S, D) becomes (B, S, H, D) by the swap, and (B, S, C) by joining the last two axes.",
+        "return context.transpose(1, 2).flatten(2)  # (B, S, C)",
+        inputs=[lambda: (qkv()[1],)],
+        axes="B S C",
+        steps=("merge",),
+    ),
+    Exercise(
+        head_contributions,
+        "The merged context times w_oᵀ sums over C numbers a token. Which of them come from one head?",
+        "Cut w_o by columns, D for each head, and multiply each head by its own columns only. See “W_O: where the "
+        "heads meet”.",
+        "w_o (C, C) with its second axis cut is (C, H, D). With the context (B, H, S, D), sum over D and keep H: (B, "
+        "H, S, C).",
+        "columns = w_o.unflatten(1, (context.size(1), -1))  # (C, H, D)\n"
+        'return torch.einsum("bhsd,chd->bhsc", context, columns)  # (B, H, S, C)',
+        inputs=[lambda: (qkv()[1], *square(5))],
+        axes="B H S C",
+        steps=("columns",),
+    ),
+    Exercise(
+        build_subtractor,
+        "If head 0 fetches c_a and head 1 fetches c_b, where can the minus come from?",
+        "In w_q the query token's channel, in w_k the channel of the flag: where both are large, the score is. w_v "
+        "hands over the content. See “Two heads that subtract”.",
+        "Four matrices (3d, 3d) of zeros. Head h owns rows h · 3d/2 and on, columns in w_o. It needs one entry in "
+        "w_q, one in w_k, d in w_v, and d in w_o with its sign.",
+        "for head, sign in ((0, 1.0), (1, -1.0)):\n"
+        "    first = head * 3 * d // 2\n"
+        "    w_q[first, d + 2] = w_k[first, d + head] = 100.0\n"
+        "    for channel in range(d):\n"
+        "        w_v[first + channel, channel] = 1.0\n"
+        "        w_o[channel, first + channel] = sign",
+        inputs=[lambda: (8,)],
+        axes="B d",
+        run=subtract,
+        tolerance=1e-3,
+    ),
+]
+
+QUESTIONS = {
+    "merge-order": Question(
+        "context has shape (B, H, S, D). Which gives (B, S, C) with the heads of each token side by side?",
+        right_at=1,
+        answers={
+            "context.reshape(B, S, C)": "It has the right shape, and mixes tokens: the transpose is missing.",
+            "context.transpose(1, 2).reshape(B, S, C)": (
+                "First the tokens come forward again, then H and D, now neighbours, are joined."
             ),
-        ),
-        Exercise(
-            "head_contributions",
-            head_contributions,
-            inputs=[lambda: (qkv()[1], *square(5))],
-            axes="B H S C",
-            steps=("columns",),
-            hints=(
-                "The merged context times w_oᵀ sums over C numbers a token. Which of them come from one head?",
-                "Cut w_o by columns, D for each head, and multiply each head by its own columns only. See “W_O: where "
-                "the heads meet”.",
-                "w_o (C, C) with its second axis cut is (C, H, D). With the context (B, H, S, D), sum over D and keep "
-                "H: (B, H, S, C).",
-                "columns = w_o.unflatten(1, (context.size(1), -1))  # (C, H, D)\n"
-                'return torch.einsum("bhsd,chd->bhsc", context, columns)  # (B, H, S, C)',
-            ),
-        ),
-        Exercise(
-            "build_subtractor",
-            build_subtractor,
-            inputs=[lambda: (8,)],
-            axes="B d",
-            run=subtract,
-            tolerance=1e-3,
-            hints=(
-                "If head 0 fetches c_a and head 1 fetches c_b, where can the minus come from?",
-                "In w_q the query token's channel, in w_k the channel of the flag: where both are large, the score "
-                "is. w_v hands over the content. See “Two heads that subtract”.",
-                "Four matrices (3d, 3d) of zeros. Head h owns rows h · 3d/2 and on, columns in w_o. It needs one "
-                "entry in w_q, one in w_k, d in w_v, and d in w_o with its sign.",
-                "for head, sign in ((0, 1.0), (1, -1.0)):\n"
-                "    first = head * 3 * d // 2\n"
-                "    w_q[first, d + 2] = w_k[first, d + head] = 100.0\n"
-                "    for channel in range(d):\n"
-                "        w_v[first + channel, channel] = 1.0\n"
-                "        w_o[channel, first + channel] = sign",
-            ),
-        ),
-    ],
-    questions={
-        "merge-order": Question(
-            "context has shape (B, H, S, D). Which gives (B, S, C) with the heads of each token side by side?",
-            right="context.transpose(1, 2).reshape(B, S, C)",
-            right_at=1,
-            because="First the tokens come forward again, then H and D, now neighbours, are joined.",
-            wrong={
-                "context.reshape(B, S, C)": "It has the right shape, and mixes tokens: the transpose is missing.",
-                "context.transpose(2, 3).reshape(B, S, C)": "That swaps tokens and channels; the heads stay outermost.",
-            },
-        ),
-        "output-mixes": Question(
-            "Two heads are merged, and W_O is the identity. Which numbers of the output can depend on head 0?",
-            right="the first half",
-            right_at=0,
-            because="The identity leaves each number where it is; mixing the heads is what W_O is there for.",
-            wrong={
-                "all": "That takes a W_O that is not the identity. It is the only place where heads meet.",
-                "none": "Merging drops nothing: head 0 fills the first half.",
-            },
-        ),
-    },
-)
+            "context.transpose(2, 3).reshape(B, S, C)": "That swaps tokens and channels; the heads stay outermost.",
+        },
+    ),
+    "output-mixes": Question(
+        "Two heads are merged, and W_O is the identity. Which numbers of the output can depend on head 0?",
+        right_at=0,
+        answers={
+            "the first half": "The identity leaves each number where it is; mixing the heads is what W_O is there for.",
+            "all": "That takes a W_O that is not the identity. It is the only place where heads meet.",
+            "none": "Merging drops nothing: head 0 fills the first half.",
+        },
+    ),
+}
+
+LESSON = Lesson(6, "Concatenation", EXERCISES, QUESTIONS)

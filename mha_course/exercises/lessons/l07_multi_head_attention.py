@@ -91,110 +91,92 @@ def _build_module(s: Steps) -> type[nn.Module]:
     return Answer
 
 
-LESSON = Lesson(
-    7,
-    "Multi-head attention",
-    exercises=[
-        Exercise(
-            "multi_head_attention",
-            multi_head_attention,
-            inputs=[
-                lambda: (tokens(), *square(2, 3, 4, 5), H),
-                lambda: (tokens(), *square(2, 3, 4, 5), H, some_mask(S)),
-            ],
-            axes=("B S C", "B H S S"),
-            steps=(*ALL_SIX, *MASKED),
-            build=_build_function,
-            mistake_at={"repeat": "dropout-at-eval"},
-            token_arguments=(0,),
-            query_arguments=(1,),
-            hints=(
-                "Which of your functions of lessons 1 to 6 does each step need, and in which order?",
-                "Project, split, compare and scale, softmax, mix, merge, project. Paste your functions in and call "
-                "them; the mask decides which softmax. See “The whole pass in one picture”.",
-                "q, k, v are (B, H, S, D), scores and weights (B, H, S, S), the context (B, H, S, D), the merged "
-                "heads (B, S, C), and so is the output.",
-                "scores = scaled_scores(q, k)  # (B, H, S, S)\n"
-                "weights = softmax(scores) if mask is None else masked_softmax(scores, mask)\n"
-                "context = weighted_sum(weights, v)  # (B, H, S, D)\n"
-                "return merge_heads(context) @ w_o.T, weights",
+EXERCISES = [
+    Exercise(
+        multi_head_attention,
+        "Which of your functions of lessons 1 to 6 does each step need, and in which order?",
+        "Project, split, compare and scale, softmax, mix, merge, project. Paste your functions in and call them; the "
+        "mask decides which softmax. See “The whole pass in one picture”.",
+        "q, k, v are (B, H, S, D), scores and weights (B, H, S, S), the context (B, H, S, D), the merged heads (B, S, "
+        "C), and so is the output.",
+        "scores = scaled_scores(q, k)  # (B, H, S, S)\n"
+        "weights = softmax(scores) if mask is None else masked_softmax(scores, mask)\n"
+        "context = weighted_sum(weights, v)  # (B, H, S, D)\n"
+        "return merge_heads(context) @ w_o.T, weights",
+        inputs=[lambda: (tokens(), *square(2, 3, 4, 5), H), lambda: (tokens(), *square(2, 3, 4, 5), H, some_mask(S))],
+        axes=("B S C", "B H S S"),
+        steps=(*ALL_SIX, *MASKED),
+        build=_build_function,
+        mistake_at={"repeat": "dropout-at-eval"},
+        token_arguments=(0,),
+        query_arguments=(1,),
+    ),
+    Exercise(
+        MultiHeadAttention,
+        "What has to be made once, when the module is built, and what at every call?",
+        "Four `nn.Linear` and the number of heads belong into `__init__`, the steps of `multi_head_attention` into "
+        "`forward`.",
+        "Each Linear maps (B, S, C) to (B, S, C). Three results are split to (B, H, S, D); out_proj takes the merged "
+        "heads (B, S, C).",
+        "# in __init__, and likewise k_proj, v_proj, out_proj\n"
+        "self.q_proj = nn.Linear(d_model, d_model)\n"
+        "# in forward, and likewise k and v\n"
+        "q = split_heads(self.q_proj(x), self.num_heads)  # (B, H, S, D)\n"
+        "# and at its end\n"
+        "return self.out_proj(merge_heads(context))",
+        inputs=[lambda: (tokens(), None, *_parameters()), lambda: (tokens(), some_mask(S), *_parameters())],
+        axes="B S C",
+        steps=(*ALL_SIX, *MASKED),
+        build=_build_module,
+        run=use_module,
+        mistake_at={"repeat": "dropout-at-eval"},
+        token_arguments=(0,),
+        query_arguments=(2, 3),
+    ),
+    Exercise(
+        parameter_count,
+        "Does each head have matrices of its own, or rows of one that all heads share?",
+        "Count the weights of the four Linears, and their biases where there are any. See “What the number of heads "
+        "changes, and what not”.",
+        "Four times C · C weights, and with bias four times C more. One argument plays no part. The result is an int.",
+        "return 4 * (d_model * d_model + (d_model if bias else 0))",
+        inputs=[lambda: (24, 4, True), lambda: (24, 6, False), lambda: (10, 2, True)],
+    ),
+    Exercise(
+        fold_value_bias,
+        "b_v is added to the value of every token alike. What is left of it in a mixture with shares that sum to 1?",
+        "It comes through the mixing whole, and meets the output projection like everything else. See “A bias that is "
+        "not needed”.",
+        "w_o (C, C) times b_v (C) gives (C), and b_o (C) is added.",
+        "return w_o @ b_v + b_o  # (C)",
+        inputs=[lambda: (*square(1), draw(C, seed=2), draw(C, seed=3))],
+        axes="C",
+    ),
+]
+
+QUESTIONS = {
+    "count-heads": Question(
+        "d_model is 12, with biases. How many numbers does multi-head attention learn with 1, 2 and 12 heads?",
+        right_at=1,
+        answers={
+            "624, 1248, 7488": "Heads do not get matrices of their own size: they share out the rows of one.",
+            "624, 624, 624": "Four Linears of 12 · 12 + 12. Heads only say how the 12 rows are grouped.",
+            "468, 468, 468": "Those are three Linears. The output projection is the fourth.",
+        },
+    ),
+    "which-is-other": Question(
+        "One of these computes another function than the others, given the same weights. Which?",
+        right_at=4,
+        answers={
+            "one fused Linear for q, k, v": "Fused or apart: the same rows (lesson 1).",
+            "three Linears, then view and transpose": "That is the reference.",
+            "heads folded into the batch": "Folding only changes who stands in front (lesson 2).",
+            "permute instead of transpose": "Both name the same order of axes (lesson 2).",
+            "every head as wide as d_model": (
+                "A head that is as wide as the whole vector compares more numbers, and has more weights."
             ),
-        ),
-        Exercise(
-            "MultiHeadAttention",
-            MultiHeadAttention,
-            inputs=[lambda: (tokens(), None, *_parameters()), lambda: (tokens(), some_mask(S), *_parameters())],
-            axes="B S C",
-            steps=(*ALL_SIX, *MASKED),
-            build=_build_module,
-            run=use_module,
-            mistake_at={"repeat": "dropout-at-eval"},
-            token_arguments=(0,),
-            query_arguments=(2, 3),
-            hints=(
-                "What has to be made once, when the module is built, and what at every call?",
-                "Four `nn.Linear` and the number of heads belong into `__init__`, the steps of `multi_head_attention` "
-                "into `forward`.",
-                "Each Linear maps (B, S, C) to (B, S, C). Three results are split to (B, H, S, D); out_proj takes the "
-                "merged heads (B, S, C).",
-                "# in __init__, and likewise k_proj, v_proj, out_proj\n"
-                "self.q_proj = nn.Linear(d_model, d_model)\n"
-                "# in forward, and likewise k and v\n"
-                "q = split_heads(self.q_proj(x), self.num_heads)  # (B, H, S, D)\n"
-                "# and at its end\n"
-                "return self.out_proj(merge_heads(context))",
-            ),
-        ),
-        Exercise(
-            "parameter_count",
-            parameter_count,
-            inputs=[lambda: (24, 4, True), lambda: (24, 6, False), lambda: (10, 2, True)],
-            hints=(
-                "Does each head have matrices of its own, or rows of one that all heads share?",
-                "Count the weights of the four Linears, and their biases where there are any. See “What the number of "
-                "heads changes, and what not”.",
-                "Four times C · C weights, and with bias four times C more. One argument plays no part. The result is "
-                "an int.",
-                "return 4 * (d_model * d_model + (d_model if bias else 0))",
-            ),
-        ),
-        Exercise(
-            "fold_value_bias",
-            fold_value_bias,
-            inputs=[lambda: (*square(1), draw(C, seed=2), draw(C, seed=3))],
-            axes="C",
-            hints=(
-                "b_v is added to the value of every token alike. What is left of it in a mixture with shares that sum "
-                "to 1?",
-                "It comes through the mixing whole, and meets the output projection like everything else. See “A bias "
-                "that is not needed”.",
-                "w_o (C, C) times b_v (C) gives (C), and b_o (C) is added.",
-                "return w_o @ b_v + b_o  # (C)",
-            ),
-        ),
-    ],
-    questions={
-        "count-heads": Question(
-            "d_model is 12, with biases. How many numbers does multi-head attention learn with 1, 2 and 12 heads?",
-            right="624, 624, 624",
-            right_at=1,
-            because="Four Linears of 12 · 12 + 12. Heads only say how the 12 rows are grouped.",
-            wrong={
-                "624, 1248, 7488": "Heads do not get matrices of their own size: they share out the rows of one.",
-                "468, 468, 468": "Those are three Linears. The output projection is the fourth.",
-            },
-        ),
-        "which-is-other": Question(
-            "One of these computes another function than the others, given the same weights. Which?",
-            right="every head as wide as d_model",
-            right_at=4,
-            because="A head that is as wide as the whole vector compares more numbers, and has more weights.",
-            wrong={
-                "one fused Linear for q, k, v": "Fused or apart: the same rows (lesson 1).",
-                "three Linears, then view and transpose": "That is the reference.",
-                "heads folded into the batch": "Folding only changes who stands in front (lesson 2).",
-                "permute instead of transpose": "Both name the same order of axes (lesson 2).",
-            },
-        ),
-    },
-)
+        },
+    ),
+}
+
+LESSON = Lesson(7, "Multi-head attention", EXERCISES, QUESTIONS)

@@ -30,25 +30,18 @@ def _additive() -> Tensor:
 
 VOCABULARY = "8, Masks: one vocabulary"
 MISTAKES = [
-    mistake(
-        "causal-hides-self", "A token does not see itself.",
+    mistake("causal-hides-self", "A token does not see itself.",
         "The diagonal is allowed: token 0 has nothing else to see.", VOCABULARY,
         {"causal_mask": lambda n: torch.ones(n, n).tril(-1).bool()},
-        {"causal_mask_for_cache": lambda new, total: torch.ones(new, total).tril(total - new - 1).bool()},
-    ),
-    mistake(
-        "causal-leaks-next", "Each token sees the next one.",
+        {"causal_mask_for_cache": lambda new, total: torch.ones(new, total).tril(total - new - 1).bool()}),
+    mistake("causal-leaks-next", "Each token sees the next one.",
         "A token may look at itself and back, not ahead.", VOCABULARY,
         {"causal_mask": lambda n: torch.ones(n, n).tril(1).bool()},
-        {"causal_mask_for_cache": lambda new, total: torch.ones(new, total).tril(total - new + 1).bool()},
-    ),
-    mistake(
-        "causal-top-left", "The triangle stands at the top left.",
+        {"causal_mask_for_cache": lambda new, total: torch.ones(new, total).tril(total - new + 1).bool()}),
+    mistake("causal-top-left", "The triangle stands at the top left.",
         "The new tokens are the last ones: align the triangle with the bottom right corner.", VOCABULARY,
-        {"causal_mask_for_cache": lambda new, total: torch.ones(new, total).tril().bool()},
-    ),
-    mistake(
-        "mask-inverted", "True and False have changed places.",
+        {"causal_mask_for_cache": lambda new, total: torch.ones(new, total).tril().bool()}),
+    mistake("mask-inverted", "True and False have changed places.",
         "True means may attend.", VOCABULARY,
         {"causal_mask": lambda n: ~masks.causal_mask(n)},
         {"padding_mask": lambda x, n: ~masks.padding_mask(x, n)},
@@ -58,258 +51,210 @@ MISTAKES = [
         {"to_attend": lambda m, c: ~masks.to_attend(m, c)},
         {"to_attend": lambda m, c: m if c in ("multihead", "seaborn") else masks.to_attend(m, c)},
         {"to_attend": lambda m, c: m != 0 if c == "additive" else masks.to_attend(m, c)},
-        {"to_attend": lambda m, c: ~m if c == "sdpa" else masks.to_attend(m, c)},
-    ),
-    mistake(
-        "padding-on-queries", "The mask hides queries, not keys.",
+        {"to_attend": lambda m, c: ~m if c == "sdpa" else masks.to_attend(m, c)}),
+    mistake("padding-on-queries", "The mask hides queries, not keys.",
         "Padding is what nobody should look at: the last axis, mask[:, None, None, :].", VOCABULARY,
-        {"padding_mask": lambda x, n: (torch.arange(n) < x[:, None])[:, None, :, None]},
-    ),
-    mistake(
-        "padding-broadcast-raw", "The mask is (B, S), which would be read as (T, S).",
+        {"padding_mask": lambda x, n: (torch.arange(n) < x[:, None])[:, None, :, None]}),
+    mistake("padding-broadcast-raw", "The mask is (B, S), which would be read as (T, S).",
         "Give it axes for heads and queries: mask[:, None, None, :].", VOCABULARY,
-        {"padding_mask": lambda x, n: torch.arange(n) < x[:, None]},
-    ),
-    mistake(
-        "mask-missing-head-axis", "The mask lacks an axis for the heads.",
+        {"padding_mask": lambda x, n: torch.arange(n) < x[:, None]}),
+    mistake("mask-missing-head-axis", "The mask lacks an axis for the heads.",
         "With (B, T, S) the batch would meet the heads.", VOCABULARY,
         {"padding_mask": lambda x, n: (torch.arange(n) < x[:, None])[:, None, :]},
-        {"combine_masks": lambda a, b: a & b[:, 0]},
-    ),
-    mistake(
-        "mask-first-batch-only", "All sentences are masked as the first is.",
+        {"combine_masks": lambda a, b: a & b[:, 0]}),
+    mistake("mask-first-batch-only", "All sentences are masked as the first is.",
         "Each sentence has its own length.", VOCABULARY,
         {"padding_mask": lambda x, n: masks.padding_mask(x[:1].expand(len(x)), n)},
-        {"combine_masks": lambda a, b: (a & b[:1]).expand(len(b), 1, *a.shape)},
-    ),
-    mistake(
-        "masks-or-instead-of-and", "A key is seen if either mask allows it.",
+        {"combine_masks": lambda a, b: (a & b[:1]).expand(len(b), 1, *a.shape)}),
+    mistake("masks-or-instead-of-and", "A key is seen if either mask allows it.",
         "Both must allow it: &, not |.", VOCABULARY,
-        {"combine_masks": lambda a, b: a | b},
-    ),
-    mistake(
-        "mask-ignored", "One of the masks has no effect.",
+        {"combine_masks": lambda a, b: a | b}),
+    mistake("mask-ignored", "One of the masks has no effect.",
         "Both must allow a key.", VOCABULARY,
         {"combine_masks": lambda a, b: a.expand(len(b), 1, *a.shape)},
         {"combine_masks": lambda a, b: b.expand(-1, 1, *a.shape)},
         {"combine_masks": lambda a, b: a},
-        {"combine_masks": lambda a, b: b},
-    ),
-    mistake(
-        "mask-fill-positive-inf", "Hidden keys got +inf.",
+        {"combine_masks": lambda a, b: b}),
+    mistake("mask-fill-positive-inf", "Hidden keys got +inf.",
         "Hidden means as small as can be: -inf.", VOCABULARY,
-        {"additive_mask": lambda m, dtype: torch.zeros(m.shape, dtype=dtype).masked_fill(~m, math.inf)},
-    ),
-    mistake(
-        "mask-added-as-number", "The mask became 0 and 1.",
+        {"additive_mask": lambda m, dtype: torch.zeros(m.shape, dtype=dtype).masked_fill(~m, math.inf)}),
+    mistake("mask-added-as-number", "The mask became 0 and 1.",
         "Added to scores, that hides nothing. It should be 0 and -inf.", VOCABULARY,
         {"additive_mask": lambda m, dtype: m.to(dtype)},
-        {"additive_mask": lambda m, dtype: (~m).to(dtype)},
-    ),
-    mistake(
-        "mask-fill-tiny", "Hidden keys got a tiny number.",
+        {"additive_mask": lambda m, dtype: (~m).to(dtype)}),
+    mistake("mask-fill-tiny", "Hidden keys got a tiny number.",
         "Nearly 0 hides nothing: -inf does.", VOCABULARY,
-        {"additive_mask": lambda m, dtype: torch.zeros(m.shape, dtype=dtype).masked_fill(~m, 1e-9)},
-    ),
-    mistake(
-        "mask-times-minus-inf", "What may be seen became NaN: 0 times inf is not a number.",
+        {"additive_mask": lambda m, dtype: torch.zeros(m.shape, dtype=dtype).masked_fill(~m, 1e-9)}),
+    mistake("mask-times-minus-inf", "What may be seen became NaN: 0 times inf is not a number.",
         "Fill with masked_fill.", VOCABULARY,
         {"additive_mask": lambda m, dtype: (~m).to(dtype) * -math.inf},
-        {"additive_mask": lambda m, dtype: (1 - m.to(dtype)) * -math.inf},
-    ),
-    mistake(
-        "masked-row-uniform", "Hidden keys got a large finite number.",
+        {"additive_mask": lambda m, dtype: (1 - m.to(dtype)) * -math.inf}),
+    mistake("masked-row-uniform", "Hidden keys got a large finite number.",
         "In a row with nothing to see all are alike then. Use -inf.", VOCABULARY,
         {"additive_mask": lambda m, dtype: torch.zeros(m.shape, dtype=dtype).masked_fill(~m, -1e9)},
         {"additive_mask": lambda m, dtype: torch.zeros(m.shape, dtype=dtype).masked_fill(~m, torch.finfo(dtype).min)},
-        {"additive_mask": lambda m, dtype: torch.zeros(m.shape, dtype=dtype).masked_fill(~m, -1e4)},
-    ),
+        {"additive_mask": lambda m, dtype: torch.zeros(m.shape, dtype=dtype).masked_fill(~m, -1e4)}),
 ]  # fmt: skip
 
-LESSON = Lesson(
-    8,
-    "Masks",
-    exercises=[
-        Exercise(
-            "causal_mask",
-            masks.causal_mask,
-            inputs=[lambda: (S,)],
-            axes="S S",
-            hints=(
-                "May token t see token s if s = t? And if s = t + 1?",
-                "True on the diagonal and below it: `tril` of a matrix of True. Lesson 4 drew one.",
-                "A bool matrix (S, S), a row for each query and a column for each key, True where s <= t.",
-                "return torch.ones(seq_len, seq_len, dtype=torch.bool).tril()  # (S, S)",
+EXERCISES = [
+    Exercise(
+        masks.causal_mask,
+        "May token t see token s if s = t? And if s = t + 1?",
+        "True on the diagonal and below it: `tril` of a matrix of True. Lesson 4 drew one.",
+        "A bool matrix (S, S), a row for each query and a column for each key, True where s <= t.",
+        "return torch.ones(seq_len, seq_len, dtype=torch.bool).tril()  # (S, S)",
+        inputs=[lambda: (S,)],
+        axes="S S",
+    ),
+    Exercise(
+        masks.padding_mask,
+        "A sentence of 3 words is filled up to 5. Which places are real?",
+        "Compare the places 0, 1, 2, … with the length of each sentence, and let broadcasting make the table. Axes of "
+        "size 1 make it fit every head and every query.",
+        "The places are (S), the lengths as a column (B, 1). Compared they are (B, S), and with two more axes (B, 1, "
+        "1, S).",
+        "real = torch.arange(max_len) < lengths[:, None]  # (B, S)\nreturn real[:, None, None]  # (B, 1, 1, S)",
+        inputs=[lambda: (torch.tensor([4, 7, 1, 6]), S)],
+        axes="B 1 1 S",
+    ),
+    Exercise(
+        masks.combine_masks,
+        "True means may attend. If two masks have a say, when may a token attend?",
+        "A logical “and”, number by number. Broadcasting does the rest.",
+        "(S, S) meets (B, 1, 1, S), and broadcasting gives (B, 1, S, S).",
+        "return causal & padding  # (B, 1, S, S)",
+        inputs=[lambda: (masks.causal_mask(S), masks.padding_mask(torch.tensor([4, 6]), S))],
+        axes="B 1 S S",
+    ),
+    Exercise(
+        masks.causal_mask_for_cache,
+        "The first new token stands at place total - new. Which keys lie there or before?",
+        "`tril` takes a second argument, which moves the diagonal. The last row must see everything: the triangle is "
+        "aligned at the bottom right.",
+        "A bool matrix (new, total): the lower triangle, with its diagonal moved right by the number of cached tokens.",
+        "return torch.ones(new, total, dtype=torch.bool).tril(total - new)  # (new, total)",
+        inputs=[lambda: (3, 8)],
+        axes="new total",
+    ),
+    Exercise(
+        masks.to_attend,
+        "In which conventions does True hide a key, and which number hides one when it is added to a score?",
+        "`sdpa` means what the course means, `multihead` and `seaborn` mean the opposite. An additive mask leaves a "
+        "score alone where it adds 0.",
+        "Every branch keeps the shape of mask, such as (T, S), and gives bool: the mask, its opposite, or a "
+        "comparison with 0.",
+        'if convention == "additive":\n'
+        "    return mask == 0\n"
+        'return ~mask if convention in ("multihead", "seaborn") else mask',
+        inputs=[
+            lambda: (_mask(), "bool"),
+            lambda: (_mask(), "sdpa"),
+            lambda: (~_mask(), "multihead"),
+            lambda: (~_mask(), "seaborn"),
+            lambda: (_additive(), "additive"),
+        ],
+        axes="T S",
+    ),
+    Exercise(
+        masks.additive_mask,
+        "What must be added to a score to leave it alone, and what to hide it?",
+        "Start from zeros of the right dtype and fill in where the mask is False. Multiplying would not do: 0 · inf "
+        "is NaN.",
+        "A bool mask (…) gives numbers (…): 0 where it is True, -inf where it is False.",
+        "return torch.zeros_like(mask, dtype=dtype).masked_fill(~mask, -torch.inf)",
+        inputs=[lambda: (_mask(), torch.float64), lambda: (_mask(), torch.float32)],
+        axes=("T S", ""),
+        run=with_dtype,
+    ),
+]
+
+QUESTIONS = {
+    "causal-count": Question(
+        "A causal mask for 6 tokens has 36 entries. How many are True?",
+        answers={
+            "21": "1 + 2 + 3 + 4 + 5 + 6: row t has t + 1 of them, if the first row is row 0.",
+            "15": "That leaves out the diagonal. A token sees itself, too: the first one would have nothing else.",
+            "18": "A little more than half: the diagonal belongs to it whole.",
+            "36": "Then nothing would be hidden.",
+            "6": "That is the diagonal alone. Each token sees all that came before, too.",
+        },
+        nudge="Count row by row: what does token 0 see, what token 1?",
+    ),
+    "padding-shape": Question(
+        "Scores are (2, 4, 5, 5), which is (B, H, T, S). Sentence 1 has two paddings, which nobody should see. Which "
+        "shape must the mask have?",
+        right_at=1,
+        answers={
+            "(2, 5)": (
+                "Shapes are matched from the right: the 2 would meet T = 5, and the call stops. At T = 2 it would run, "
+                "as a mask (T, S)."
             ),
-        ),
-        Exercise(
-            "padding_mask",
-            masks.padding_mask,
-            inputs=[lambda: (torch.tensor([4, 7, 1, 6]), S)],
-            axes="B 1 1 S",
-            hints=(
-                "A sentence of 3 words is filled up to 5. Which places are real?",
-                "Compare the places 0, 1, 2, … with the length of each sentence, and let broadcasting make the table. "
-                "Axes of size 1 make it fit every head and every query.",
-                "The places are (S), the lengths as a column (B, 1). Compared they are (B, S), and with two more axes "
-                "(B, 1, 1, S).",
-                "real = torch.arange(max_len) < lengths[:, None]  # (B, S)\nreturn real[:, None, None]  # (B, 1, 1, S)",
+            "(2, 1, 1, 5)": "One row of keys for each sentence, and axes of size 1 for all heads and all queries.",
+            "(2, 1, 5, 1)": "That hides whole queries, and leaves the padding to be seen by all others.",
+            "(2, 5, 5)": (
+                "Matched from the right the 2 would meet H = 4, and the call stops. At H = 2 it would run, and the "
+                "heads would share out the sentences' masks."
             ),
-        ),
-        Exercise(
-            "combine_masks",
-            masks.combine_masks,
-            inputs=[lambda: (masks.causal_mask(S), masks.padding_mask(torch.tensor([4, 6]), S))],
-            axes="B 1 S S",
-            hints=(
-                "True means may attend. If two masks have a say, when may a token attend?",
-                "A logical “and”, number by number. Broadcasting does the rest.",
-                "(S, S) meets (B, 1, 1, S), and broadcasting gives (B, 1, S, S).",
-                "return causal & padding  # (B, 1, S, S)",
+        },
+    ),
+    "three-axes": Question(
+        "Two sentences and two heads. scaled_dot_product_attention gets a mask (B, T, S), one matrix a sentence. What "
+        "happens?",
+        right_at=2,
+        answers={
+            "it raises": "It would with two sentences and four heads. Here 2 meets 2, and fits.",
+            "sentence b gets mask b": "That needs an axis for the heads: (B, 1, T, S).",
+            "head h gets mask h": (
+                "Shapes are matched from the right, so the first axis of the mask meets the heads. Nobody complains."
             ),
-        ),
-        Exercise(
-            "causal_mask_for_cache",
-            masks.causal_mask_for_cache,
-            inputs=[lambda: (3, 8)],
-            axes="new total",
-            hints=(
-                "The first new token stands at place total - new. Which keys lie there or before?",
-                "`tril` takes a second argument, which moves the diagonal. The last row must see everything: the "
-                "triangle is aligned at the bottom right.",
-                "A bool matrix (new, total): the lower triangle, with its diagonal moved right by the number of "
-                "cached tokens.",
-                "return torch.ones(new, total, dtype=torch.bool).tril(total - new)  # (new, total)",
+        },
+    ),
+    "blind-rows": Question(
+        "Two words are filled up to five places, with the padding on the left. The mask is causal and hides padding. "
+        "How many of the five rows see nothing?",
+        answers={
+            "3": "The three paddings. Each may only look at itself and back, and there is only padding.",
+            "0": "Look at the first row. It may see itself alone, and it is padding.",
+            "1": "The first row is one. What do the second and the third see?",
+            "2": "Count the paddings again: 5 - 2.",
+            "5": "The two words see themselves.",
+        },
+    ),
+    "causal-corner": Question(
+        "One new token asks, and there are 7 keys, its own the last. How many does it see in "
+        "scaled_dot_product_attention with is_causal=True?",
+        answers={
+            "1": "The triangle stands at the top left: query 0 sees key 0. The newest token sees the oldest alone.",
+            "7": "It should, being the last of all tokens. But the triangle is not at the bottom right.",
+            "0": "The diagonal is allowed: query 0 sees key 0.",
+            "6": "Not itself? The diagonal is allowed, but it starts at the top left.",
+        },
+        nudge="Draw a matrix of 1 row and 7 columns. Where does its diagonal start?",
+    ),
+    "who-ignores": Question(
+        "A sentence of three words has two paddings. nn.MultiheadAttention gets key_padding_mask = [True, True, True, "
+        "False, False]. What does a query look at?",
+        right_at=1,
+        answers={
+            "the three words": (
+                "So it would be in this course, where True = may attend. This module means the opposite."
             ),
-        ),
-        Exercise(
-            "to_attend",
-            masks.to_attend,
-            inputs=[
-                lambda: (_mask(), "bool"),
-                lambda: (_mask(), "sdpa"),
-                lambda: (~_mask(), "multihead"),
-                lambda: (~_mask(), "seaborn"),
-                lambda: (_additive(), "additive"),
-            ],
-            axes="T S",
-            hints=(
-                "In which conventions does True hide a key, and which number hides one when it is added to a score?",
-                "`sdpa` means what the course means, `multihead` and `seaborn` mean the opposite. An additive mask "
-                "leaves a score alone where it adds 0.",
-                "Every branch keeps the shape of mask, such as (T, S), and gives bool: the mask, its opposite, or a "
-                "comparison with 0.",
-                'if convention == "additive":\n'
-                "    return mask == 0\n"
-                'return ~mask if convention in ("multihead", "seaborn") else mask',
+            "the two paddings": "There True means “ignore this key”. The words are ignored, and no error tells you.",
+            "everything": "A bool mask always hides something, unless all of it says “may attend”.",
+        },
+    ),
+    "after-softmax": Question(
+        "Softmax first, over all keys. Then the weights of later tokens are set to 0, and nothing more. Can a later "
+        "token change the output of an earlier one?",
+        right_at=1,
+        answers={
+            "no, its weight is 0": "Its own weight is. Look at what the other weights were divided by.",
+            "yes, through the sum": (
+                "Softmax divides by a sum over all keys, the later ones included. The sum tells about them."
             ),
-        ),
-        Exercise(
-            "additive_mask",
-            masks.additive_mask,
-            inputs=[lambda: (_mask(), torch.float64), lambda: (_mask(), torch.float32)],
-            axes=("T S", ""),
-            run=with_dtype,
-            hints=(
-                "What must be added to a score to leave it alone, and what to hide it?",
-                "Start from zeros of the right dtype and fill in where the mask is False. Multiplying would not do: 0 "
-                "· inf is NaN.",
-                "A bool mask (…) gives numbers (…): 0 where it is True, -inf where it is False.",
-                "return torch.zeros_like(mask, dtype=dtype).masked_fill(~mask, -torch.inf)",
-            ),
-        ),
-    ],
-    questions={
-        "causal-count": Question(
-            "A causal mask for 6 tokens has 36 entries. How many are True?",
-            right="21",
-            because="1 + 2 + 3 + 4 + 5 + 6: row t has t + 1 of them, if the first row is row 0.",
-            wrong={
-                "15": "That leaves out the diagonal. A token sees itself, too: the first one would have nothing else.",
-                "18": "A little more than half: the diagonal belongs to it whole.",
-                "36": "Then nothing would be hidden.",
-                "6": "That is the diagonal alone. Each token sees all that came before, too.",
-            },
-            nudge="Count row by row: what does token 0 see, what token 1?",
-        ),
-        "padding-shape": Question(
-            "Scores are (2, 4, 5, 5), which is (B, H, T, S). Sentence 1 has two paddings, which nobody should see. "
-            "Which shape must the mask have?",
-            right="(2, 1, 1, 5)",
-            right_at=1,
-            because="One row of keys for each sentence, and axes of size 1 for all heads and all queries.",
-            wrong={
-                "(2, 5)": (
-                    "Shapes are matched from the right: the 2 would meet T = 5, and the call stops. At T = 2 it would "
-                    "run, as a mask (T, S)."
-                ),
-                "(2, 1, 5, 1)": "That hides whole queries, and leaves the padding to be seen by all others.",
-                "(2, 5, 5)": (
-                    "Matched from the right the 2 would meet H = 4, and the call stops. At H = 2 it would run, and "
-                    "the heads would share out the sentences' masks."
-                ),
-            },
-        ),
-        "three-axes": Question(
-            "Two sentences and two heads. scaled_dot_product_attention gets a mask (B, T, S), one matrix a sentence. "
-            "What happens?",
-            right="head h gets mask h",
-            right_at=2,
-            because="Shapes are matched from the right, so the first axis of the mask meets the heads. Nobody "
-            "complains.",
-            wrong={
-                "it raises": "It would with two sentences and four heads. Here 2 meets 2, and fits.",
-                "sentence b gets mask b": "That needs an axis for the heads: (B, 1, T, S).",
-            },
-        ),
-        "blind-rows": Question(
-            "Two words are filled up to five places, with the padding on the left. The mask is causal and hides "
-            "padding. How many of the five rows see nothing?",
-            right="3",
-            because="The three paddings. Each may only look at itself and back, and there is only padding.",
-            wrong={
-                "0": "Look at the first row. It may see itself alone, and it is padding.",
-                "1": "The first row is one. What do the second and the third see?",
-                "2": "Count the paddings again: 5 - 2.",
-                "5": "The two words see themselves.",
-            },
-        ),
-        "causal-corner": Question(
-            "One new token asks, and there are 7 keys, its own the last. How many does it see in "
-            "scaled_dot_product_attention with is_causal=True?",
-            right="1",
-            because="The triangle stands at the top left: query 0 sees key 0. The newest token sees the oldest alone.",
-            wrong={
-                "7": "It should, being the last of all tokens. But the triangle is not at the bottom right.",
-                "0": "The diagonal is allowed: query 0 sees key 0.",
-                "6": "Not itself? The diagonal is allowed, but it starts at the top left.",
-            },
-            nudge="Draw a matrix of 1 row and 7 columns. Where does its diagonal start?",
-        ),
-        "who-ignores": Question(
-            "A sentence of three words has two paddings. nn.MultiheadAttention gets key_padding_mask = [True, True, "
-            "True, False, False]. What does a query look at?",
-            right="the two paddings",
-            right_at=1,
-            because="There True means “ignore this key”. The words are ignored, and no error tells you.",
-            wrong={
-                "the three words": (
-                    "So it would be in this course, where True = may attend. This module means the opposite."
-                ),
-                "everything": "A bool mask always hides something, unless all of it says “may attend”.",
-            },
-        ),
-        "after-softmax": Question(
-            "Softmax first, over all keys. Then the weights of later tokens are set to 0, and nothing more. Can a "
-            "later token change the output of an earlier one?",
-            right="yes, through the sum",
-            right_at=1,
-            because="Softmax divides by a sum over all keys, the later ones included. The sum tells about them.",
-            wrong={
-                "no, its weight is 0": "Its own weight is. Look at what the other weights were divided by.",
-                "only if it is the next one": "The sum runs over all keys, near and far.",
-            },
-        ),
-    },
-    mistakes=MISTAKES,
-)
+            "only if it is the next one": "The sum runs over all keys, near and far.",
+        },
+    ),
+}
+
+LESSON = Lesson(8, "Masks", EXERCISES, QUESTIONS, MISTAKES)

@@ -45,87 +45,72 @@ def _build(s: Steps) -> Callable[..., tuple[Tensor, Tensor]]:
 
 CROSS = "9, Cross-attention: two sequences"
 MISTAKES = [
-    mistake(
-        "query-from-memory", "Queries come from the memory, too.",
+    mistake("query-from-memory", "Queries come from the memory, too.",
         "The one that asks is x: as many rows as x has tokens.", CROSS,
-        {"sources": lambda x, memory: (memory, memory)},
-    ),
-    mistake(
-        "memory-ignored", "Keys and values come from x.",
+        {"sources": lambda x, memory: (memory, memory)}),
+    mistake("memory-ignored", "Keys and values come from x.",
         "x asks, memory answers: keys and values are projections of memory.", CROSS,
         {"sources": lambda x, memory: (x, x)},
-        {"sources": lambda x, memory: (memory, x)},
-    ),
-    mistake(
-        "key-value-different-sources", "Keys and values come from different sequences.",
+        {"sources": lambda x, memory: (memory, x)}),
+    mistake("key-value-different-sources", "Keys and values come from different sequences.",
         "A key and its value belong to one token: both from memory.", CROSS,
         {"project": lambda x, m, w, b, h, s: (s.linear(x, w[0]), s.linear(m, w[1]), s.linear(x, w[2]))},
         {"project": lambda x, m, w, b, h, s: (s.linear(x, w[0]), s.linear(x, w[1]), s.linear(m, w[2]))},
-        only=("cross_attention",),
-    ),
+        only=("cross_attention",)),
 ]  # fmt: skip
 
-LESSON = Lesson(
-    9,
-    "Cross-attention",
-    exercises=[
-        Exercise(
-            "cross_attention",
-            cross_attention,
-            inputs=[
-                lambda: (*_sequences(T), *square(3, 4, 5, 6), H),
-                lambda: (*_sequences(T), *square(3, 4, 5, 6), H, _memory_mask()),
-                lambda: (*_sequences(S), *square(3, 4, 5, 6), H),
-            ],
-            axes=("B T C", "B H T S"),
-            steps=("sources", *ALL_SIX, *MASKED),
-            build=_build,
-            token_arguments=(0, 1),
-            query_arguments=(2,),
-            hints=(
-                "Who asks, and who is asked? Which of q, k and v come from x?",
-                "Take `multi_head_attention` and give keys and values another source. Nothing wants T and S to be "
-                "equal.",
-                "From x, q is (B, H, T, D). From memory, k and v are (B, H, S, D). So weights are (B, H, T, S), and "
-                "out is (B, T, C).",
-                "q = split_heads(x @ w_q.T, num_heads)  # (B, H, T, D)\n"
-                "k = split_heads(memory @ w_k.T, num_heads)  # (B, H, S, D)\n"
-                "v = split_heads(memory @ w_v.T, num_heads)  # (B, H, S, D)",
-            ),
-        ),
-    ],
-    questions={
-        "cross-weights": Question(
-            "x has shape (2, 5, 24), memory (2, 7, 24), and there are 4 heads. What is the shape of the weights?",
-            right="2, 4, 5, 7",
-            because="A row for each token that asks, a column for each token that answers, in every head.",
-            wrong={
-                "2, 4, 7, 5": "Queries come first: the 5 tokens of x ask, so there are 5 rows.",
-                "2, 4, 5, 5": "That is self-attention: here the keys come from memory, and there are 7.",
-                "2, 4, 7, 7": "That is memory asking itself. The queries come from x.",
-                "2, 5, 7": "Each of the 4 heads keeps weights of its own.",
-            },
-            letters="B, H, T, S",
-        ),
-        "later-word": Question(
-            "You change the last token of x. Can the cross-attention of an earlier token of x change?",
-            right="no",
-            right_at=1,
-            because="Each query meets the memory on its own: tokens of x never meet each other here.",
-            wrong={
-                "yes": "That takes keys or values made of x. Here both come from memory.",
-            },
-        ),
-        "keys-once": Question(
-            "A translation is said in 5 steps, one word each. How many times must k and v of the memory be computed?",
-            right="1",
-            because="The memory does not change while the translation is said, so neither do its keys and values.",
-            wrong={
-                "5": "That is how often q is computed. The memory is the same in every step.",
-                "10": "k and v are two tensors, but neither changes from step to step: one computation makes both.",
-            },
-            nudge="What changes from one step to the next: the memory, or what asks it?",
-        ),
-    },
-    mistakes=MISTAKES,
-)
+EXERCISES = [
+    Exercise(
+        cross_attention,
+        "Who asks, and who is asked? Which of q, k and v come from x?",
+        "Take `multi_head_attention` and give keys and values another source. Nothing wants T and S to be equal.",
+        "From x, q is (B, H, T, D). From memory, k and v are (B, H, S, D). So weights are (B, H, T, S), and out is "
+        "(B, T, C).",
+        "q = split_heads(x @ w_q.T, num_heads)  # (B, H, T, D)\n"
+        "k = split_heads(memory @ w_k.T, num_heads)  # (B, H, S, D)\n"
+        "v = split_heads(memory @ w_v.T, num_heads)  # (B, H, S, D)",
+        inputs=[
+            lambda: (*_sequences(T), *square(3, 4, 5, 6), H),
+            lambda: (*_sequences(T), *square(3, 4, 5, 6), H, _memory_mask()),
+            lambda: (*_sequences(S), *square(3, 4, 5, 6), H),
+        ],
+        axes=("B T C", "B H T S"),
+        steps=("sources", *ALL_SIX, *MASKED),
+        build=_build,
+        token_arguments=(0, 1),
+        query_arguments=(2,),
+    ),
+]
+
+QUESTIONS = {
+    "cross-weights": Question(
+        "x has shape (2, 5, 24), memory (2, 7, 24), and there are 4 heads. What is the shape of the weights?",
+        answers={
+            "2, 4, 5, 7": "A row for each token that asks, a column for each token that answers, in every head.",
+            "2, 4, 7, 5": "Queries come first: the 5 tokens of x ask, so there are 5 rows.",
+            "2, 4, 5, 5": "That is self-attention: here the keys come from memory, and there are 7.",
+            "2, 4, 7, 7": "That is memory asking itself. The queries come from x.",
+            "2, 5, 7": "Each of the 4 heads keeps weights of its own.",
+        },
+        letters="B, H, T, S",
+    ),
+    "later-word": Question(
+        "You change the last token of x. Can the cross-attention of an earlier token of x change?",
+        right_at=1,
+        answers={
+            "yes": "That takes keys or values made of x. Here both come from memory.",
+            "no": "Each query meets the memory on its own: tokens of x never meet each other here.",
+        },
+    ),
+    "keys-once": Question(
+        "A translation is said in 5 steps, one word each. How many times must k and v of the memory be computed?",
+        answers={
+            "1": "The memory does not change while the translation is said, so neither do its keys and values.",
+            "5": "That is how often q is computed. The memory is the same in every step.",
+            "10": "k and v are two tensors, but neither changes from step to step: one computation makes both.",
+        },
+        nudge="What changes from one step to the next: the memory, or what asks it?",
+    ),
+}
+
+LESSON = Lesson(9, "Cross-attention", EXERCISES, QUESTIONS, MISTAKES)

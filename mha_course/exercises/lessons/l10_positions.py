@@ -22,9 +22,8 @@ def _interleaved(first: Tensor, second: Tensor) -> Tensor:
 
 
 def _per_index(n: int, width: int) -> Tensor:
-    angles = torch.arange(n, dtype=torch.float64)[:, None] / 10000.0 ** (
-        torch.arange(width, dtype=torch.float64) / width
-    )
+    rates = 10000.0 ** (-torch.arange(width, dtype=torch.float64) / width)
+    angles = torch.arange(n, dtype=torch.float64)[:, None] * rates
     return torch.where(torch.arange(width) % 2 == 0, angles.sin(), angles.cos()).float()
 
 
@@ -53,137 +52,110 @@ def _turn(x: Tensor, at: Tensor, base: float, cos: Any, sin: Any, layout: str = 
 ENCODING = "10, Positions: sinusoidal encoding"
 ROTARY = "10, Positions: rotary pairs"
 MISTAKES = [
-    mistake(
-        "sin-cos-swapped", "Sine and cosine have changed places.",
+    mistake("sin-cos-swapped", "Sine and cosine have changed places.",
         "Even indices hold the sine, odd ones the cosine.", ENCODING,
         {"sinusoidal_encoding": lambda n, c: _interleaved(_angles(n, c).cos(), _angles(n, c).sin())},
-        {"rope": lambda x, at, base=1e4: _turn(x, at, base, torch.sin, torch.cos)},
-    ),
-    mistake(
-        "frequency-per-index", "Each index has a frequency of its own.",
+        {"rope": lambda x, at, base=1e4: _turn(x, at, base, torch.sin, torch.cos)}),
+    mistake("frequency-per-index", "Each index has a frequency of its own.",
         "A sine and the cosine beside it share one.", ENCODING,
-        {"sinusoidal_encoding": _per_index},
-    ),
-    mistake(
-        "frequency-precedence", "The exponent slipped.",
+        {"sinusoidal_encoding": _per_index}),
+    mistake("frequency-precedence", "The exponent slipped.",
         "It is 2i / d for pair i, so that frequencies run from 1 down to nearly 1 / 10000.",
         ENCODING,
         {"sinusoidal_encoding": lambda n, c: _slip(n, c, lambda i, d: 10000.0 ** (i // d))},
         {"sinusoidal_encoding": lambda n, c: _slip(n, c, lambda i, d: 10000.0**i / d)},
         {"sinusoidal_encoding": lambda n, c: _slip(n, c, lambda i, d: 10000.0 ** (i / d // 2))},
         {"sinusoidal_encoding": lambda n, c: _slip(n, c, lambda i, d: 10000.0 ** (2 * i / d))},
-        {"sinusoidal_encoding": lambda n, c: _slip(n, c, lambda i, d: 10000.0 ** (i / 2 / d))},
-    ),
-    mistake(
-        "rope-wrong-sign", "The rotation goes the other way round.",
+        {"sinusoidal_encoding": lambda n, c: _slip(n, c, lambda i, d: 10000.0 ** (i / 2 / d))}),
+    mistake("rope-wrong-sign", "The rotation goes the other way round.",
         "Pair (a, b) becomes (a cos - b sin, a sin + b cos).", ROTARY,
-        {"rope": lambda x, at, base=1e4: _turn(x, at, base, torch.cos, lambda t: -t.sin())},
-    ),
-    mistake(
-        "rope-missing-minus", "The minus is missing.",
+        {"rope": lambda x, at, base=1e4: _turn(x, at, base, torch.cos, lambda t: -t.sin())}),
+    mistake("rope-missing-minus", "The minus is missing.",
         "A rotation is (a cos - b sin, a sin + b cos); without the minus lengths change.", ROTARY,
-        {"rope": lambda x, at, base=1e4: _turn(x, at, base, torch.cos, torch.sin, "no minus")},
-    ),
-    mistake(
-        "rope-interleaved", "These are the numbers of the other layout, with neighbours as pairs.",
+        {"rope": lambda x, at, base=1e4: _turn(x, at, base, torch.cos, torch.sin, "no minus")}),
+    mistake("rope-interleaved", "These are the numbers of the other layout, with neighbours as pairs.",
         "It is as valid; here index i is paired with i + D/2.", ROTARY,
-        {"rope": lambda x, at, base=1e4: _turn(x, at, base, torch.cos, torch.sin, "interleaved")},
-    ),
-    mistake(
-        "rope-layout-mixed", "Angles of one layout meet the rotation of the other.",
+        {"rope": lambda x, at, base=1e4: _turn(x, at, base, torch.cos, torch.sin, "interleaved")}),
+    mistake("rope-layout-mixed", "Angles of one layout meet the rotation of the other.",
         "In the half-split layout the angles repeat as a block: cat((angles, angles)).", ROTARY,
-        {"rope": lambda x, at, base=1e4: _turn(x, at, base, torch.cos, torch.sin, "mixed")},
-    ),
-    mistake(
-        "rope-values-not-angles", "The position was added, not turned.",
+        {"rope": lambda x, at, base=1e4: _turn(x, at, base, torch.cos, torch.sin, "mixed")}),
+    mistake("rope-values-not-angles", "The position was added, not turned.",
         "RoPE rotates each pair by an angle that grows with the position.", ROTARY,
         {"rope": lambda x, at, base=1e4: x + positions.sinusoidal_encoding(64, x.size(-1)).to(x)[torch.as_tensor(at)]},
-        {"rope": lambda x, at, base=1e4: x + torch.as_tensor(at).to(x)[:, None]},
-    ),
+        {"rope": lambda x, at, base=1e4: x + torch.as_tensor(at).to(x)[:, None]}),
 ]  # fmt: skip
 
-LESSON = Lesson(
-    10,
-    "Positions",
-    exercises=[
-        Exercise(
-            "sinusoidal_encoding",
-            positions.sinusoidal_encoding,
-            inputs=[lambda: (9, 14)],
-            axes="S C",
-            tolerance=1e-5,
-            hints=(
-                "How many different frequencies do d_model channels hold, if a sine and a cosine share each?",
-                "First a table of angles, places by frequencies; frequency i is 10000 to the power of -2i / d_model. "
-                "Then fill every other channel: a slice can have a step.",
-                "Places (S, 1) times frequencies (C/2) are angles (S, C/2). Their sines and cosines take turns in the "
-                "channels of (S, C).",
-                "rates = 10000.0 ** -(torch.arange(0, d_model, 2, dtype=torch.float64) / d_model)  # (C/2)\n"
-                "angles = torch.arange(seq_len)[:, None] * rates  # (S, C/2)\n"
-                "encoding[:, 0::2], encoding[:, 1::2] = angles.sin(), angles.cos()",
+EXERCISES = [
+    Exercise(
+        positions.sinusoidal_encoding,
+        "How many different frequencies do d_model channels hold, if a sine and a cosine share each?",
+        "First a table of angles, places by frequencies; frequency i is 10000 to the power of -2i / d_model. Then "
+        "fill every other channel: a slice can have a step.",
+        "Places (S, 1) times frequencies (C/2) are angles (S, C/2). Their sines and cosines take turns in the "
+        "channels of (S, C).",
+        "rates = 10000.0 ** -(torch.arange(0, d_model, 2, dtype=torch.float64) / d_model)  # (C/2)\n"
+        "angles = torch.arange(seq_len)[:, None] * rates  # (S, C/2)\n"
+        "encoding[:, 0::2], encoding[:, 1::2] = angles.sin(), angles.cos()",
+        inputs=[lambda: (9, 14)],
+        axes="S C",
+        tolerance=1e-5,
+    ),
+    Exercise(
+        positions.rope,
+        "Two numbers are a point in a plane. What does a rotation make of them, and what should set its angle?",
+        "Number i and number i + D/2 are a pair. Turn each pair by its position times its frequency, base to the "
+        "power of -2i / D. A rotation has two sines, two cosines and one minus.",
+        "Angles are (S, D/2), positions by frequencies. The halves a and b of x are (B, H, S, D/2); two mixtures of "
+        "them, joined, are (B, H, S, D).",
+        "cos, sin = angles.cos(), angles.sin()  # (S, D/2)\n"
+        "a, b = x.chunk(2, dim=-1)  # (B, H, S, D/2)\n"
+        "return torch.cat((a * cos - b * sin, a * sin + b * cos), dim=-1)  # (B, H, S, D)",
+        inputs=[lambda: (draw(B, H, S, D, seed=1), torch.arange(S) + 3)],
+        axes="B H S D",
+        tolerance=1e-5,  # angles are often made in float32
+    ),
+]
+
+QUESTIONS = {
+    "bag-of-words": Question(
+        "“dog bites man” becomes “man bites dog”. Without positions and a mask, what is the context of “bites” now?",
+        right_at=0,
+        answers={
+            "the same": "Its row holds the same three weights and values, added in another order. A sum has no order.",
+            "another one": "That needs a step that knows the places. Scores, softmax and sum know none.",
+            "the same, with “dog” and “man” exchanged": "A context holds no words: it is one vector.",
+        },
+    ),
+    "far-away": Question(
+        "The encodings of places 3 and 8 have a certain dot product. What is that of places 103 and 108?",
+        right_at=1,
+        answers={
+            "smaller": "Nothing fades: sine and cosine go round. Only the distance, 5, matters.",
+            "the same": "Every pair gives cos of its frequency times the distance, and the distance is 5 both times.",
+            "larger": "Sine and cosine do not grow with the place.",
+        },
+    ),
+    "slowest-pair": Question(
+        "D = 64, base 10000: pair i turns by 10000 to the power of -2i / 64 radians a token. After how many tokens "
+        "has the slowest pair come round once?",
+        right_at=2,
+        answers={
+            "about 6": "That is the fastest pair: 1 radian a token, and a round has 2π of them.",
+            "about 10,000": "That is the base. The slowest pair does not quite reach it, and a round is 2π, not 1.",
+            "about 47,000": "It turns by 10000 to the power of -62/64 a token, and a round is 2π.",
+        },
+    ),
+    "turned-values": Question(
+        "Suppose you turned the values, too. All tokens move on by 100 places. What happens to the context?",
+        right_at=1,
+        answers={
+            "nothing": "That holds for the weights, where a turned q meets a turned k. A value meets nobody.",
+            "the context changes": (
+                "The weights stay, but all values are turned further, and so is their mixture: nothing undoes it."
             ),
-        ),
-        Exercise(
-            "rope",
-            positions.rope,
-            inputs=[lambda: (draw(B, H, S, D, seed=1), torch.arange(S) + 3)],
-            axes="B H S D",
-            tolerance=1e-5,  # angles are often made in float32
-            hints=(
-                "Two numbers are a point in a plane. What does a rotation make of them, and what should set its angle?",
-                "Number i and number i + D/2 are a pair. Turn each pair by its position times its frequency, base to "
-                "the power of -2i / D. A rotation has two sines, two cosines and one minus.",
-                "Angles are (S, D/2), positions by frequencies. The halves a and b of x are (B, H, S, D/2); two "
-                "mixtures of them, joined, are (B, H, S, D).",
-                "cos, sin = angles.cos(), angles.sin()  # (S, D/2)\n"
-                "a, b = x.chunk(2, dim=-1)  # (B, H, S, D/2)\n"
-                "return torch.cat((a * cos - b * sin, a * sin + b * cos), dim=-1)  # (B, H, S, D)",
-            ),
-        ),
-    ],
-    questions={
-        "bag-of-words": Question(
-            "“dog bites man” becomes “man bites dog”. Without positions and a mask, what is the context of “bites” "
-            "now?",
-            right="the same",
-            right_at=0,
-            because="Its row holds the same three weights and values, added in another order. A sum has no order.",
-            wrong={
-                "another one": "That needs a step that knows the places. Scores, softmax and sum know none.",
-                "the same, with “dog” and “man” exchanged": "A context holds no words: it is one vector.",
-            },
-        ),
-        "far-away": Question(
-            "The encodings of places 3 and 8 have a certain dot product. What is that of places 103 and 108?",
-            right="the same",
-            right_at=1,
-            because="Every pair gives cos of its frequency times the distance, and the distance is 5 both times.",
-            wrong={
-                "smaller": "Nothing fades: sine and cosine go round. Only the distance, 5, matters.",
-                "larger": "Sine and cosine do not grow with the place.",
-            },
-        ),
-        "slowest-pair": Question(
-            "D = 64, base 10000: pair i turns by 10000 to the power of -2i / 64 radians a token. After how many "
-            "tokens has the slowest pair come round once?",
-            right="about 47,000",
-            right_at=2,
-            because="It turns by 10000 to the power of -62/64 a token, and a round is 2π.",
-            wrong={
-                "about 6": "That is the fastest pair: 1 radian a token, and a round has 2π of them.",
-                "about 10,000": "That is the base. The slowest pair does not quite reach it, and a round is 2π, not 1.",
-            },
-        ),
-        "turned-values": Question(
-            "Suppose you turned the values, too. All tokens move on by 100 places. What happens to the context?",
-            right="the context changes",
-            right_at=1,
-            because="The weights stay, but all values are turned further, and so is their mixture: nothing undoes it.",
-            wrong={
-                "nothing": "That holds for the weights, where a turned q meets a turned k. A value meets nobody.",
-                "the weights change": "The weights come from q and k alone, and these keep their distances.",
-            },
-        ),
-    },
-    mistakes=MISTAKES,
-)
+            "the weights change": "The weights come from q and k alone, and these keep their distances.",
+        },
+    ),
+}
+
+LESSON = Lesson(10, "Positions", EXERCISES, QUESTIONS, MISTAKES)

@@ -26,14 +26,14 @@ def _build_decode_step(s: Steps) -> Callable[..., tuple[Tensor, Tensor, Tensor]]
         w_k: Tensor,
         w_v: Tensor,
         w_o: Tensor,
-        num_heads: int,
+        h: int,
     ) -> tuple[Tensor, Tensor, Tensor]:
-        q, k, v = s.order(*s.project(x_t, x_t, (w_q, w_k, w_v), NO_BIAS[:3], num_heads, s))
-        q, k, v = s.apart(q, k, v, num_heads, s)
+        q, k, v = s.order(*s.project(x_t, x_t, (w_q, w_k, w_v), NO_BIAS[:3], h, s))
+        q, k, v = s.apart(q, k, v, h, s)
         keys, values = s.append(k_cache, v_cache, k, v)
-        scores = s.scale(s.scores(q, keys), q, keys, num_heads)
+        scores = s.scale(s.scores(q, keys), q, keys, h)
         context = s.weigh(s.post(s.attend(scores, None, s), q), values)
-        return s.output(s.merge(context), w_o, None, num_heads), keys, values
+        return s.output(s.merge(context), w_o, None, h), keys, values
 
     return answer
 
@@ -42,181 +42,154 @@ CACHE = "11, KV cache: one token at a time"
 FEWER = "11, Fewer KV heads"
 BYTES = "11, Bytes: what a cache weighs"
 MISTAKES = [
-    mistake(
-        "cache-wrong-axis", "The new token was not put behind the old ones.",
+    mistake("cache-wrong-axis", "The new token was not put behind the old ones.",
         "Tokens are axis 2 of a cache (B, H, P, D).", CACHE,
         {"append": lambda a, b, k, v: (torch.cat((a, k), 1), torch.cat((b, v), 1))},
         {"append": lambda a, b, k, v: (torch.cat((k, a), 2), torch.cat((v, b), 2))},
         {"append": lambda a, b, k, v: (torch.cat((a, k), -1), torch.cat((b, v), -1))},
-        {"append": lambda a, b, k, v: (torch.cat((a, k), 0), torch.cat((b, v), 0))},
-    ),
-    mistake(
-        "cache-not-appended", "The old cache came back.",
+        {"append": lambda a, b, k, v: (torch.cat((a, k), 0), torch.cat((b, v), 0))}),
+    mistake("cache-not-appended", "The old cache came back.",
         "The new key and value belong to it from now on.", CACHE,
         {"append": lambda a, b, k, v: (a, b)},
-        {"append": lambda a, b, k, v: (k, v)},
-    ),
-    mistake(
-        "cache-before-projection", "What was appended is the token itself, not its key and value.",
+        {"append": lambda a, b, k, v: (k, v)}),
+    mistake("cache-before-projection", "What was appended is the token itself, not its key and value.",
         "Keys and values are kept after projection, so that nothing old is computed again.", CACHE,
         {"project": lambda x, m, w, b, h, s: (s.linear(x, w[0]), m, m)},
-        only=("decode_step",),
-    ),
-    mistake(
-        "decode-first-key-only", "The new token sees only the first key.",
+        only=("decode_step",)),
+    mistake("decode-first-key-only", "The new token sees only the first key.",
         "A causal mask of one row, aligned at the top left, hides all but one. The newest token may see everything: "
         "no mask is needed.", CACHE,
         {"attend": lambda z, m, s: torch.nn.functional.one_hot(torch.zeros_like(z[..., 0]).long(), z.size(-1)).to(z)},
-        only=("decode_step",),
-    ),
-    mistake(
-        "kv-repeat-interleaved-wrongly", "Heads were laid 0 1 0 1, not 0 0 1 1.",
+        only=("decode_step",)),
+    mistake("kv-repeat-interleaved-wrongly", "Heads were laid 0 1 0 1, not 0 0 1 1.",
         "Each KV head serves consecutive query heads: repeat_interleave, not repeat.", FEWER,
-        {"repeat_kv": lambda k, h: k.repeat(1, h // k.size(1), 1, 1)},
-    ),
-    mistake(
-        "cache-bytes-one-of-kv", "That is half of it.",
+        {"repeat_kv": lambda k, h: k.repeat(1, h // k.size(1), 1, 1)}),
+    mistake("cache-bytes-one-of-kv", "That is half of it.",
         "Keys and values are both kept: a factor of 2.", BYTES,
-        {"kv_cache_bytes": lambda layers, b, s, h, d, n: layers * b * s * h * d * n},
-    ),
+        {"kv_cache_bytes": lambda layers, b, s, h, d, n: layers * b * s * h * d * n}),
 ]  # fmt: skip
 
-LESSON = Lesson(
-    11,
-    "KV cache and fewer KV heads",
-    exercises=[
-        Exercise(
-            "decode_step",
-            caching.decode_step,
-            inputs=[lambda: (draw(B, 1, C, seed=1), *_caches(), *square(4, 5, 6, 7), H)],
-            axes=("B 1 C", "B H P+1 D", "B H P+1 D"),
-            steps=(*ALL_SIX, *ATTEND, "append"),
-            build=_build_decode_step,
-            hints=(
-                "The new token needs its own q, k and v. What does it need of the tokens before it, and what not?",
-                "Project and split the one token, append its key and value to the caches, and attend with its query "
-                "to all of them. No mask is needed: nothing in the cache lies in the future.",
-                "q, k, v of the new token are (B, H, 1, D). Both caches grow from (B, H, P, D) to (B, H, P + 1, D). "
-                "Its weights are (B, H, 1, P + 1).",
-                "q, k, v = (split_heads(x_t @ w.T, num_heads) for w in (w_q, w_k, w_v))  # (B, H, 1, D)\n"
-                "k_cache = torch.cat((k_cache, k), dim=2)  # (B, H, P + 1, D)\n"
-                "v_cache = torch.cat((v_cache, v), dim=2)",
+EXERCISES = [
+    Exercise(
+        caching.decode_step,
+        "The new token needs its own q, k and v. What does it need of the tokens before it, and what not?",
+        "Project and split the one token, append its key and value to the caches, and attend with its query to all of "
+        "them. No mask is needed: nothing in the cache lies in the future.",
+        "q, k, v of the new token are (B, H, 1, D). Both caches grow from (B, H, P, D) to (B, H, P + 1, D). Its "
+        "weights are (B, H, 1, P + 1).",
+        "q, k, v = (split_heads(x_t @ w.T, num_heads) for w in (w_q, w_k, w_v))  # (B, H, 1, D)\n"
+        "k_cache = torch.cat((k_cache, k), dim=2)  # (B, H, P + 1, D)\n"
+        "v_cache = torch.cat((v_cache, v), dim=2)",
+        inputs=[lambda: (draw(B, 1, C, seed=1), *_caches(), *square(4, 5, 6, 7), H)],
+        axes=("B 1 C", "B H P+1 D", "B H P+1 D"),
+        steps=(*ALL_SIX, *ATTEND, "append"),
+        build=_build_decode_step,
+    ),
+    Exercise(
+        caching.repeat_kv,
+        "With 2 KV heads and 6 query heads, which KV head serves query head 2?",
+        "Each KV head is written several times in a row; `repeat` would write the whole row of heads several times. "
+        "Look for another function with repeat in its name.",
+        "Along axis 1, (B, H_kv, S, D) becomes (B, H, S, D): each head comes H / H_kv times.",
+        "return k.repeat_interleave(num_heads // k.size(1), dim=1)  # (B, H, S, D)",
+        inputs=[lambda: (draw(B, 2, S, D, seed=1), H)],
+        axes="B H S D",
+    ),
+    Exercise(
+        caching.kv_cache_bytes,
+        "What is kept for one token in one layer, and how many numbers is that?",
+        "Multiply the sizes of all that is kept. Keys and values are two things.",
+        "Each layer keeps two tensors (B, H_kv, S, D), at so many bytes a number. The result is an int.",
+        "return 2 * layers * batch * seq_len * num_kv_heads * head_dim * bytes_per_value",
+        inputs=[lambda: (3, 2, 11, 4, 6, 2), lambda: (5, 1, 7, 2, 8, 4)],
+    ),
+]
+
+QUESTIONS = {
+    "read-later": Question(
+        "A word is behind us. Which of its q, k and v can the outputs of later words depend on?",
+        right_at=1,
+        answers={
+            "q, k and v": "Its query asked for its own row of weights. That row is done.",
+            "k and v": (
+                "Later words compare their queries with its key and mix in its value. Nobody reads its query again."
             ),
-        ),
-        Exercise(
-            "repeat_kv",
-            caching.repeat_kv,
-            inputs=[lambda: (draw(B, 2, S, D, seed=1), H)],
-            axes="B H S D",
-            hints=(
-                "With 2 KV heads and 6 query heads, which KV head serves query head 2?",
-                "Each KV head is written several times in a row; `repeat` would write the whole row of heads several "
-                "times. Look for another function with repeat in its name.",
-                "Along axis 1, (B, H_kv, S, D) becomes (B, H, S, D): each head comes H / H_kv times.",
-                "return k.repeat_interleave(num_heads // k.size(1), dim=1)  # (B, H, S, D)",
+            "none": "Later words look back at it: they compare with its key, and take of its value.",
+        },
+    ),
+    "word-appended": Question(
+        "No mask: every word sees every word. A word is appended. How many of the old words keep their output?",
+        right_at=2,
+        answers={
+            "all": "That is so with a causal mask. Without one, every old word sees the new one.",
+            "some": "Every row has the new key in its softmax, and softmax gives it more than 0.",
+            "none": (
+                "Each softmax gets one more key to share with, so every row changes. A causal mask protects the past."
             ),
-        ),
-        Exercise(
-            "kv_cache_bytes",
-            caching.kv_cache_bytes,
-            inputs=[lambda: (3, 2, 11, 4, 6, 2), lambda: (5, 1, 7, 2, 8, 4)],
-            hints=(
-                "What is kept for one token in one layer, and how many numbers is that?",
-                "Multiply the sizes of all that is kept. Keys and values are two things.",
-                "Each layer keeps two tensors (B, H_kv, S, D), at so many bytes a number. The result is an int.",
-                "return 2 * layers * batch * seq_len * num_kv_heads * head_dim * bytes_per_value",
+        },
+    ),
+    "twice-as-long": Question(
+        "Without a cache, all n · n scores are computed anew for each new word. A text gets twice as long: how much "
+        "more work is that, all words together?",
+        right_at=2,
+        answers={
+            "2 times": "There are twice as many words, but the later ones cost more than the early ones.",
+            "4 times": "That is the last word alone. There are also twice as many words.",
+            "8 times": (
+                "The last word costs four times as much, and there are twice as many: the sum grows with the cube."
             ),
-        ),
-    ],
-    questions={
-        "read-later": Question(
-            "A word is behind us. Which of its q, k and v can the outputs of later words depend on?",
-            right="k and v",
-            right_at=1,
-            because="Later words compare their queries with its key and mix in its value. Nobody reads its query "
-            "again.",
-            wrong={
-                "q, k and v": "Its query asked for its own row of weights. That row is done.",
-                "none": "Later words look back at it: they compare with its key, and take of its value.",
-            },
-        ),
-        "word-appended": Question(
-            "No mask: every word sees every word. A word is appended. How many of the old words keep their output?",
-            right="none",
-            right_at=2,
-            because="Each softmax gets one more key to share with, so every row changes. A causal mask protects the "
-            "past.",
-            wrong={
-                "all": "That is so with a causal mask. Without one, every old word sees the new one.",
-                "some": "Every row has the new key in its softmax, and softmax gives it more than 0.",
-            },
-        ),
-        "twice-as-long": Question(
-            "Without a cache, all n · n scores are computed anew for each new word. A text gets twice as long: how "
-            "much more work is that, all words together?",
-            right="8 times",
-            right_at=2,
-            because="The last word costs four times as much, and there are twice as many: the sum grows with the cube.",
-            wrong={
-                "2 times": "There are twice as many words, but the later ones cost more than the early ones.",
-                "4 times": "That is the last word alone. There are also twice as many words.",
-            },
-        ),
-        "keys-seen": Question(
-            "One new query, 7 keys (6 in the cache, and its own). scaled_dot_product_attention gets is_causal=True. "
-            "How many keys does the query see?",
-            right="1",
-            because="PyTorch lays the triangle into the top-left corner: query 0 sees key 0, the oldest of all.",
-            wrong={
-                "7": "So it should be, without any mask. But is_causal=True takes the query for the first of 7.",
-                "6": "Its own key is not hidden in particular. The triangle starts at the top left.",
-            },
-            nudge="The mask has 1 row and 7 columns. In which corner does the triangle start?",
-        ),
-        "always-zero": Question(
-            "Each new word comes alone, and RoPE is told that it stands at position 0. What does the model compute?",
-            right="attention without positions",
-            right_at=1,
-            because="A turn by the angle 0 changes nothing. All distances are 0, and the order of the words is lost.",
-            wrong={
-                "the same as always: RoPE knows distances only": (
-                    "The distances are gone as well: 0 - 0 = 0 for each pair."
-                ),
-                "noise": "Nothing random happens; every query and key stays as it is.",
-            },
-        ),
-        "which-kv-head": Question(
-            "6 query heads share 2 KV heads. Which KV head does query head 2 read? (Count from 0.)",
-            right="0",
-            right_at=0,
-            because="Neighbours share: query heads 0, 1 and 2 read KV head 0, the others KV head 1.",
-            wrong={
-                "1": "Query heads 3, 4 and 5 read that one: each KV head serves three in a row.",
-                "both": "A query head reads one KV head. Its score is one dot product.",
-            },
-        ),
-        "narrow-key": Question(
-            "d_model is 24, with 4 query heads and 2 KV heads. What is the shape of k_proj.weight?",
-            right="12, 24",
-            because="Two heads of D = 6 come out, and all of x goes in; a Linear stores (out, in).",
-            wrong={
-                "24, 24": "That is for 4 KV heads. Here only 2 keys a token are made.",
-                "24, 12": "nn.Linear stores (out, in).",
-                "12, 12": "Each key head still reads all 24 channels of x.",
-                "6, 24": "That is one KV head.",
-            },
-        ),
-        "bytes-a-token": Question(
-            "32 layers, 8 KV heads of 128 numbers, 2 bytes a number. How many KiB (1,024 bytes) does one token take?",
-            right="128",
-            because="32 · 8 · 128 numbers, of 2 bytes, twice: a key and a value.",
-            wrong={
-                "64": "That is the keys alone. Values are kept, too.",
-                "4": "That is one layer. Each of the 32 has a cache of its own.",
-                "131072": "Those are bytes.",
-            },
-            nudge="Multiply layers, heads, width and bytes. And what is kept besides the keys?",
-        ),
-    },
-    mistakes=MISTAKES,
-)
+        },
+    ),
+    "keys-seen": Question(
+        "One new query, 7 keys (6 in the cache, and its own). scaled_dot_product_attention gets is_causal=True. How "
+        "many keys does the query see?",
+        answers={
+            "1": "PyTorch lays the triangle into the top-left corner: query 0 sees key 0, the oldest of all.",
+            "7": "So it should be, without any mask. But is_causal=True takes the query for the first of 7.",
+            "6": "Its own key is not hidden in particular. The triangle starts at the top left.",
+        },
+        nudge="The mask has 1 row and 7 columns. In which corner does the triangle start?",
+    ),
+    "always-zero": Question(
+        "Each new word comes alone, and RoPE is told that it stands at position 0. What does the model compute?",
+        right_at=1,
+        answers={
+            "the same as always: RoPE knows distances only": "The distances are gone as well: 0 - 0 = 0 for each pair.",
+            "attention without positions": (
+                "A turn by the angle 0 changes nothing. All distances are 0, and the order of the words is lost."
+            ),
+            "noise": "Nothing random happens; every query and key stays as it is.",
+        },
+    ),
+    "which-kv-head": Question(
+        "6 query heads share 2 KV heads. Which KV head does query head 2 read? (Count from 0.)",
+        right_at=0,
+        answers={
+            "0": "Neighbours share: query heads 0, 1 and 2 read KV head 0, the others KV head 1.",
+            "1": "Query heads 3, 4 and 5 read that one: each KV head serves three in a row.",
+            "both": "A query head reads one KV head. Its score is one dot product.",
+        },
+    ),
+    "narrow-key": Question(
+        "d_model is 24, with 4 query heads and 2 KV heads. What is the shape of k_proj.weight?",
+        answers={
+            "12, 24": "Two heads of D = 6 come out, and all of x goes in; a Linear stores (out, in).",
+            "24, 24": "That is for 4 KV heads. Here only 2 keys a token are made.",
+            "24, 12": "nn.Linear stores (out, in).",
+            "12, 12": "Each key head still reads all 24 channels of x.",
+            "6, 24": "That is one KV head.",
+        },
+    ),
+    "bytes-a-token": Question(
+        "32 layers, 8 KV heads of 128 numbers, 2 bytes a number. How many KiB (1,024 bytes) does one token take?",
+        answers={
+            "128": "32 · 8 · 128 numbers, of 2 bytes, twice: a key and a value.",
+            "64": "That is the keys alone. Values are kept, too.",
+            "4": "That is one layer. Each of the 32 has a cache of its own.",
+            "131072": "Those are bytes.",
+        },
+        nudge="Multiply layers, heads, width and bytes. And what is kept besides the keys?",
+    ),
+}
+
+LESSON = Lesson(11, "KV cache and fewer KV heads", EXERCISES, QUESTIONS, MISTAKES)

@@ -38,174 +38,144 @@ def in_blocks(answer: Callable[..., Any], q: Tensor, k: Tensor, v: Tensor, block
         return answer(q, k, v, block_size)
 
 
-def _blocks(scores: Tensor, size: int, correct: bool = True, drop: bool = False) -> tuple[Tensor, Tensor]:
-    """Run over the blocks, perhaps without correcting the sum, perhaps without the last, ragged block."""
-    largest = torch.full_like(scores[..., 0], -math.inf)
-    total = torch.zeros_like(largest)
+def _summed_without_correction(scores: Tensor, size: int) -> tuple[Tensor, Tensor]:
+    largest, total = torch.tensor(-math.inf), torch.tensor(0.0)
     for block in scores.split(size, -1):
-        if drop and block.size(-1) < size:
-            break
-        new = torch.maximum(largest, block.amax(-1))
-        shrink = (largest - new).exp() if correct else 1.0
-        total = total * shrink + (block - new[..., None]).exp().sum(-1)
-        largest = new
+        largest = torch.maximum(largest, block.amax(-1))
+        total = total + (block - largest[..., None]).exp().sum(-1)
     return largest, total
 
 
-def _tiled(q: Tensor, k: Tensor, v: Tensor, size: int, correct: bool = True, root: float = 0.5) -> Tensor:
-    """Mix block by block, perhaps without correcting what was mixed before."""
-    largest = torch.full_like(q[..., 0], -math.inf)
-    total = torch.zeros_like(largest)
-    mixed = torch.zeros(*q.shape[:-1], v.size(-1), dtype=q.dtype)
+def _mixed_without_correction(q: Tensor, k: Tensor, v: Tensor, size: int) -> Tensor:
+    largest, total, mixed = torch.tensor(-math.inf), torch.tensor(0.0), torch.tensor(0.0)
     for keys, values in zip(k.split(size, 2), v.split(size, 2), strict=True):
-        scores = q @ keys.mT / q.size(-1) ** root
-        new = torch.maximum(largest, scores.amax(-1))
-        shrink = (largest - new).exp() if correct else torch.ones_like(new)
-        parts = (scores - new[..., None]).exp()
-        total = total * shrink + parts.sum(-1)
-        mixed = mixed * shrink[..., None] + parts @ values
-        largest = new
-    return mixed / total[..., None]
+        scores = q @ keys.mT / math.sqrt(q.size(-1))
+        largest = torch.maximum(largest, scores.amax(-1, keepdim=True))
+        total = total + (scores - largest).exp().sum(-1, keepdim=True)
+        mixed = mixed + (scores - largest).exp() @ values
+    return mixed / total
 
 
-def _whole_blocks(x: Tensor, size: int) -> Tensor:
-    return x[:, :, : x.size(2) // size * size]
+def _whole_blocks(x: Tensor, size: int, dim: int = 2) -> Tensor:
+    return x.narrow(dim, 0, x.size(dim) // size * size)
 
 
 FLASH = "12, FlashAttention: one pass"
 MISTAKES = [
-    mistake(
-        "online-max-not-corrected", "The running sum was not rescaled when the maximum grew.",
+    mistake("online-max-not-corrected", "The running sum was not rescaled when the maximum grew.",
         "Old terms were taken relative to the old maximum: multiply them by exp(old - new).", FLASH,
-        {"online_softmax": lambda z, n: _blocks(z, n, correct=False)},
-        {"tiled_attention": lambda q, k, v, n: _tiled(q, k, v, n, correct=False)},
-    ),
-    mistake(
-        "online-last-block-dropped", "The last, shorter block is missing.",
+        {"online_softmax": _summed_without_correction},
+        {"tiled_attention": _mixed_without_correction}),
+    mistake("online-last-block-dropped", "The last, shorter block is missing.",
         "The length need not be a multiple of the block.", FLASH,
-        {"online_softmax": lambda z, n: _blocks(z, n, drop=True)},
-        {"tiled_attention": lambda q, k, v, n: flash.tiled_attention(q, _whole_blocks(k, n), _whole_blocks(v, n), n)},
-    ),
-    mistake(
-        "scale-missing", "The scores are not scaled.",
+        {"online_softmax": lambda z, n: flash.online_softmax(_whole_blocks(z, n, 3), n)},
+        {"tiled_attention": lambda q, k, v, n: flash.tiled_attention(q, _whole_blocks(k, n), _whole_blocks(v, n), n)}),
+    mistake("scale-missing", "The scores are not scaled.",
         "Each block of scores is divided by sqrt(D), too.", FLASH,
-        {"tiled_attention": lambda q, k, v, n: _tiled(q, k, v, n, root=0.0)},
-    ),
-    mistake(
-        "scale-no-root", "The scores were divided by D, not by its root.",
+        {"tiled_attention": lambda q, k, v, n: flash.tiled_attention(q * math.sqrt(q.size(-1)), k, v, n)}),
+    mistake("scale-no-root", "The scores were divided by D, not by its root.",
         "Their spread grows with sqrt(D).", FLASH,
-        {"tiled_attention": lambda q, k, v, n: _tiled(q, k, v, n, root=1.0)},
-    ),
+        {"tiled_attention": lambda q, k, v, n: flash.tiled_attention(q / math.sqrt(q.size(-1)), k, v, n)}),
 ]  # fmt: skip
 
-LESSON = Lesson(
-    12,
-    "FlashAttention",
-    exercises=[
-        Exercise(
-            "online_softmax",
-            flash.online_softmax,
-            inputs=[lambda: (3 * draw(B, H, T, 11, seed=1), 4)],
-            axes="B H T",
-            hints=(
-                "A sum of exponentials was taken with an old maximum, and a larger score arrives. What puts the sum "
-                "right?",
-                "Go through the blocks with `split`. In each, find the new maximum, put the old sum right, and add "
-                "the block's own exponentials. Begin with -inf and 0.",
-                "A block is (…, block_size), the last one perhaps shorter. Running maximum and sum are (…), and so is "
-                "the factor exp(old maximum - new maximum).",
-                "for block in scores.split(block_size, dim=-1):\n"
-                "    new_max = torch.maximum(running_max, block.amax(-1))\n"
-                "    shares = (block - new_max[..., None]).exp()\n"
-                "    running_sum = running_sum * (running_max - new_max).exp() + shares.sum(-1)\n"
-                "    running_max = new_max",
+EXERCISES = [
+    Exercise(
+        flash.online_softmax,
+        "A sum of exponentials was taken with an old maximum, and a larger score arrives. What puts the sum right?",
+        "Go through the blocks with `split`. In each, find the new maximum, put the old sum right, and add the "
+        "block's own exponentials. Begin with -inf and 0.",
+        "A block is (…, block_size), the last one perhaps shorter. Running maximum and sum are (…), and so is the "
+        "factor exp(old maximum - new maximum).",
+        "for block in scores.split(block_size, dim=-1):\n"
+        "    new_max = torch.maximum(running_max, block.amax(-1))\n"
+        "    shares = (block - new_max[..., None]).exp()\n"
+        "    running_sum = running_sum * (running_max - new_max).exp() + shares.sum(-1)\n"
+        "    running_max = new_max",
+        inputs=[lambda: (3 * draw(B, H, T, 11, seed=1), 4)],
+        axes="B H T",
+    ),
+    Exercise(
+        flash.tiled_attention,
+        "A context is one sum over the keys divided by another. What can be summed block by block, and when do you "
+        "divide?",
+        "As in `online_softmax`, with one more running sum: exponentials times values. Both are put right when the "
+        "maximum grows. Divide once, at the end. Do not forget to scale.",
+        "A block of keys has scores (B, H, T, block_size). Running maximum and sum are (B, H, T, 1), the running "
+        "context is (B, H, T, D).",
+        "new_max = torch.maximum(running_max, scores.amax(-1, keepdim=True))\n"
+        "factor, shares = (running_max - new_max).exp(), (scores - new_max).exp()\n"
+        "running_sum = running_sum * factor + shares.sum(-1, keepdim=True)\n"
+        "context = context * factor + shares @ v_block\n"
+        "running_max = new_max",
+        inputs=[lambda: (*qkv(), 3)],
+        axes="B H T D",
+        run=in_blocks,
+    ),
+]
+
+QUESTIONS = {
+    "scores-bytes": Question(
+        "A text becomes 4 times as long. How many times the bytes do the scores of a head take?",
+        answers={
+            "16": "There are 4 times as many queries and 4 times as many keys, and a score for every pair.",
+            "4": "That is how q, k, v and the context grow. Scores belong to pairs.",
+            "8": "Two factors of 4 make 16.",
+            "2": "Count rows and columns of the matrix of scores.",
+        },
+        nudge="How many rows does the matrix of scores have, and how many columns?",
+    ),
+    "flash-work": Question(
+        "Attention in blocks, without a mask, against step by step: how many multiplications do its products take?",
+        right_at=0,
+        answers={
+            "the same number": "Every query still meets every key. Only the order changes, and what is kept.",
+            "half as many": (
+                "A causal mask hides about half of the pairs, and whole blocks can be skipped. Without one all pairs "
+                "are needed."
             ),
-        ),
-        Exercise(
-            "tiled_attention",
-            flash.tiled_attention,
-            inputs=[lambda: (*qkv(), 3)],
-            axes="B H T D",
-            run=in_blocks,
-            hints=(
-                "A context is one sum over the keys divided by another. What can be summed block by block, and when "
-                "do you divide?",
-                "As in `online_softmax`, with one more running sum: exponentials times values. Both are put right "
-                "when the maximum grows. Divide once, at the end. Do not forget to scale.",
-                "A block of keys has scores (B, H, T, block_size). Running maximum and sum are (B, H, T, 1), the "
-                "running context is (B, H, T, D).",
-                "new_max = torch.maximum(running_max, scores.amax(-1, keepdim=True))\n"
-                "factor, shares = (running_max - new_max).exp(), (scores - new_max).exp()\n"
-                "running_sum = running_sum * factor + shares.sum(-1, keepdim=True)\n"
-                "context = context * factor + shares @ v_block\n"
-                "running_max = new_max",
+            "32 times fewer": "That would leave out pairs. FlashAttention is exact: nothing is left out.",
+        },
+    ),
+    "running-sum": Question(
+        "So far, the maximum of a row is 0 and its sum of exponentials 8. The next block is a single score, ln 4 = "
+        "1.386. What is the running sum after it?",
+        answers={
+            "3": (
+                "The new maximum is ln 4. The old sum shrinks by exp(0 - ln 4) = 1/4 to 2, and the new score adds "
+                "exp(0) = 1."
             ),
-        ),
-    ],
-    questions={
-        "scores-bytes": Question(
-            "A text becomes 4 times as long. How many times the bytes do the scores of a head take?",
-            right="16",
-            because="There are 4 times as many queries and 4 times as many keys, and a score for every pair.",
-            wrong={
-                "4": "That is how q, k, v and the context grow. Scores belong to pairs.",
-                "8": "Two factors of 4 make 16.",
-                "2": "Count rows and columns of the matrix of scores.",
-            },
-            nudge="How many rows does the matrix of scores have, and how many columns?",
-        ),
-        "flash-work": Question(
-            "Attention in blocks, without a mask, against step by step: how many multiplications do its products take?",
-            right="the same number",
-            right_at=0,
-            because="Every query still meets every key. Only the order changes, and what is kept.",
-            wrong={
-                "half as many": (
-                    "A causal mask hides about half of the pairs, and whole blocks can be skipped. Without one all "
-                    "pairs are needed."
-                ),
-                "32 times fewer": "That would leave out pairs. FlashAttention is exact: nothing is left out.",
-            },
-        ),
-        "running-sum": Question(
-            "So far, the maximum of a row is 0 and its sum of exponentials 8. The next block is a single score, ln 4 "
-            "= 1.386. What is the running sum after it?",
-            right="3",
-            because="The new maximum is ln 4. The old sum shrinks by exp(0 - ln 4) = 1/4 to 2, and the new score adds "
-            "exp(0) = 1.",
-            wrong={
-                "9": "The old sum was taken relative to the old maximum, 0. It must shrink first.",
-                "12": "That is the sum relative to the old maximum. The maximum is ln 4 now.",
-                "2": "The old sum did shrink to 2. The new score adds its own exponential.",
-            },
-            nudge="First find the new maximum, then what the old sum must be multiplied by.",
-            tolerance=0.01,
-        ),
-        "flash-saved": Question(
-            "Training needs the weights again on the way back. What does tiled attention keep for that, beside q, k, "
-            "v and the context?",
-            right="one number for each query",
-            right_at=1,
-            because="With its log-sum-exp at hand, any block of weights is one product and one exponential away: "
-            "exp(scaled score - log-sum-exp).",
-            wrong={
-                "the weights": "They are the T x S matrix that must not be kept. They can be computed again.",
-                "nothing": (
-                    "Then each row would need its maximum and its sum once more before its first weight is known."
-                ),
-            },
-        ),
-        "rising-scores": Question(
-            "Somebody forgets to shrink the running sum. In which order of scores does the result come out wrong?",
-            right="largest last",
-            right_at=2,
-            because="A sum is only too large if a later block brings a larger maximum. With the largest score first, "
-            "or all scores alike, the factor is 1 and is not missed.",
-            wrong={
-                "largest first": "The first block then has the final maximum, and every later factor is 1.",
-                "all the same": "The maximum never grows, so the missing factor is 1.",
-            },
-        ),
-    },
-    mistakes=MISTAKES,
-)
+            "9": "The old sum was taken relative to the old maximum, 0. It must shrink first.",
+            "12": "That is the sum relative to the old maximum. The maximum is ln 4 now.",
+            "2": "The old sum did shrink to 2. The new score adds its own exponential.",
+        },
+        nudge="First find the new maximum, then what the old sum must be multiplied by.",
+        tolerance=0.01,
+    ),
+    "flash-saved": Question(
+        "Training needs the weights again on the way back. What does tiled attention keep for that, beside q, k, v "
+        "and the context?",
+        right_at=1,
+        answers={
+            "the weights": "They are the T x S matrix that must not be kept. They can be computed again.",
+            "one number for each query": (
+                "With its log-sum-exp at hand, any block of weights is one product and one exponential away: "
+                "exp(scaled score - log-sum-exp)."
+            ),
+            "nothing": "Then each row would need its maximum and its sum once more before its first weight is known.",
+        },
+    ),
+    "rising-scores": Question(
+        "Somebody forgets to shrink the running sum. In which order of scores does the result come out wrong?",
+        right_at=2,
+        answers={
+            "largest first": "The first block then has the final maximum, and every later factor is 1.",
+            "all the same": "The maximum never grows, so the missing factor is 1.",
+            "largest last": (
+                "A sum is only too large if a later block brings a larger maximum. With the largest score first, or "
+                "all scores alike, the factor is 1 and is not missed."
+            ),
+        },
+    ),
+}
+
+LESSON = Lesson(12, "FlashAttention", EXERCISES, QUESTIONS, MISTAKES)

@@ -72,150 +72,128 @@ def _post_norm(x: Tensor, attention: Part, feed_forward: Part, norm1: Part, norm
 
 BLOCK = "13, Encoder block: wiring"
 MISTAKES = [
-    mistake(
-        "layer-norm-wrong-axis", "The mean was taken over the wrong axis.",
+    mistake("layer-norm-wrong-axis", "The mean was taken over the wrong axis.",
         "Each token is normed by itself: over the last axis.", BLOCK,
         {"layer_norm": lambda x, g, b, eps=1e-5: _norm(x, g, b, eps, 1)},
         {"layer_norm": lambda x, g, b, eps=1e-5: _norm(x, g, b, eps, 0)},
         {"layer_norm": lambda x, g, b, eps=1e-5: _norm(x, g, b, eps, (1, 2))},
-        {"layer_norm": lambda x, g, b, eps=1e-5: _norm(x, g, b, eps, (0, 1))},
-    ),
-    mistake(
-        "layer-norm-unbiased", "The variance was divided by n - 1.",
+        {"layer_norm": lambda x, g, b, eps=1e-5: _norm(x, g, b, eps, (0, 1))}),
+    mistake("layer-norm-unbiased", "The variance was divided by n - 1.",
         "Layer norm divides by n: var(unbiased=False).", BLOCK,
-        {"layer_norm": lambda x, g, b, eps=1e-5: _norm(x, g, b, eps, unbiased=True)},
-    ),
-    mistake(
-        "layer-norm-eps-outside", "eps was added behind the root.",
+        {"layer_norm": lambda x, g, b, eps=1e-5: _norm(x, g, b, eps, unbiased=True)}),
+    mistake("layer-norm-eps-outside", "eps was added behind the root.",
         "It belongs under it: sqrt(variance + eps).", BLOCK,
-        {"layer_norm": lambda x, g, b, eps=1e-5: _norm(x, g, b, eps, late=True)},
-    ),
-    mistake(
-        "residual-missing", "A residual is missing: x itself is not added.",
+        {"layer_norm": lambda x, g, b, eps=1e-5: _norm(x, g, b, eps, late=True)}),
+    mistake("residual-missing", "A residual is missing: x itself is not added.",
         "Each half adds to the stream: x + attention(norm1(x)).", BLOCK,
         {"encoder_block": _without_residuals},
         {"encoder_block": _without_first_residual},
-        {"encoder_block": _without_second_residual},
-    ),
-    mistake(
-        "post-norm-wiring", "The norms come after the sums.",
+        {"encoder_block": _without_second_residual}),
+    mistake("post-norm-wiring", "The norms come after the sums.",
         "That is post-norm. Here each half reads a normed copy, and the stream itself is never normed.", BLOCK,
-        {"encoder_block": _post_norm},
-    ),
-    mistake(
-        "norm-shared", "Both halves use one norm.",
+        {"encoder_block": _post_norm}),
+    mistake("norm-shared", "Both halves use one norm.",
         "norm1 stands before attention, norm2 before feed_forward.", BLOCK,
         {"encoder_block": lambda x, attention, feed, norm1, norm2: encoder_block(x, attention, feed, norm1, norm1)},
-        {"encoder_block": lambda x, attention, feed, norm1, norm2: encoder_block(x, attention, feed, norm2, norm2)},
-    ),
+        {"encoder_block": lambda x, attention, feed, norm1, norm2: encoder_block(x, attention, feed, norm2, norm2)}),
 ]  # fmt: skip
 
-LESSON = Lesson(
-    13,
-    "Encoder block",
-    exercises=[
-        Exercise(
-            "layer_norm",
-            layer_norm,
-            inputs=[lambda: (0.01 * tokens() + 0.5, draw(C, seed=2), draw(C, seed=3))],
-            axes="B S C",
-            hints=(
-                "Over which numbers do mean and variance go: the channels of a token, the tokens, or the batch?",
-                "Subtract the mean, divide by the root of variance plus eps, then stretch by gamma and shift by beta. "
-                "The variance divides by C, not by C - 1.",
-                "Over the last axis, with the axis kept, mean and variance are (B, S, 1). gamma and beta are (C).",
-                "centred = x - x.mean(-1, keepdim=True)\n"
-                "variance = (centred**2).mean(-1, keepdim=True)\n"
-                "return centred / (variance + eps).sqrt() * gamma + beta",
+EXERCISES = [
+    Exercise(
+        layer_norm,
+        "Over which numbers do mean and variance go: the channels of a token, the tokens, or the batch?",
+        "Subtract the mean, divide by the root of variance plus eps, then stretch by gamma and shift by beta. The "
+        "variance divides by C, not by C - 1.",
+        "Over the last axis, with the axis kept, mean and variance are (B, S, 1). gamma and beta are (C).",
+        "centred = x - x.mean(-1, keepdim=True)\n"
+        "variance = (centred**2).mean(-1, keepdim=True)\n"
+        "return centred / (variance + eps).sqrt() * gamma + beta",
+        inputs=[lambda: (0.01 * tokens() + 0.5, draw(C, seed=2), draw(C, seed=3))],
+        axes="B S C",
+    ),
+    Exercise(
+        encoder_block,
+        "In pre-norm, what goes past attention on the residual path: x, or the normalised x?",
+        "One pattern, twice: x plus what a part makes of the normalised x. Each part has its own norm.",
+        "Every call maps (B, S, C) to (B, S, C). First attention with norm1; then, on that result, feed_forward with "
+        "norm2.",
+        "x = x + attention(norm1(x))  # (B, S, C)\nreturn x + feed_forward(norm2(x))  # (B, S, C)",
+        inputs=[lambda: (tokens(), *square(2, 3))],
+        axes="B S C",
+        run=wire,
+    ),
+]
+
+QUESTIONS = {
+    "residual-gradient": Question(
+        "A layer computes x + f(x), and all weights and biases of f are 0. A gradient arrives from above. What of it "
+        "reaches x?",
+        right_at=1,
+        answers={
+            "nothing of it": "So it would be without the sum: f(x) alone has the slope 0.",
+            "all of it, unchanged": (
+                "It comes through the sum, where the slope is 1. f adds its own share, which here is 0."
             ),
-        ),
-        Exercise(
-            "encoder_block",
-            encoder_block,
-            inputs=[lambda: (tokens(), *square(2, 3))],
-            axes="B S C",
-            run=wire,
-            hints=(
-                "In pre-norm, what goes past attention on the residual path: x, or the normalised x?",
-                "One pattern, twice: x plus what a part makes of the normalised x. Each part has its own norm.",
-                "Every call maps (B, S, C) to (B, S, C). First attention with norm1; then, on that result, "
-                "feed_forward with norm2.",
-                "x = x + attention(norm1(x))  # (B, S, C)\nreturn x + feed_forward(norm2(x))  # (B, S, C)",
+            "twice as much": "There are two paths, but the one through f carries nothing here.",
+        },
+    ),
+    "norm-by-hand": Question(
+        "A token is [1, 2, 3, 6]. Layer norm, with gamma 1 and beta 0: what becomes of the 6? Two decimals.",
+        answers={
+            "1.60": (
+                "The mean is 3. The squares of what is left, 4 + 1 + 0 + 9, have the mean 3.5, and 3 / √3.5 = 1.60."
             ),
-        ),
-    ],
-    questions={
-        "residual-gradient": Question(
-            "A layer computes x + f(x), and all weights and biases of f are 0. A gradient arrives from above. What of "
-            "it reaches x?",
-            right="all of it, unchanged",
-            right_at=1,
-            because="It comes through the sum, where the slope is 1. f adds its own share, which here is 0.",
-            wrong={
-                "nothing of it": "So it would be without the sum: f(x) alone has the slope 0.",
-                "twice as much": "There are two paths, but the one through f carries nothing here.",
-            },
-        ),
-        "norm-by-hand": Question(
-            "A token is [1, 2, 3, 6]. Layer norm, with gamma 1 and beta 0: what becomes of the 6? Two decimals.",
-            right="1.60",
-            because="The mean is 3. The squares of what is left, 4 + 1 + 0 + 9, have the mean 3.5, and 3 / √3.5 = "
-            "1.60.",
-            wrong={
-                "1.39": "You divided the squares by n - 1 = 3. Layer norm divides by n = 4.",
-                "3": "The mean is gone. Now divide by the spread.",
-                "0.86": "You divided by the variance. Its root is what is needed.",
-                "1.5": "You divided by 2. The spread is the root of the mean square.",
-            },
-            nudge="Subtract the mean; then divide by the root of the mean of the squares.",
-            tolerance=0.01,
-        ),
-        "feed-forward-reach": Question(
-            "You change one word of a sentence, right before the feed-forward part. Which words' results change?",
-            right="its own alone",
-            right_at=0,
-            because="The same two Linears run over each word by itself. Only attention carries things between words.",
-            wrong={
-                "those of all words": "That is attention. Nothing in the feed-forward part reads a second word.",
-                "its own and all later ones": "That is attention under a causal mask.",
-            },
-        ),
-        "where-numbers-are": Question(
-            "d_model is 24, and the feed-forward part is 4 times as wide inside. Which share of a block's numbers "
-            "does it hold?",
-            right="two thirds",
-            right_at=2,
-            because="Two matrices of C · 4C are 8 C². Attention has four of C · C, so 4 C².",
-            wrong={
-                "a third": "That is attention's share: four matrices of C · C.",
-                "half": "Count matrices of C · C: attention has four. How many fit into two of C · 4C?",
-            },
-        ),
-        "silent-parts": Question(
-            "Attention and feed-forward both return 0, whatever they read. In which wiring does the block hand x on "
-            "exactly as it is?",
-            right="pre-norm only",
-            right_at=0,
-            because="In pre-norm the norms stand before the parts, off the stream. In post-norm all passes through "
-            "them.",
-            wrong={
-                "post-norm only": "Look again: where do its norms stand?",
-                "both": "In post-norm, x still runs through two norms.",
-                "neither": "One of them adds 0 to x, twice, and does nothing else.",
-            },
-        ),
-        "dropout-values": Question(
-            "Dropout with p = 0.25 gets a 1, in training. What can come out?",
-            right="0 or 1.333",
-            right_at=1,
-            because="A quarter becomes 0; the others are divided by 0.75, so that the mean stays 1.",
-            wrong={
-                "0 or 1": (
-                    "Then the mean would fall to 0.75, and evaluation would see larger numbers than training did."
-                ),
-                "0.75": "That is the mean of what is kept before it is scaled up. Each number is either kept or not.",
-            },
-        ),
-    },
-    mistakes=MISTAKES,
-)
+            "1.39": "You divided the squares by n - 1 = 3. Layer norm divides by n = 4.",
+            "3": "The mean is gone. Now divide by the spread.",
+            "0.86": "You divided by the variance. Its root is what is needed.",
+            "1.5": "You divided by 2. The spread is the root of the mean square.",
+        },
+        nudge="Subtract the mean; then divide by the root of the mean of the squares.",
+        tolerance=0.01,
+    ),
+    "feed-forward-reach": Question(
+        "You change one word of a sentence, right before the feed-forward part. Which words' results change?",
+        right_at=0,
+        answers={
+            "its own alone": (
+                "The same two Linears run over each word by itself. Only attention carries things between words."
+            ),
+            "those of all words": "That is attention. Nothing in the feed-forward part reads a second word.",
+            "its own and all later ones": "That is attention under a causal mask.",
+        },
+    ),
+    "where-numbers-are": Question(
+        "d_model is 24, and the feed-forward part is 4 times as wide inside. Which share of a block's numbers does it "
+        "hold?",
+        right_at=2,
+        answers={
+            "a third": "That is attention's share: four matrices of C · C.",
+            "half": "Count matrices of C · C: attention has four. How many fit into two of C · 4C?",
+            "two thirds": "Two matrices of C · 4C are 8 C². Attention has four of C · C, so 4 C².",
+        },
+    ),
+    "silent-parts": Question(
+        "Attention and feed-forward both return 0, whatever they read. In which wiring does the block hand x on "
+        "exactly as it is?",
+        right_at=0,
+        answers={
+            "pre-norm only": (
+                "In pre-norm the norms stand before the parts, off the stream. In post-norm all passes through them."
+            ),
+            "post-norm only": "Look again: where do its norms stand?",
+            "both": "In post-norm, x still runs through two norms.",
+            "neither": "One of them adds 0 to x, twice, and does nothing else.",
+        },
+    ),
+    "dropout-values": Question(
+        "Dropout with p = 0.25 gets a 1, in training. What can come out?",
+        right_at=1,
+        answers={
+            "0 or 1": "Then the mean would fall to 0.75, and evaluation would see larger numbers than training did.",
+            "0 or 1.333": "A quarter becomes 0; the others are divided by 0.75, so that the mean stays 1.",
+            "0.75": "That is the mean of what is kept before it is scaled up. Each number is either kept or not.",
+        },
+    ),
+}
+
+LESSON = Lesson(13, "Encoder block", EXERCISES, QUESTIONS, MISTAKES)

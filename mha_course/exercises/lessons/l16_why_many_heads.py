@@ -63,128 +63,104 @@ def _ablate_axis(context: Tensor, heads: Any, axis: int) -> Tensor:
 
 ABLATION = "16, Why many heads: ablation"
 MISTAKES = [
-    mistake(
-        "ablate-in-place", "The context itself was changed.",
+    mistake("ablate-in-place", "The context itself was changed.",
         "Work on a copy, so that other heads can be tried: clone().", ABLATION,
-        {"ablate_heads": _ablate_in_place},
-    ),
-    mistake(
-        "ablate-wrong-axis", "Something else than heads was silenced.",
+        {"ablate_heads": _ablate_in_place}),
+    mistake("ablate-wrong-axis", "Something else than heads was silenced.",
         "Heads are axis 1 of (B, H, S, D).", ABLATION,
         {"ablate_heads": lambda c, h: _ablate_axis(c, h, 2)},
         {"ablate_heads": lambda c, h: _ablate_axis(c, h, 3)},
-        {"ablate_heads": lambda c, h: _ablate_axis(c, [i for i in h if i < c.size(0)], 0)},
-    ),
-    mistake(
-        "relation-transposed", "The weights were read the other way round.",
+        {"ablate_heads": lambda c, h: _ablate_axis(c, [i for i in h if i < c.size(0)], 0)}),
+    mistake("relation-transposed", "The weights were read the other way round.",
         "Rows are queries: weights[from, to].", ABLATION,
-        {"relation_score": lambda w, pairs: relation_score(w.mT, pairs)},
-    ),
+        {"relation_score": lambda w, pairs: relation_score(w.mT, pairs)}),
 ]  # fmt: skip
 
-LESSON = Lesson(
-    16,
-    "Why many heads",
-    exercises=[
-        Exercise(
-            "relation_score",
-            relation_score,
-            inputs=[lambda: (weights()[0, :, :, :T], [(0, 3), (4, 1), (2, 2)])],
-            axes="H",
-            hints=(
-                "A pair leads from one token to another. Which of the two is the query, and on which axis do queries "
-                "stand?",
-                "Two lists of indices pick the weights of all pairs at once. Then take the mean over the pairs.",
-                "weights (H, S, S), picked at n rows and n columns, is (H, n); its mean over the last axis is (H).",
-                "rows, columns = torch.tensor(pairs).T\nreturn weights[:, rows, columns].mean(-1)  # (H)",
+EXERCISES = [
+    Exercise(
+        relation_score,
+        "A pair leads from one token to another. Which of the two is the query, and on which axis do queries stand?",
+        "Two lists of indices pick the weights of all pairs at once. Then take the mean over the pairs.",
+        "weights (H, S, S), picked at n rows and n columns, is (H, n); its mean over the last axis is (H).",
+        "rows, columns = torch.tensor(pairs).T\nreturn weights[:, rows, columns].mean(-1)  # (H)",
+        inputs=[lambda: (weights()[0, :, :, :T], [(0, 3), (4, 1), (2, 2)])],
+        axes="H",
+    ),
+    Exercise(
+        ablate_heads,
+        "What becomes of the caller's tensor if you write zeros into it?",
+        "Work on a `clone`. A list can be an index: on which axis are the heads?",
+        "context (B, H, S, D) stays as it is. In a copy of the same shape, the listed places of axis 1 are 0.",
+        "silenced = context.clone()  # (B, H, S, D)\nsilenced[:, heads] = 0.0\nreturn silenced",
+        inputs=[lambda: (draw(B, H, S, D, seed=1), [1, 3])],
+        axes="B H S D",
+        mistake_at={"input": "ablate-in-place"},
+    ),
+    Exercise(
+        other_weights,
+        "What may you add to a row of weights that changes neither its sum nor its mixture of the values?",
+        "A direction that v and a column of ones both take to 0: S > D + 1 leaves one, and `torch.linalg.svd` finds "
+        "it. Follow it while no weight gets negative.",
+        "v beside a column of ones is (S, D + 1). The direction (S) is the last row of Vh of its transpose. Add to "
+        "weights (T, S) a step (T, 1) times the direction.",
+        "kept = torch.cat((v, torch.ones_like(v[:, :1])), dim=1)  # (S, D + 1)\n"
+        "direction = torch.linalg.svd(kept.T).Vh[-1]  # (S)\n"
+        "room = (weights / -direction).where(direction < 0, torch.inf).amin(-1, keepdim=True)\n"
+        "return weights + room / 2 * direction  # (T, S)",
+        inputs=[lambda: ((0.3 * draw(T, 9, seed=1)).softmax(-1), draw(9, 4, seed=2))],
+        axes=("T D", "T", "checks"),
+        run=same_context,
+    ),
+]
+
+QUESTIONS = {
+    "one-head-difference": Question(
+        "One head, as wide as d_model, is trained to return c_a − c_b, with contents of 6 numbers. Which R² can it "
+        "reach? (1 is perfect, 0 no better than always guessing the mean.)",
+        right_at=1,
+        answers={
+            "about 0": "It can do something: fetch c_a alone. How much of c_a − c_b does that explain?",
+            "about ½": "Its best is to fetch one of the two, and to know nothing of the other: half of the variance.",
+            "about 1": "For that, c_b would need a negative share. The shares of one head are never negative.",
+        },
+    ),
+    "twin-heads": Question(
+        "Two heads start with the same numbers, and are trained on c_a − c_b, which needs two different heads. What "
+        "are they afterwards?",
+        right_at=1,
+        answers={
+            "each has found a place of its own": (
+                "What would make the first of the two go one way, and the second another? Their gradients are equal."
             ),
-        ),
-        Exercise(
-            "ablate_heads",
-            ablate_heads,
-            inputs=[lambda: (draw(B, H, S, D, seed=1), [1, 3])],
-            axes="B H S D",
-            mistake_at={"input": "ablate-in-place"},
-            hints=(
-                "What becomes of the caller's tensor if you write zeros into it?",
-                "Work on a `clone`. A list can be an index: on which axis are the heads?",
-                "context (B, H, S, D) stays as it is. In a copy of the same shape, the listed places of axis 1 are 0.",
-                "silenced = context.clone()  # (B, H, S, D)\nsilenced[:, heads] = 0.0\nreturn silenced",
+            "bit for bit the same": (
+                "The same numbers give the same output, so the same gradient, so the same step. Nothing parts them."
             ),
-        ),
-        Exercise(
-            "other_weights",
-            other_weights,
-            inputs=[lambda: ((0.3 * draw(T, 9, seed=1)).softmax(-1), draw(9, 4, seed=2))],
-            axes=("T D", "T", "checks"),
-            run=same_context,
-            hints=(
-                "What may you add to a row of weights that changes neither its sum nor its mixture of the values?",
-                "A direction that v and a column of ones both take to 0: S > D + 1 leaves one, and `torch.linalg.svd` "
-                "finds it. Follow it while no weight gets negative.",
-                "v beside a column of ones is (S, D + 1). The direction (S) is the last row of Vh of its transpose. "
-                "Add to weights (T, S) a step (T, 1) times the direction.",
-                "kept = torch.cat((v, torch.ones_like(v[:, :1])), dim=1)  # (S, D + 1)\n"
-                "direction = torch.linalg.svd(kept.T).Vh[-1]  # (S)\n"
-                "room = (weights / -direction).where(direction < 0, torch.inf).amin(-1, keepdim=True)\n"
-                "return weights + room / 2 * direction  # (T, S)",
+            "one has switched itself off": "What happens to one happens to the other, since their gradients are equal.",
+        },
+    ),
+    "zero-query": Question(
+        "To silence a head, you set its q to 0. What is its context now?",
+        right_at=1,
+        answers={
+            "nothing": "Scores of 0 are not weights of 0: softmax makes all weights alike, and they sum to 1.",
+            "the mean of all values": (
+                "All scores are 0, so all weights are alike. The head goes on: it adds the mean of its values."
             ),
-        ),
-    ],
-    questions={
-        "one-head-difference": Question(
-            "One head, as wide as d_model, is trained to return c_a − c_b, with contents of 6 numbers. Which R² can "
-            "it reach? (1 is perfect, 0 no better than always guessing the mean.)",
-            right="about ½",
-            right_at=1,
-            because="Its best is to fetch one of the two, and to know nothing of the other: half of the variance.",
-            wrong={
-                "about 0": "It can do something: fetch c_a alone. How much of c_a − c_b does that explain?",
-                "about 1": "For that, c_b would need a negative share. The shares of one head are never negative.",
-            },
-        ),
-        "twin-heads": Question(
-            "Two heads start with the same numbers, and are trained on c_a − c_b, which needs two different heads. "
-            "What are they afterwards?",
-            right="bit for bit the same",
-            right_at=1,
-            because="The same numbers give the same output, so the same gradient, so the same step. Nothing parts "
-            "them.",
-            wrong={
-                "each has found a place of its own": (
-                    "What would make the first of the two go one way, and the second another? Their gradients are "
-                    "equal."
-                ),
-                "one has switched itself off": (
-                    "What happens to one happens to the other, since their gradients are equal."
-                ),
-            },
-        ),
-        "zero-query": Question(
-            "To silence a head, you set its q to 0. What is its context now?",
-            right="the mean of all values",
-            right_at=1,
-            because="All scores are 0, so all weights are alike. The head goes on: it adds the mean of its values.",
-            wrong={
-                "nothing": "Scores of 0 are not weights of 0: softmax makes all weights alike, and they sum to 1.",
-                "the value of the first token": "Nothing prefers the first token: all scores are 0, so all are alike.",
-            },
-        ),
-        "free-directions": Question(
-            "A head has D = 12 and reads S = 15 tokens; all weights of a row are above 0. In how many independent "
-            "directions can the row move, a little, so that neither its context nor its sum changes?",
-            right="2",
-            because="15 numbers must meet 12 conditions for the context and 1 for the sum: 15 − 13 = 2 are free.",
-            wrong={
-                "3": "The context takes 12 conditions. The sum of the row, which must stay 1, takes one more.",
-                "0": "15 numbers, and fewer conditions than that: some freedom is left.",
-                "12": (
-                    "That is how many conditions the context makes. How many numbers may move, and how many are bound?"
-                ),
-                "13": "That is how many conditions there are. How many numbers are there?",
-            },
-            nudge="Count the numbers that may move, and take away one for each condition that they must meet.",
-        ),
-    },
-    mistakes=MISTAKES,
-)
+            "the value of the first token": "Nothing prefers the first token: all scores are 0, so all are alike.",
+        },
+    ),
+    "free-directions": Question(
+        "A head has D = 12 and reads S = 15 tokens; all weights of a row are above 0. In how many independent "
+        "directions can the row move, a little, so that neither its context nor its sum changes?",
+        answers={
+            "2": "15 numbers must meet 12 conditions for the context and 1 for the sum: 15 − 13 = 2 are free.",
+            "3": "The context takes 12 conditions. The sum of the row, which must stay 1, takes one more.",
+            "0": "15 numbers, and fewer conditions than that: some freedom is left.",
+            "12": "That is how many conditions the context makes. How many numbers may move, and how many are bound?",
+            "13": "That is how many conditions there are. How many numbers are there?",
+        },
+        nudge="Count the numbers that may move, and take away one for each condition that they must meet.",
+    ),
+}
+
+LESSON = Lesson(16, "Why many heads", EXERCISES, QUESTIONS, MISTAKES)
