@@ -11,6 +11,8 @@ const LARGEST_CELL = 58; // its side
 const OBLONG_CELL = 22; // up to which cells need not be square
 const NAN = 0xff6b1ee6; // alpha, blue, green, red: a magenta that neither palette has
 
+const isNoNumber = (value) => Number.isNaN(value) || value === Infinity;
+
 export function makeCanvas(width, height) {
   const canvas = document.createElement("canvas");
   canvas.width = Math.max(1, Math.round(width));
@@ -34,18 +36,17 @@ function hatching({ hatch: ink, paper, dots }) {
   const tile = makeCanvas(step, step);
   const context = tile.getContext("2d");
   context.lineWidth = dots;
-  for (const [colour, by] of [
-    [paper, dots],
-    [ink, 0],
-  ]) {
+  function strokeLines(colour, right) {
     context.beginPath();
     context.strokeStyle = colour;
-    for (const shift of [-step, 0, step]) {
-      context.moveTo(shift - 1 + by, step + 1);
-      context.lineTo(shift + step + 1 + by, -1);
+    for (const start of [-step, 0, step]) {
+      context.moveTo(start - 1 + right, step + 1);
+      context.lineTo(start + step + 1 + right, -1);
     }
     context.stroke();
   }
+  strokeLines(paper, dots);
+  strokeLines(ink, 0);
   return context.createPattern(tile, "repeat");
 }
 
@@ -54,13 +55,8 @@ function hatch(cells, width, height, look) {
   const layer = makeCanvas(width, height);
   const context = layer.getContext("2d");
   context.imageSmoothingEnabled = false;
-  context.drawImage(
-    pixels(cells, (i) => (isHidden(cells, i) ? 0xff000000 : 0)),
-    0,
-    0,
-    layer.width,
-    layer.height,
-  );
+  const hidden = pixels(cells, (i) => (isHidden(cells, i) ? 0xff000000 : 0));
+  context.drawImage(hidden, 0, 0, layer.width, layer.height);
   context.globalCompositeOperation = "source-in";
   context.fillStyle = hatching(look);
   context.fillRect(0, 0, layer.width, layer.height);
@@ -68,13 +64,12 @@ function hatch(cells, width, height, look) {
 }
 
 /** Draw a matrix into a box. Where a cell is hidden and holds nothing the paper shows. */
-export function paintCells(context, cells, { palette, low, high }, box, look) {
+export function paintCells(context, cells, colours, box, look) {
   const { values, rows, columns } = cells;
-  const range = { low, high };
   const colourOf = (i) => {
     const value = values[i];
-    if (Number.isNaN(value) || value === Infinity) return NAN;
-    return isHidden(cells, i) && !leaks(value) ? 0 : palette[shade(value, range)];
+    if (isNoNumber(value)) return NAN;
+    return isHidden(cells, i) && !leaks(value) ? 0 : colours.palette[shade(value, colours)];
   };
   context.fillStyle = look.paper;
   context.fillRect(box.x, box.y, box.w, box.h);
@@ -83,16 +78,6 @@ export function paintCells(context, cells, { palette, low, high }, box, look) {
   context.drawImage(pixels(cells, colourOf), box.x, box.y, box.w, box.h);
   if (cells.hidden)
     context.drawImage(hatch(cells, box.w * look.dots, box.h * look.dots, look), box.x, box.y, box.w, box.h);
-}
-
-const lengths = new WeakMap(); // by lists of words: to measure takes long
-
-function longest(context, names, font) {
-  if (lengths.has(names)) return lengths.get(names);
-  context.font = font;
-  const length = Math.min(110, Math.max(...names.map((name) => context.measureText(short(name)).width)));
-  lengths.set(names, length);
-  return length;
 }
 
 /** Return the sides of a cell, whole pixels of the screen where there is space for that. */
@@ -107,8 +92,11 @@ function cellSize({ T, S }, wide, high, dots) {
 }
 
 /** Find where everything stands: the matrix, one cell of it, the bars, and the whole picture. */
-export function arrange(context, maps, item, { width, height, font }, dots) {
-  const [rows, columns] = [maps.queries(item), maps.keys(item)].map((names) => longest(context, names, font));
+export function arrange(context, maps, item, { width, height }, { font, dots }) {
+  context.font = font;
+  const widthOf = (name) => context.measureText(short(name)).width;
+  const longest = (names) => Math.min(110, Math.max(...names.map(widthOf)));
+  const [rows, columns] = [longest(maps.queries(item)), longest(maps.keys(item))];
   const left = Math.ceil(rows) + 14;
   const top = Math.ceil(columns * Math.sin(SLANT)) + 16;
   const right = Math.max(Math.ceil(columns * Math.cos(SLANT)) + 4, 40); // a number stands beside the bars
@@ -171,29 +159,25 @@ export function paintWords(context, maps, item, { box, cell }, look, lit = null)
 function decimalsFor(context, values, { w, h }) {
   if (w < 34 || h < 18) return undefined;
   return [2, 1].find((decimals) => {
-    let widest = "";
-    for (const value of values) {
-      const text = number(value, false, decimals);
-      if (text.length > widest.length) widest = text;
-    }
-    return context.measureText(widest).width <= w;
+    const texts = Array.from(values, (value) => number(value, false, decimals));
+    const longest = texts.reduce((one, other) => (other.length > one.length ? other : one));
+    return context.measureText(longest).width <= w;
   });
 }
 
 /** Write the numbers into cells that are large enough, and mark those that are none. */
-export function paintNumbers(context, cells, { box, cell }, { palette, low, high }, look) {
+export function paintNumbers(context, cells, { box, cell }, colours, look) {
   if (cell.w < 13 || cell.h < 13) return;
   context.textAlign = "center";
   context.textBaseline = "middle";
   context.font = look.small;
   const decimals = decimalsFor(context, cells.values, cell);
-  const range = { low, high };
   cells.values.forEach((value, i) => {
     const x = box.x + ((i % cells.columns) + 0.5) * cell.w;
     const y = box.y + (Math.floor(i / cells.columns) + 0.5) * cell.h;
-    const none = Number.isNaN(value) || value === Infinity;
+    const none = isNoNumber(value);
     if (!none && (decimals === undefined || (isHidden(cells, i) && !leaks(value)))) return;
-    context.fillStyle = none ? "#fff" : inkOn(palette[shade(value, range)]);
+    context.fillStyle = none ? "#fff" : inkOn(colours.palette[shade(value, colours)]);
     context.fillText(none && decimals === undefined ? "×" : number(value, false, decimals), x, y + 0.5);
   });
 }
@@ -209,42 +193,27 @@ export function paintGaps(context, { box, cell }, look) {
   context.stroke();
 }
 
-/** Draw a small sample of what is no colour of the palette. */
-function paintMark(context, kind, x, y, look) {
-  context.fillStyle = kind === "nan" ? "#e61e6b" : look.paper;
-  context.fillRect(x, y, 14, 10);
-  context.strokeStyle = look.hatch;
-  context.lineWidth = 1;
-  context.strokeRect(x + 0.5, y + 0.5, 13, 9);
-  context.beginPath();
-  for (const start of kind === "nan" ? [] : [-4, 2, 8]) {
-    context.moveTo(x + Math.max(0, start), y + 10 + Math.min(0, start));
-    context.lineTo(x + Math.min(14, start + 10), y + Math.max(0, start - 4));
-  }
-  context.stroke();
-}
-
-/** Draw the legend: which colour is which number, and what stands for none. */
+/** Draw the legend: which colour is which number, and a sample of each of the marks that stand for none. */
 export function paintLegend(context, { box, bars }, { palette, low, high }, marks, look) {
   const y = bars.y + bars.h + 12;
-  const w = 150;
+  const width = 150;
+  const range = { palette, low: 0, high: palette.length - 1 };
   const ramp = { values: [...palette.keys()], rows: 1, columns: palette.length };
-  paintCells(context, ramp, { palette, low: 0, high: palette.length - 1 }, { x: box.x, y, w, h: 10 }, look);
+  paintCells(context, ramp, range, { x: box.x, y, w: width, h: 10 }, look);
   context.font = look.small;
   context.textBaseline = "top";
   context.fillStyle = look.ink;
-  for (const [x, value, align] of [
-    [0, low, "left"],
-    [w / 2, (low + high) / 2, "center"],
-    [w, high, "right"],
-  ]) {
+  ["left", "center", "right"].forEach((align, i) => {
     context.textAlign = align;
-    context.fillText(number(value), box.x + x, y + 14);
-  }
+    context.fillText(number(low + (i * (high - low)) / 2), box.x + (i * width) / 2, y + 14);
+  });
   context.textAlign = "left";
-  let x = box.x + w + 18;
-  for (const [kind, word] of marks) {
-    paintMark(context, kind, x, y, look);
+  let x = box.x + width + 18;
+  for (const { word, ...cell } of marks) {
+    paintCells(context, { ...cell, rows: 1, columns: 1 }, range, { x, y, w: 14, h: 10 }, look);
+    context.strokeStyle = look.hatch;
+    context.lineWidth = 1;
+    context.strokeRect(x + 0.5, y + 0.5, 13, 9);
     context.fillStyle = look.ink;
     context.fillText(word, x + 20, y);
     x += 20 + context.measureText(word).width + 16;

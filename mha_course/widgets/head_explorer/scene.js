@@ -1,5 +1,6 @@
 // Gathers what the large picture shows, and draws it as a whole: on the screen, and once more for a file.
 
+import { clamp } from "../dom.js";
 import { difference, limits, limitsOfDifference } from "./data.js";
 import {
   arrange,
@@ -42,11 +43,11 @@ export function compose(maps, palettes, { at, compared, scale }, look, width) {
   const other = compared && maps.matrix(compared);
   const cells = other ? difference(one, other) : one;
   const range = other ? limitsOfDifference(maps, cells, scale) : limits(maps, at, scale);
-  const space = { width, height: Math.max(240, Math.min(TALLEST, width)), font: look.font };
-  const plan = arrange(makeCanvas(1, 1).getContext("2d"), maps, at.item, space, look.dots);
+  const space = { width, height: clamp(width, 240, TALLEST) };
+  const plan = arrange(makeCanvas(1, 1).getContext("2d"), maps, at.item, space, look);
   const marks = [];
-  if (cells.hidden?.includes(1)) marks.push(["hidden", "hidden"]);
-  if (cells.values.some(Number.isNaN)) marks.push(["nan", "NaN"]);
+  if (cells.hidden?.includes(1)) marks.push({ word: "hidden", values: [0], hidden: [1] });
+  if (cells.values.some(Number.isNaN)) marks.push({ word: "NaN", values: [NaN] });
   return { at, compared, one, other, cells, plan, colours: coloursFor(palettes, range), marks, look };
 }
 
@@ -73,14 +74,13 @@ export function paintLit(context, maps, { at, cells, plan, colours, look }, lit)
   context.fill("evenodd");
   context.restore();
   const frame = both ?? row ?? column;
-  for (const [width, colour] of [
-    [4, look.paper],
-    [2, look.accent],
-  ]) {
+  const strokeFrame = (width, colour) => {
     context.lineWidth = width;
     context.strokeStyle = colour;
     context.strokeRect(frame.x, frame.y, frame.w, frame.h);
-  }
+  };
+  strokeFrame(4, look.paper);
+  strokeFrame(2, look.accent);
   paintWords(context, maps, at.item, plan, look, lit);
   if (row) paintBars(context, cells, plan, lit.row, colours.low < 0, maps.queries(at.item)[lit.row], look);
 }

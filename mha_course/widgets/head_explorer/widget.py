@@ -5,7 +5,6 @@ Axes: L layers, B sentences, H heads, T query tokens, S key tokens.
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -14,14 +13,13 @@ import traitlets
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from mha_course.errors import ShapeError, require
+from mha_course.errors import ShapeError
 from mha_course.widgets.base import StaticFallbackWidget, esm
 from mha_course.widgets.head_explorer import static
 from mha_course.widgets.head_explorer.controls import MASKS, RecomputeControls, mask_from_choice, paint, split_result
 from mha_course.widgets.head_explorer.maps import PLACE, Maps, read
 
 HERE = Path(__file__).parent
-VIEW = ("layer", "item", "head", "beside", "scale")
 
 
 class HeadExplorer(StaticFallbackWidget):
@@ -47,14 +45,12 @@ class HeadExplorer(StaticFallbackWidget):
 
     _esm = esm("widget.js", folder=HERE)
     _css = HERE / "head_explorer.css"
-    # What Python sends: the maps, an error of the learner's function, a page to keep; controls and palettes, once.
+    # What Python sends: the maps, an error of the learner's function; controls and palettes, once.
     packet = traitlets.Dict().tag(sync=True)
     trouble = traitlets.Dict().tag(sync=True)
-    page = traitlets.Bytes().tag(sync=True)
     options = traitlets.Dict().tag(sync=True)
-    # What the browser asks: a serial number and the controls' values; how often it wanted the page.
+    # What the browser asks: a serial number, the controls' values and the painted mask.
     request = traitlets.Dict().tag(sync=True, echo_update=False)
-    page_requests = traitlets.Int(0).tag(sync=True)
     layer = traitlets.Int(0).tag(sync=True)
     item = traitlets.Int(0).tag(sync=True)
     head = traitlets.Int(0).tag(sync=True)
@@ -69,13 +65,14 @@ class HeadExplorer(StaticFallbackWidget):
         keys: Sequence[Any] | None = None,
         mask: Any = None,
         recompute: Callable[..., Any] | None = None,
-        **view: Any,
+        layer: int = 0,
+        item: int = 0,
+        head: int = 0,
+        beside: int = -1,
+        scale: str = "fixed",
     ) -> None:
-        unknown = sorted(set(view) - set(VIEW))
-        if unknown:
-            raise TypeError(f"HeadExplorer: unexpected {', '.join(unknown)}")
-        self._maps, self._mask, self._lock = read(weights, queries, keys, mask), mask, threading.Lock()
-        self._sentence = " ".join(self._maps.names(0)[0])
+        self._maps, self._mask = read(weights, queries, keys, mask), mask
+        self._sentence = " ".join(self._maps.tokens[0][0])
         self._device = getattr(weights, "device", "cpu")
         self._controls: RecomputeControls | None = None
         options: dict[str, Any] = {"controls": [], "palettes": static.palettes()}
@@ -84,21 +81,16 @@ class HeadExplorer(StaticFallbackWidget):
             choice, request["painted"] = _mask_choice(self._maps)
             self._controls = RecomputeControls(recompute, self._sentence, choice)
             options["controls"], request["values"] = self._controls.specs(), self._controls.start()
-        super().__init__(packet=self._maps.message(0), request=request, options=options, **view)
+        shown = {"layer": layer, "item": item, "head": head, "beside": beside, "scale": scale}
+        super().__init__(packet=self._maps.message(0), request=request, options=options, **shown)
         self._describe()
-
-    @traitlets.validate("layer", "item", "head", "beside")
-    def _within(self, proposal: dict[str, Any]) -> int:
-        """Keep to the maps that there are."""
-        L, B, *_ = self._maps.shape
-        name = proposal["trait"].name
-        count = {"layer": L, "item": B, "head": self._maps.slots, "beside": L * self._maps.slots}[name]
-        return int(max(-1 if name == "beside" else 0, min(proposal["value"], count - 1)))
 
     def _shown(self) -> tuple[int, int, int]:
         """Return layer, sentence and head that are shown: of new maps there may be fewer than before."""
         L, B, *_ = self._maps.shape
-        return min(self.layer, L - 1), min(self.item, B - 1), min(self.head, self._maps.slots - 1)
+        counts = {"layer": L, "item": B, "head": self._maps.slots}
+        layer, item, head = (max(0, min(getattr(self, name), count - 1)) for name, count in counts.items())
+        return layer, item, head
 
     @traitlets.observe("layer", "item", "head")
     def _describe(self, _: Any = None) -> None:
@@ -111,13 +103,13 @@ class HeadExplorer(StaticFallbackWidget):
         request = change["new"]
         if self._controls is None or not request.get("serial"):
             return  # nothing was asked yet
-        with self._lock:
-            try:
-                self._maps = self._recompute(self._controls, request)
-                self._describe()
-                self.packet = self._maps.message(request["serial"])
-            except _TroubleError as trouble:
-                self.trouble = {"serial": request["serial"], "text": str(trouble)}
+        try:
+            self._maps = self._recompute(self._controls, request)
+        except _TroubleError as trouble:
+            self.trouble = {"serial": request["serial"], "text": str(trouble)}
+        else:
+            self._describe()
+            self.packet = self._maps.message(request["serial"])
 
     def _recompute(self, controls: RecomputeControls, request: dict[str, Any]) -> Maps:
         """Call the function, and read what it returned."""
@@ -156,25 +148,6 @@ class HeadExplorer(StaticFallbackWidget):
             return read(weights, queries, keys, mask)
         except ShapeError:  # the mask was made for other tokens
             return read(weights, queries, keys)
-
-    @traitlets.observe("page_requests")
-    def _send_page(self, _: Any) -> None:
-        """Send the page that the learner wants to keep."""
-        self.page = self.to_html().encode()
-
-    def to_html(self) -> str:
-        """Return a page that shows all heads as they are now, without Python and without a network."""
-        state = {name: getattr(self, name) for name in VIEW}
-        state |= {"packet": self._maps.message(0), "request": {"serial": 0, "values": {}}, "trouble": {}}
-        state |= {"options": {**self.options, "controls": [], "alone": True}, "page_requests": 0}
-        return static.write_page(repr(self), str(self._css), self._esm, state)
-
-    def save(self, path: str | Path) -> None:
-        """Write the picture (.png) or the page (.html)."""
-        file = Path(path)
-        rule = "the name must end in .png or .html"
-        require(file.suffix in (".png", ".html"), f"{PLACE}.save", rule, expected="a name", got=repr(str(path)))
-        file.write_bytes(self.png() if file.suffix == ".png" else self.to_html().encode())
 
     def picture(self) -> Axes | Figure:
         """Draw the heads that are shown: up to 16 of the layer, or the head alone where numbers are no weights."""
