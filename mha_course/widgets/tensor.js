@@ -144,11 +144,8 @@ function boxOf(form, { axis, from: [x, y], name: [left, up], anchor }) {
 
 /** Draw the sheets: the shades of the tokens, where they are known, lines between cells, and the outline. */
 function drawSheets(picture, form, plan, { storage, before, every = Infinity }) {
-  const {
-    sheet: [width, height],
-    sheets,
-    dots,
-  } = plan;
+  const { sheets, dots } = plan;
+  const [width, height] = plan.sheet;
   const sizes = form[1];
   const outline = sheets.map(({ x, y }) => `M${x} ${y}h${width}v${height}h${-width}z`).join("");
   const [cells, cuts] = grid(plan, sizes.at(-1) ?? 1, sizes.at(-2) ?? 1, every);
