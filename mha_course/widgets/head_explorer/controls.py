@@ -21,44 +21,30 @@ FOUR = ("temperature", "scale", "mask", "sentence")
 MASKS = ("none", "causal", "window of 3", "painted")
 
 
-class RecomputeControls:
-    """Turn a function into controls by the names of its parameters, and call it with their values.
+def controls_of(function: Any, sentence: str, mask: str) -> tuple[dict[str, Control], bool]:
+    """Choose a control for each parameter of a function by its name; return also whether they are given by position.
 
     ``sentence`` and ``mask`` are where controls of these names start.
 
     Raises: ShapeError if a parameter is no control and has no default.
     """
+    expected, got = "def recompute(temperature): …", type(function).__name__
+    require(callable(function), PLACE, "recompute must be a function", expected=expected, got=got)
+    defaults, by_position = _parameters(function)
+    require(bool(defaults), PLACE, "recompute must have a parameter", expected=expected, got="none")
+    starts = {**defaults, "mask": mask, "sentence": defaults.get("sentence") or sentence}
+    return {name: _control(name, starts[name]) for name in defaults}, by_position
 
-    def __init__(self, function: Callable[..., Any], sentence: str, mask: str) -> None:
-        expected, got = "def recompute(temperature): …", type(function).__name__
-        require(callable(function), PLACE, "recompute must be a function", expected=expected, got=got)
-        self._function = function
-        defaults, self._by_position = _parameters(function)
-        require(bool(defaults), PLACE, "recompute must have a parameter", expected=expected, got="none")
-        starts = {**defaults, "mask": mask, "sentence": defaults.get("sentence") or sentence}
-        self.controls = {name: _control(name, starts[name]) for name in defaults}
 
-    def specs(self) -> list[dict[str, Any]]:
-        """Return what the browser builds the controls from."""
-        return [control.spec() for control in self.controls.values()]
-
-    def start(self) -> dict[str, Any]:
-        """Return where the controls start, as the browser knows it."""
-        return {name: control.write(control.start) for name, control in self.controls.items()}
-
-    def read(self, sent: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the value of each control; where the browser sent none that makes sense, its start."""
-        values = {}
-        for name, control in self.controls.items():
-            try:
-                values[name] = control.read(PLACE, sent.get(name))
-            except ShapeError:
-                values[name] = control.start
-        return values
-
-    def __call__(self, values: Mapping[str, Any]) -> Any:
-        """Call the function with a value for each control."""
-        return self._function(*values.values()) if self._by_position else self._function(**values)
+def read_values(controls: Mapping[str, Control], sent: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the value of each control; where the browser sent none that makes sense, its start."""
+    values = {}
+    for name, control in controls.items():
+        try:
+            values[name] = control.read(PLACE, sent.get(name))
+        except ShapeError:
+            values[name] = control.start
+    return values
 
 
 def _parameters(function: Callable[..., Any]) -> tuple[dict[str, Any], bool]:

@@ -15,8 +15,16 @@ from matplotlib.figure import Figure
 
 from mha_course.errors import ShapeError
 from mha_course.widgets.base import StaticFallbackWidget, esm
+from mha_course.widgets.controls import Control
 from mha_course.widgets.head_explorer import static
-from mha_course.widgets.head_explorer.controls import MASKS, RecomputeControls, mask_from_choice, paint, split_result
+from mha_course.widgets.head_explorer.controls import (
+    MASKS,
+    controls_of,
+    mask_from_choice,
+    paint,
+    read_values,
+    split_result,
+)
 from mha_course.widgets.head_explorer.maps import PLACE, Maps, read
 
 HERE = Path(__file__).parent
@@ -74,13 +82,17 @@ class HeadExplorer(StaticFallbackWidget):
         self._maps, self._mask = read(weights, queries, keys, mask), mask
         self._sentence = " ".join(self._maps.tokens[0][0])
         self._device = getattr(weights, "device", "cpu")
-        self._controls: RecomputeControls | None = None
-        options: dict[str, Any] = {"controls": [], "palettes": static.palettes()}
-        request: dict[str, Any] = {"serial": 0, "values": {}, "painted": None}
+        self._recompute: Any = recompute
+        self._controls: dict[str, Control] = {}
+        self._by_position = False
+        painted = None
         if recompute is not None:
-            choice, request["painted"] = _mask_choice(self._maps)
-            self._controls = RecomputeControls(recompute, self._sentence, choice)
-            options["controls"], request["values"] = self._controls.specs(), self._controls.start()
+            choice, painted = _mask_choice(self._maps)
+            self._controls, self._by_position = controls_of(recompute, self._sentence, choice)
+        specs = [control.spec() for control in self._controls.values()]
+        values = {name: control.write(control.start) for name, control in self._controls.items()}
+        options = {"controls": specs, "palettes": static.palettes()}
+        request = {"serial": 0, "values": values, "painted": painted}
         shown = {"layer": layer, "item": item, "head": head, "beside": beside, "scale": scale}
         super().__init__(packet=self._maps.message(0), request=request, options=options, **shown)
         self._describe()
@@ -101,37 +113,36 @@ class HeadExplorer(StaticFallbackWidget):
     def _answer(self, change: dict[str, Any]) -> None:
         """Recompute for the controls' values. What goes wrong is shown in place, and the last picture stays."""
         request = change["new"]
-        if self._controls is None or not request.get("serial"):
+        if not self._controls or not request.get("serial"):
             return  # nothing was asked yet
-        try:
-            self._maps = self._recompute(self._controls, request)
-        except _TroubleError as trouble:
-            self.trouble = {"serial": request["serial"], "text": str(trouble)}
+        trouble = self._call(request)
+        if trouble:
+            self.trouble = {"serial": request["serial"], "text": trouble}
         else:
             self._describe()
             self.packet = self._maps.message(request["serial"])
 
-    def _recompute(self, controls: RecomputeControls, request: dict[str, Any]) -> Maps:
-        """Call the function, and read what it returned."""
-        values, mask = controls.read(request.get("values", {})), self._mask
+    def _call(self, request: dict[str, Any]) -> str:
+        """Call the function and keep the maps that it returned; return what went wrong, or nothing."""
+        values, mask = read_values(self._controls, request.get("values", {})), self._mask
         sentence = values.get("sentence", self._sentence)
         # A function may count tokens that are no words, such as [CLS]: sizes change by as many as words were added.
         more = len(sentence.split()) - len(self._sentence.split())
         T, S = (max(size + more, 1) for size in self._maps.shape[3:])
+        if "mask" in values:
+            values["mask"] = mask = mask_from_choice(values["mask"], (T, S), request.get("painted"), self._device)
         try:
-            if "mask" in values:
-                values["mask"] = mask = mask_from_choice(values["mask"], (T, S), request.get("painted"), self._device)
-            result = controls(values)
+            result = self._recompute(*values.values()) if self._by_position else self._recompute(**values)
         except Exception as error:
-            raise _TroubleError(f"your function: {_line(error)}") from error
+            return f"your function: {_line(error)}"
         if result is None:
-            raise _TroubleError("your function returned None: expected weights, such as (H, T, S)")
+            return "your function returned None: expected weights, such as (H, T, S)"
         try:
-            maps = self._read(result, sentence, mask)
+            self._maps = self._read(result, sentence, mask)
         except Exception as error:
-            raise _TroubleError(f"your function returned something else: {_line(error)}") from error
+            return f"your function returned something else: {_line(error)}"
         self._sentence = sentence
-        return maps
+        return ""
 
     def _read(self, result: Any, sentence: str, mask: Any) -> Maps:
         """Read a result; tokens that it does not name are those of the sentence, or as before, where they fit."""
@@ -152,10 +163,6 @@ class HeadExplorer(StaticFallbackWidget):
     def picture(self) -> Axes | Figure:
         """Draw the heads that are shown: up to 16 of the layer, or the head alone where numbers are no weights."""
         return static.figure(self._maps, *self._shown())
-
-
-class _TroubleError(Exception):
-    """What a learner's function did wrong, in one line."""
 
 
 def _mask_choice(maps: Maps) -> tuple[str, list[str] | None]:
