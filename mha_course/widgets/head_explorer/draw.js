@@ -1,12 +1,10 @@
-// Draws matrices on a canvas: cells, hatching, words along the sides, a strip of bars, a legend. Sizes are in CSS pixels.
+// Draws matrices on a canvas: cells, hatching, words along the sides, a legend. Sizes are in CSS pixels.
 
 import { short } from "../dom.js";
 import { inkOn, isHidden, leaks, number, shade } from "./data.js";
 
 const SLANT = 0.9; // radians by which the words above the columns are turned
-const BARS = 44; // heights, of the strip of bars
-const LEGEND = 44;
-const GAP = 10; // and between the matrix and its bars
+const LEGEND = 54; // height, with the gap above it
 const LARGEST_CELL = 58; // its side
 const OBLONG_CELL = 22; // up to which cells need not be square
 const NAN = 0xff6b1ee6; // alpha, blue, green, red: a magenta that neither palette has
@@ -91,7 +89,7 @@ function cellSize({ T, S }, wide, high, dots) {
   return { w: Math.min(w, Math.max(h, oblong)) / dots, h: Math.min(h, Math.max(w, oblong)) / dots };
 }
 
-/** Find where everything stands: the matrix, one cell of it, the bars, and the whole picture. */
+/** Find where everything stands: the matrix, one cell of it, and the whole picture. */
 export function arrange(context, maps, item, { width, height }, { font, dots }) {
   context.font = font;
   const widthOf = (name) => context.measureText(short(name)).width;
@@ -99,24 +97,20 @@ export function arrange(context, maps, item, { width, height }, { font, dots }) 
   const [rows, columns] = [longest(maps.queries(item)), longest(maps.keys(item))];
   const left = Math.ceil(rows) + 14;
   const top = Math.ceil(columns * Math.sin(SLANT)) + 16;
-  const right = Math.max(Math.ceil(columns * Math.cos(SLANT)) + 4, 40); // a number stands beside the bars
+  const right = Math.ceil(columns * Math.cos(SLANT)) + 4;
   const cell = cellSize(maps, Math.max(60, width - left - right) * dots, height * dots, dots);
   const box = { x: left, y: top, w: maps.S * cell.w, h: maps.T * cell.h };
-  const bars = { ...box, y: top + box.h + GAP, h: BARS };
-  return { box, cell, bars, width: left + Math.max(box.w, 200) + right, height: bars.y + bars.h + LEGEND };
+  return { box, cell, width: left + Math.max(box.w, 200) + right, height: top + box.h + LEGEND };
 }
 
 /** Return which cell lies at a point, or which row or column the word there names; nothing elsewhere. */
-export function cellAt({ x, y }, { box, cell, bars }, { T, S }, litRow) {
+export function cellAt({ x, y }, { box, cell }, { T, S }) {
   const slant = y < box.y ? (box.y - y) / Math.tan(SLANT) : 0; // of the words above the columns
   const within = (index, size) => (index >= 0 && index < size ? index : null);
   const row = within(Math.floor((y - box.y) / cell.h), T);
   const column = within(Math.floor((x - box.x - slant) / cell.w), S);
   if (row !== null) return x < box.x ? { row } : column === null ? null : { row, column };
-  if (column === null) return null;
-  if (y < box.y) return { column };
-  const inBars = y > bars.y && y < bars.y + bars.h && litRow != null;
-  return inBars ? { row: litRow, column } : null;
+  return column !== null && y < box.y ? { column } : null;
 }
 
 /** Write a word beside a row, or slanted above a column. */
@@ -194,8 +188,8 @@ export function paintGaps(context, { box, cell }, look) {
 }
 
 /** Draw the legend: which colour is which number, and a sample of each of the marks that stand for none. */
-export function paintLegend(context, { box, bars }, { palette, low, high }, marks, look) {
-  const y = bars.y + bars.h + 12;
+export function paintLegend(context, { box }, { palette, low, high }, marks, look) {
+  const y = box.y + box.h + 22;
   const width = 150;
   const range = { palette, low: 0, high: palette.length - 1 };
   const ramp = { values: [...palette.keys()], rows: 1, columns: palette.length };
@@ -218,30 +212,4 @@ export function paintLegend(context, { box, bars }, { palette, low, high }, mark
     context.fillText(word, x + 20, y);
     x += 20 + context.measureText(word).width + 16;
   }
-}
-
-/** Draw a row's numbers as bars under their columns, the largest as high as there is space. */
-export function paintBars(context, cells, { box, cell, bars }, row, signed, name, look) {
-  const line = cells.values.subarray(row * cells.columns, (row + 1) * cells.columns);
-  const values = Array.from(line, (value) => (Number.isFinite(value) ? value : 0));
-  const top = Math.max(...values.map(Math.abs));
-  const high = signed ? bars.h / 2 : bars.h;
-  const zero = bars.y + high;
-  const gap = cell.w > 4 ? 1 : 0;
-  context.fillStyle = look.hatch;
-  context.fillRect(box.x, zero - 0.5, box.w, 1);
-  context.fillStyle = look.accent;
-  values.forEach((value, j) => {
-    const size = (Math.abs(value) / (top || 1)) * high;
-    const width = Math.max(cell.w - 2 * gap, 0.75);
-    if (size) context.fillRect(box.x + j * cell.w + gap, value < 0 ? zero : zero - size, width, size);
-  });
-  context.font = look.font;
-  context.textAlign = "right";
-  context.textBaseline = "alphabetic";
-  context.fillStyle = look.ink;
-  context.fillText(short(name), box.x - 6, bars.y + bars.h);
-  context.textAlign = "left";
-  context.font = look.small;
-  context.fillText(number(top), box.x + box.w + 4, bars.y + 9);
 }

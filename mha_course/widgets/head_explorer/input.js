@@ -24,8 +24,7 @@ export function followPointer(explorer) {
   const brush = makeBrush(explorer);
   const place = ({ clientX, clientY }) => {
     const { left, top } = overlay.getBoundingClientRect();
-    const row = (explorer.hover ?? explorer.cursor)?.row;
-    return cellAt({ x: clientX - left, y: clientY - top }, explorer.scene.plan, explorer.maps, row);
+    return cellAt({ x: clientX - left, y: clientY - top }, explorer.scene.plan, explorer.maps);
   };
   const listeners = {
     pointermove(event) {

@@ -9,7 +9,6 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -26,7 +25,7 @@ HALF = ("torch.float16", "torch.bfloat16", "float16")
 
 @dataclass(frozen=True)
 class Maps:
-    """Numbers (L, B, M, T, S), names of rows and columns, and where a mask hides the numbers.
+    """Numbers (L, B, M, T, S), names of rows and columns, and which cells a mask or a score of -inf hides.
 
     ``tokens`` has a pair of lists for each sentence; ``tolerance`` is by how much a row of weights may miss 1.
     """
@@ -34,7 +33,7 @@ class Maps:
     numbers: NDArray[np.float32]
     num_heads: int
     tokens: list[tuple[list[str], list[str]]]
-    hidden: NDArray[np.bool_] | None
+    hidden: NDArray[np.bool_]
     tolerance: float
 
     @property
@@ -48,24 +47,15 @@ class Maps:
         """Count the maps of a layer: its heads and their average."""
         return self.numbers.shape[2]
 
-    @cached_property
-    def hatched(self) -> NDArray[np.bool_] | None:
-        """Return which cells are drawn as hidden: by the mask, or because a score of -inf says so."""
-        hidden = np.isneginf(self.numbers)
-        if self.hidden is not None:
-            hidden |= self.hidden
-        return hidden if hidden.any() else None
-
     def message(self, serial: int) -> dict[str, Any]:
         """Return what the browser draws: facts as JSON, numbers as float32, hidden cells as one byte each."""
         facts = [self._facts(*index) for index in np.ndindex(self.numbers.shape[:3])]
-        hatched = self.hatched
         return {
             "serial": serial, "shape": list(self.shape), "slots": self.slots, "facts": facts,
             "queries": [queries for queries, _ in self.tokens], "keys": [keys for _, keys in self.tokens],
             "low": min(fact["low"] for fact in facts), "high": max(fact["high"] for fact in facts),
             "numbers": self.numbers.astype("<f4", copy=False).tobytes(),
-            "hidden": None if hatched is None else hatched.tobytes(),
+            "hidden": self.hidden.tobytes() if self.hidden.any() else None,
         }  # fmt: skip
 
     def _facts(self, layer: int, item: int, slot: int) -> dict[str, Any]:
@@ -75,14 +65,11 @@ class Maps:
         ``entropy`` is the mean over rows, in nats, where each of them sums to 1; ``over_queries`` says that instead the
         columns do; ``leak`` is the largest weight in a cell that the mask hides.
         """
-        matrix = self.numbers[layer, item, slot]
-        hidden = None if self.hidden is None else self.hidden[layer, item, slot]
+        matrix, hidden = self.numbers[layer, item, slot], self.hidden[layer, item, slot]
         finite, nans = np.isfinite(matrix), np.isnan(matrix)
         numbers = np.where(finite, matrix, 0)
         low, high = (float(matrix[finite].min()), float(matrix[finite].max())) if finite.any() else (0.0, 0.0)
-        used = (numbers != 0).any(1) & ~nans.any(1)
-        if hidden is not None:
-            used &= ~hidden.all(1)
+        used = (numbers != 0).any(1) & ~nans.any(1) & ~hidden.all(1)
         rows = numbers.sum(1, dtype=np.float64)[used]
         columns = numbers.sum(0, dtype=np.float64)
         logs = np.log(np.where(numbers > 0, numbers, 1))
@@ -95,7 +82,7 @@ class Maps:
             "sums": [float(rows.min()), float(rows.max())] if used.any() else None,
             "over_queries": not sum_to_1 and bool((np.abs(columns - 1) <= self.tolerance).all()),
             "nans": int(nans.sum()),
-            "leak": 0.0 if hidden is None else float(np.abs(numbers * hidden).max()),
+            "leak": float(np.abs(numbers * hidden).max()),
         }
 
 
@@ -109,17 +96,14 @@ def read(weights: Any, queries: Any = None, keys: Any = None, mask: Any = None) 
     five = (1,) * (5 - given.ndim) + given.shape
     _, B, H, T, S = five
     names = _names(B, T, S, queries, keys)
-    hidden = _hidden(mask, given.shape)
+    hidden = _hidden(mask, given.shape).reshape(five)
     with np.errstate(over="ignore", invalid="ignore"):  # the average of inf and -inf is NaN
         numbers = given.reshape(five).astype(np.float32)
         if H > 1:
             numbers = np.concatenate([numbers, numbers.mean(2, keepdims=True)], 2)
-    if hidden is not None:
-        hidden = hidden.reshape(five)
-        if H > 1:
             hidden = np.concatenate([hidden, hidden.all(2, keepdims=True)], 2)
     tolerance = 2e-2 if str(getattr(weights, "dtype", "")) in HALF else 1e-3
-    return Maps(numbers, H, names, hidden, tolerance)
+    return Maps(numbers, H, names, hidden | np.isneginf(numbers), tolerance)
 
 
 def _check_size(shape: tuple[int, ...]) -> None:
@@ -166,10 +150,8 @@ def _for_each(word: str, given: Any, sentences: int) -> list[Any]:
     return list(given)
 
 
-def _hidden(mask: Any, shape: tuple[int, ...]) -> NDArray[np.bool_] | None:
+def _hidden(mask: Any, shape: tuple[int, ...]) -> NDArray[np.bool_]:
     """Return where a mask hides the weights, in their shape."""
-    if mask is None:
-        return None
     ambiguous = np.ndim(mask) == 3 and len(shape) > 3 and len(mask) > 1
     rule, got = "a mask of 3 axes is ambiguous: sentences or heads?", str(tuple(np.shape(mask)))
     expected, fix = "(T, S) or (B, 1, T, S)", "mask[:, None], one a sentence"

@@ -2,16 +2,7 @@
 
 import { clamp } from "../dom.js";
 import { difference, limits, limitsOfDifference } from "./data.js";
-import {
-  arrange,
-  makeCanvas,
-  paintBars,
-  paintCells,
-  paintGaps,
-  paintLegend,
-  paintNumbers,
-  paintWords,
-} from "./draw.js";
+import { arrange, makeCanvas, paintCells, paintGaps, paintLegend, paintNumbers, paintWords } from "./draw.js";
 
 const TALLEST = 512; // pixels of the matrix, with which it is still seen as a whole
 
@@ -61,7 +52,7 @@ export function paintScene(context, maps, { at, cells, plan, colours, marks, loo
 }
 
 /** Light a row, a column, or the cell where they cross: all else lies under a veil. */
-export function paintLit(context, maps, { at, cells, plan, colours, look }, lit) {
+export function paintLit(context, maps, { at, plan, look }, lit) {
   const { box, cell } = plan;
   const [w, h] = [Math.max(cell.w, 3), Math.max(cell.h, 3)];
   const row = lit.row == null ? null : { ...box, y: box.y + (lit.row + 0.5) * cell.h - h / 2, h };
@@ -82,7 +73,6 @@ export function paintLit(context, maps, { at, cells, plan, colours, look }, lit)
   strokeFrame(4, look.paper);
   strokeFrame(2, look.accent);
   paintWords(context, maps, at.item, plan, look, lit);
-  if (row) paintBars(context, cells, plan, lit.row, colours.low < 0, maps.queries(at.item)[lit.row], look);
 }
 
 /** Draw the picture at twice its size on a canvas of its own, with its title. */

@@ -41,10 +41,8 @@ def caption(maps: Maps, layer: int, item: int, slot: int) -> str:
     elif H > MAX_HEADS:
         counted += f" (a still picture shows the first {MAX_HEADS} heads)"
     where = _name(maps, layer, slot, "the average of heads")
-    matrix, hatched = maps.numbers[layer, item, slot], maps.hatched
-    seen = np.isfinite(matrix)
-    if hatched is not None:
-        seen &= ~hatched[layer, item, slot]
+    matrix = maps.numbers[layer, item, slot]
+    seen = np.isfinite(matrix) & ~maps.hidden[layer, item, slot]
     if not seen.any():
         return f"{counted}; in {where} there is no number to be seen."
     choosing = seen & (seen.sum(axis=1, keepdims=True) > 1)
@@ -58,8 +56,7 @@ def caption(maps: Maps, layer: int, item: int, slot: int) -> str:
 def figure(maps: Maps, layer: int, item: int, slot: int) -> Axes | Figure:
     """Draw up to 16 heads of a layer, or one head alone where numbers are no weights or tokens are many."""
     L, _, H, T, S = maps.shape
-    matrices, hatched = maps.numbers[layer, item], maps.hatched
-    seen = np.ones_like(matrices, dtype=bool) if hatched is None else ~hatched[layer, item]
+    matrices, seen = maps.numbers[layer, item], ~maps.hidden[layer, item]
     numbers = matrices[seen & np.isfinite(matrices)]
     weights = not numbers.size or (numbers.min() >= 0 and numbers.max() <= 1.01)
     queries, keys = ([shorten(name) for name in names] for names in maps.tokens[item])

@@ -167,9 +167,9 @@ class HeadExplorer(StaticFallbackWidget):
 
 def _mask_choice(maps: Maps) -> tuple[str, list[str] | None]:
     """Return which choice of a mask the maps have, and its cells if it is none of ours."""
-    if maps.hidden is None or (maps.hidden != maps.hidden[0, 0, 0]).any():  # a menu cannot say a mask for each head
-        return "none", None
     allowed = ~maps.hidden[0, 0, 0]
+    if allowed.all() or (maps.hidden == allowed).any():  # a menu cannot say a mask for each head
+        return "none", None
     for choice in MASKS[1:3]:
         if (mask_from_choice(choice, allowed.shape, None, "cpu").numpy() == allowed).all():
             return choice, None
