@@ -21,6 +21,7 @@ import nbformat
 from nbformat import NotebookNode
 
 from mha_course.cli import launch, slide_html
+from mha_course.errors import ShapeError, require
 from mha_course.exercises.checker import reference
 
 LESSONS, DECKS, HERE = launch.ROOT / launch.LESSONS, launch.ROOT / "decks", Path(__file__).parent
@@ -37,13 +38,6 @@ _PAGE = """<!doctype html>
 {body}
 <script>{script}</script></body></html>
 """
-
-
-class SlideError(ValueError):
-    """A lesson that does not exist, or a cell of which nobody said what it becomes."""
-
-    def __init__(self, where: str, rule: str, expected: str, got: object, fix: str) -> None:
-        super().__init__(f"slides: {where}: {rule}. expected {expected}, got {got}, fix: {fix}")
 
 
 @dataclass
@@ -67,13 +61,20 @@ def build(numbers: Sequence[str] = (), *, solutions: bool = False, folder: Path 
     """Write the decks of some lessons, of all without numbers, and an index; return what was written.
 
     Args: numbers are such as ``"3"`` or ``"03"``; with solutions, each exercise is followed by its reference.
-    Raises: SlideError for a number without a lesson, or a cell without a slide type.
+    Raises: ShapeError for a number without a lesson, or a cell without a slide type.
     """
     lessons = {path.name[:2]: path for path in sorted(LESSONS.glob("*.ipynb"))}
     chosen = [number.zfill(2) for number in numbers] or list(lessons)
     for number in chosen:
-        if number not in lessons:
-            raise SlideError(f"lesson {number}", "there is none", f"one of {', '.join(lessons)}", number, "choose one")
+        expected = f"one of {', '.join(lessons)}"
+        require(
+            number in lessons,
+            f"slides: lesson {number}",
+            "there is none",
+            expected=expected,
+            got=number,
+            fix="choose one",
+        )
     pages = {folder / f"{lessons[number].stem}.html": deck(lessons[number], solutions=solutions) for number in chosen}
     folder.mkdir(parents=True, exist_ok=True)
     for path, page in pages.items():
@@ -95,10 +96,10 @@ def deck(path: Path, *, solutions: bool = False) -> str:
 
 
 def slides(notebook: NotebookNode, name: str, *, solutions: bool = False) -> list[Slide]:
-    """Gather the cells of a notebook to slides. Raises: SlideError, which names the cell."""
+    """Gather the cells of a notebook to slides. Raises: ShapeError, which names the cell."""
     found: list[Slide] = []
     for cell in notebook.cells:
-        kind, lecture = _checked(cell, f"{name}, cell {cell.id}")
+        kind, lecture = _checked(cell, f"slides: {name}, cell {cell.id}")
         if kind == "notes":
             found[-1].notes.append(slide_html.words(cell.source))
         elif kind != "skip":
@@ -112,14 +113,13 @@ def slides(notebook: NotebookNode, name: str, *, solutions: bool = False) -> lis
 
 
 def _checked(cell: NotebookNode, where: str) -> tuple[str, dict[str, Any]]:
-    """Return what a cell becomes, and what the lecturer wrote. Raises: SlideError."""
+    """Return what a cell becomes, and what the lecturer wrote. Raises: ShapeError."""
     kind = cell.metadata.get("slideshow", {}).get("slide_type")
     lecture: dict[str, Any] = cell.metadata.get("lecture", {})
-    if kind not in TYPES:
-        fix = "set it in JupyterLab's property inspector"
-        raise SlideError(where, "slide_type is missing or unknown", f"one of {', '.join(TYPES)}", kind, fix)
-    if lecture.get("show", "both") not in SHOWS:
-        raise SlideError(where, "lecture.show is unknown", f"one of {', '.join(SHOWS)}", lecture["show"], "change it")
+    rule, fix = "slide_type is missing or unknown", "set it in JupyterLab's property inspector"
+    require(kind in TYPES, where, rule, expected=f"one of {', '.join(TYPES)}", got=kind, fix=fix)
+    show, expected = lecture.get("show", "both"), f"one of {', '.join(SHOWS)}"
+    require(show in SHOWS, where, "lecture.show is unknown", expected=expected, got=show, fix="change it")
     return kind, lecture
 
 
@@ -199,7 +199,7 @@ def main(argv: Sequence[str]) -> int:
     chosen = parser.parse_args(argv)
     try:
         written = build(chosen.numbers, solutions=chosen.solutions)
-    except SlideError as error:
+    except ShapeError as error:
         print(f"mha_course: {error}", file=sys.stderr)
         return 1
     for path in written[:-1]:

@@ -63,14 +63,12 @@ export function limits(maps, at, scale) {
   return { low: 0, high: scale === "head" || maps.kind === "numbers" ? most : 1 };
 }
 
-/** Return the same for a difference. */
 export function limitsOfDifference(maps, { values }, scale) {
   const largest = values.reduce((most, value) => Math.max(most, Math.abs(value) || 0), 0) || 1;
   const most = scale === "fixed" && maps.kind === "weights" ? 1 : largest;
   return { low: -most, high: most };
 }
 
-/** Return which of 256 colours a number has. */
 export const shade = (value, { low, high }) =>
   Math.max(0, Math.min(255, Math.round(((value - low) / (high - low)) * 255)));
 

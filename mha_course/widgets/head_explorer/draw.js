@@ -18,6 +18,15 @@ export function makeCanvas(width, height) {
   return canvas;
 }
 
+/** Bring a canvas to a size in CSS pixels, clear it, and return what draws on it. */
+export function fitCanvas(canvas, { width, height }, dots) {
+  Object.assign(canvas, { width: Math.round(width * dots), height: Math.round(height * dots) });
+  Object.assign(canvas.style, { width: `${width}px`, height: `${height}px` });
+  const context = canvas.getContext("2d");
+  context.scale(dots, dots);
+  return context;
+}
+
 /** Return a canvas with one pixel a cell: `colourOf(i)` is its colour, 0 where it stays clear. */
 function pixels({ rows, columns }, colourOf) {
   const canvas = makeCanvas(columns, rows);
@@ -113,7 +122,6 @@ export function cellAt({ x, y }, { box, cell }, { T, S }) {
   return column !== null && y < box.y ? { column } : null;
 }
 
-/** Write a word beside a row, or slanted above a column. */
 function paintWord(context, text, { x, y }, slanted, look, lit) {
   context.save();
   context.translate(x, y);
@@ -176,7 +184,6 @@ export function paintNumbers(context, cells, { box, cell }, colours, look) {
   });
 }
 
-/** Draw lines between cells that are large enough. */
 export function paintGaps(context, { box, cell }, look) {
   if (Math.min(cell.w, cell.h) < 9) return;
   context.strokeStyle = look.paper;

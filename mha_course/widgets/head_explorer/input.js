@@ -61,7 +61,6 @@ export function followPointer(explorer) {
   return brush;
 }
 
-/** Say what each key does in the large picture. */
 function keysOfLarge(explorer, brush) {
   const move = (down, right) => () => {
     const { T, S } = explorer.maps;

@@ -22,7 +22,6 @@ export function lookOf(root) {
   };
 }
 
-/** Choose the palette that numbers between two ends need. */
 export const coloursFor = (palettes, range) => ({
   ...range,
   palette: range.low < 0 ? palettes.signed : palettes.plain,
@@ -42,7 +41,6 @@ export function compose(maps, palettes, { at, compared, scale }, look, width) {
   return { at, compared, one, other, cells, plan, colours: coloursFor(palettes, range), marks, look };
 }
 
-/** Draw the whole picture. */
 export function paintScene(context, maps, { at, cells, plan, colours, marks, look }) {
   paintCells(context, cells, colours, plan.box, look);
   paintGaps(context, plan, look);

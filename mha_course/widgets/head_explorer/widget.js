@@ -2,6 +2,7 @@
 
 import { clamp, make, makeButton, say, short } from "../dom.js";
 import { bytesOf, number, readMaps } from "./data.js";
+import { fitCanvas } from "./draw.js";
 import { followKeys, followPointer } from "./input.js";
 import { makeRecompute } from "./recompute.js";
 import { compose, lookOf, paintLit, paintScene, pictureOf } from "./scene.js";
@@ -18,15 +19,6 @@ const KEYS = {
     "arrow keys, Home and End choose a head; Shift and click, or Shift and Enter, compares with another.",
   "With a painted mask": "click or drag in the large picture, or press Space: a cell is hidden or seen.",
 };
-
-/** Bring a canvas to a size in CSS pixels, clear it, and return what draws on it. */
-function fitCanvas(canvas, { width, height }, dots) {
-  Object.assign(canvas, { width: Math.round(width * dots), height: Math.round(height * dots) });
-  Object.assign(canvas.style, { width: `${width}px`, height: `${height}px` });
-  const context = canvas.getContext("2d");
-  context.scale(dots, dots);
-  return context;
-}
 
 /** Make a menu; its parent is a label with a word before it. */
 function makeSelect(word, changed) {
@@ -81,7 +73,6 @@ class Explorer {
     el.append(this.root);
   }
 
-  /** Follow the model, and return how to stop. */
   followModel() {
     const [soon, packetCame] = [() => this.soon(), () => this.packetCame()];
     const calls = { packet: packetCame, layer: soon, item: soon, head: soon, beside: soon, scale: soon };
@@ -174,7 +165,7 @@ class Explorer {
   }
 
   layThumbs() {
-    this.sizes = layThumbs(this.root, this.list, this.maps, this.thumbs.length, this.width);
+    this.thumbSize = layThumbs(this.root, this.list, this.maps, this.thumbs.length, this.width);
   }
 
   packetCame() {
@@ -213,7 +204,7 @@ class Explorer {
     const key = `${maps.serial} ${at.item} ${scale} ${this.width} ${look.ink} ${look.dots}`;
     if (key !== this.root.dataset.drawn) {
       const view = { item: at.item, scale, palettes: this.palettes, look };
-      for (const thumb of this.thumbs) paintThumb(thumb, this.sizes, maps, view);
+      for (const thumb of this.thumbs) paintThumb(thumb, this.thumbSize, maps, view);
     }
     this.root.dataset.drawn = key;
     this.root.dataset.serial = maps.serial;

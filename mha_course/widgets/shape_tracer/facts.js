@@ -9,7 +9,6 @@ const STORAGE = {
   new: ["new: computed here", "new"],
 };
 
-/** Say in a sentence what became of the memory. */
 export const storageWords = (storage) => STORAGE[storage][1];
 
 export function bytesOf(number) {
@@ -28,14 +27,12 @@ export function cutWarning(whole) {
   return { id, text: words.charAt(0).toUpperCase() + words.slice(1) };
 }
 
-/** Return a box with a warning. */
 export function warningBox(title, whole) {
   const { id, text } = cutWarning(whole);
   const heading = make("p", "", makeMark("warns"), make("b", "", title), " ", quiet(id));
   return make("div", "warning", heading, make("p", "", text));
 }
 
-/** Say what the step did to the memory, and how large its tensor is. */
 function sizeRow({ storage, strides, contiguous, bytes, kind, flops }) {
   const written = `(${strides.join(", ")}${strides.length === 1 ? "," : ""})`;
   const badge = `${STORAGE[storage][0]}${storage === "view" ? `, strides ${written}` : ""}`;

@@ -10,7 +10,6 @@ const BESIDE = 480; // pixels from where on they stand side by side
 const MOST = 4; // inputs that are drawn
 const ORDERED = "reshape view flatten unflatten squeeze unsqueeze reshape_as view_as ravel".split(" ");
 
-/** Make the chip of an axis, in its colours. */
 function makeChip(form, i) {
   const [chip, colours] = [make("span", "chip", label(form, i)), form[2][i]];
   const part = 100 / colours.length;
@@ -19,7 +18,6 @@ function makeChip(form, i) {
   return chip;
 }
 
-/** Return a tensor with its title and the chips of its shape, in order. */
 function makeBlock(title, form, options) {
   const chips = form[0].map((_, i) => makeChip(form, i));
   const shape = make("div", "chips", ...(chips.length ? chips : [quiet("one number")]));
@@ -50,7 +48,6 @@ export class Flow {
     this.scale = Math.max(0.6, Math.min(1.5, ...simple.map((step) => this.scaleOf(step))));
   }
 
-  /** Return at which scale a step fits. */
   scaleOf({ form, inputs }) {
     const beside = this.free >= BESIDE;
     const given = beside ? inputs.map(([, one]) => one) : [];
@@ -75,7 +72,6 @@ export class Flow {
     );
   }
 
-  /** Draw what a step reads: tensors, and beneath them parameters. */
   makeInputs({ inputs }, scale, every) {
     const [tensors, parameters] = [make("div", "operands"), make("div", "operands")];
     inputs.slice(0, MOST).forEach(([source, form], n) => {

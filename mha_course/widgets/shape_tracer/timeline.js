@@ -16,7 +16,6 @@ function makePill({ op, stage, storage, warning, hidden_copies: hidden }, i, sto
   return pill;
 }
 
-/** Return the timeline, how to mark the step that is shown, and the pill of each step. */
 export function makeTimeline({ steps, failure }, go) {
   const node = make("div", `timeline${steps.length > MANY ? " dense" : ""}`);
   const staged = steps.some((step) => step.stage);

@@ -12,7 +12,6 @@ const SAVED = 150; // until the kernel is told: it need not follow every step of
 const WIDE = 720; // pixels from where on the code stands beside the tensors
 const [PLAY, STOP] = ["▶\ufe0e Play", "❚❚ Pause"];
 
-/** Say what lines, shades and marks mean, as far as this trace has them. */
 function makeLegend({ steps }) {
   const legend = make("p", "note", "Dashed: a view, with no memory of its own.");
   if (steps.some(({ form }) => tokens(form))) legend.prepend("Shade: the stronger the colour, the later the token. ");
@@ -33,15 +32,6 @@ function answerKeys(root, actions) {
   });
 }
 
-/** A trace without steps. */
-function drawNothing(root, failure) {
-  root.append(
-    "No steps: nothing was called that makes a tensor.",
-    ...(failure ? [warningBox("Stopped", failure)] : []),
-  );
-  return () => root.remove();
-}
-
 function render({ model, el }) {
   const data = model.get("data");
   const { steps, notes, failure } = data;
@@ -51,7 +41,10 @@ function render({ model, el }) {
   root.setAttribute("role", "group");
   root.setAttribute("aria-label", "Shapes, step by step. Arrow keys step, space plays, Home and End jump.");
   el.append(root);
-  if (!steps.length) return drawNothing(root, failure);
+  if (!steps.length) {
+    root.append("No steps: nothing was called that makes a tensor.", failure ? warningBox("Stopped", failure) : "");
+    return () => root.remove();
+  }
   let [at, timer, saving, room] = [-1, null, null, 0];
 
   const back = makeButton("", "◀\ufe0e Back", () => go(at - 1), "Back");
