@@ -52,7 +52,7 @@ def ask(explorer, *, painted=None, **values):
 # ---- what is sent ----
 
 
-@pytest.mark.parametrize("shape", [(3, 5), (5, 5), (4, 3, 5), (2, 4, 3, 5), (3, 2, 4, 7, 5), (1, 1, 1, 2, 2)])
+@pytest.mark.parametrize("shape", [(3, 5), (4, 3, 5), (2, 4, 3, 5), (3, 2, 4, 7, 5), (1, 1, 1, 2, 2)])
 def test_every_cell_comes_whole(draw, shape):
     given = draw(*shape) * 7
     explorer = HeadExplorer(given, queries=tokens(shape[-2]), keys=tokens(shape[-1], "s"))

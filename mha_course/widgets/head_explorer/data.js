@@ -2,8 +2,11 @@
 
 import { short } from "../dom.js";
 
-/** Copy what a trait holds: front ends give it as DataView or typed array, which need not begin at a multiple of 4. */
-export const bytesOf = ({ buffer, byteOffset, byteLength }) => new Uint8Array(buffer, byteOffset, byteLength).slice();
+/** Copy what a trait holds: front ends give it as DataView, typed array or buffer, which need not begin at a multiple of 4. */
+export function bytesOf(value) {
+  const view = value.buffer ? new Uint8Array(value.buffer, value.byteOffset, value.byteLength) : new Uint8Array(value);
+  return view.slice();
+}
 
 /** Say which colours the numbers need: 0 to 1, 0 to the largest, or both sides of 0. */
 function kindOf({ low, high }) {
