@@ -8,6 +8,7 @@ from html.parser import HTMLParser
 
 import pytest
 import torch
+from players import go, now
 
 from mha_course.attention import MultiHeadAttention
 from mha_course.cli.jupyter_hooks import WIDGET_VIEW
@@ -404,14 +405,6 @@ def show(widget_page):
     return partial(widget_page, capture=True, reduced_motion="reduce")
 
 
-def go(page, position):
-    page.evaluate("at => model.set('position', at)", position)
-
-
-def now(page):
-    return page.evaluate("model.get('position')")
-
-
 @pytest.mark.parametrize("name", ["split", "merge", "wrong"])
 def test_the_cells_stand_where_the_axes_say(show, name):
     """Along each row numbers stand from left to right, rows below one another, whatever box they are in."""
@@ -558,7 +551,8 @@ def test_it_plays_to_the_end_and_from_the_start_again(show, both):
 
 
 def test_two_views_of_one_model_agree_and_leave_nothing_behind(show, both):
-    page = show(both, position=1)
+    both.position = 1
+    page = show(both)
     assert page.locator("#one .sentence").first.inner_text() == lanes(both)[0]["frames"][1]["sentence"]
     page.evaluate("async () => { window.tidy_two = await draw('two') }")
     page.locator("#two .mha-layout").focus()
