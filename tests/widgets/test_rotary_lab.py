@@ -33,7 +33,7 @@ def test_arrows_are_turned_as_complex_numbers_are(base):
     for i, pair in enumerate(dials["pairs"]):
         rate = base ** (-i / 6)
         assert float(pair["turn"]) == pytest.approx(rate, rel=0.1)
-        for name, place, start in (("q", 26, pair["start"][0]), ("k", 17, pair["start"][1])):
+        for name, place, start in (("q", 26, pair["start"]["q"]), ("k", 17, pair["start"]["k"])):
             assert pair[name] == pytest.approx(complex_turn(start, place * rate), abs=2e-3)
         assert math.hypot(*pair["q"]) <= dials["reach"] + 1e-9
 

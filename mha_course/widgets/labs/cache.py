@@ -70,13 +70,11 @@ class CacheLab(Lab):
 
     @staticmethod
     def _bars(cache: int, weights: int) -> dict[str, Any]:
-        """Set the cache beside the weights."""
         sizes = [cache / GIB, weights / GIB]
         return bars("GiB", ["cache", "weights"], sizes, high=max(sizes), lit=[0])
 
     @staticmethod
     def _table(model: Published, cache: int, token: int, num_kv_heads: int) -> dict[str, Any]:
-        """List what goes into the product, and what comes out."""
         rows = [
             ["layers × KV heads × D", f"{model.layers} × {num_kv_heads} × {model.head_dim}"],
             ["heads that share one", f"{model.num_heads // num_kv_heads}"],
@@ -89,7 +87,6 @@ class CacheLab(Lab):
 
     @staticmethod
     def _lines(sizes: list[int], weights: int, at: int) -> dict[str, Any]:
-        """Follow both along the length."""
         drawn = [
             {"name": "weights", "style": "faint", "values": [weights / GIB] * len(TOKENS)},
             {"name": "cache", "style": "main", "values": [size / GIB for size in sizes]},

@@ -136,6 +136,5 @@ def _sentence(allowed: Tensor, weights: Tensor, tokens: Sequence[str], fill: str
 
 
 def _first(words: Sequence[str]) -> str:
-    """Name the first few words."""
     named = ", ".join(f"“{word}”" for word in words[:3])
     return named if len(words) <= 3 else f"{named} …"

@@ -92,20 +92,16 @@ class ScalingLab(Lab):
         return self._found[divide_by]
 
     def _by_divisors(self, width: int) -> list[Saturation]:
-        """Measure all divisors at one width."""
         divisors = list(scaling.divisors(width, self._heads).values())
         return scaling.by_divisors(scaling.draw(width), divisors, self._soft)
 
     def _own(self, drawn: scaling.Draws) -> Saturation:
-        """Measure the learner's scaled scores at one width."""
         return scaling.measure(drawn, lambda q, k: self._scores(q, k, shape=(len(q), 1, 1, KEYS)), self._soft)[0]
 
     def _soft(self, scores: Tensor) -> Tensor:
-        """Turn scores into weights."""
         return self._softmax(scores, shape=scores.shape)
 
     def _table(self, found: Saturation) -> dict[str, Any]:
-        """Set the measurements beside each other."""
         rows = [
             ["spread of the scores", f"{found.spread:.2f}"],
             ["largest weight, mean", f"{found.top:.2f}"],

@@ -67,7 +67,6 @@ class SoftmaxLab(Lab):
         return panels, self._sentence(word, weights, turned) + self._softmax.caption
 
     def _sentence(self, word: int, weights: Tensor, turned: bool) -> str:
-        """Read the row of a word, and the sums of all."""
         row, tokens = weights[word], self._tokens
         if not bool(row.isfinite().all()):
             return f"“{tokens[word]}”: the weights are not numbers (NaN): e to such scores overflows."
@@ -85,12 +84,10 @@ class SoftmaxLab(Lab):
 
 
 def _sums(weights: Tensor, dim: int) -> list[str]:
-    """Write the sums along an axis."""
     return [f"{total:.2f}" if math.isfinite(total) else "NaN" for total in weights.sum(dim).tolist()]
 
 
 def _range(numbers: Tensor) -> str:
-    """Write the smallest and the largest number."""
     return f"{float(numbers.min()):.2f} … {float(numbers.max()):.2f}"
 
 

@@ -84,7 +84,7 @@ class WeightedSumLab(Lab):
 
     def draw(self, drag: str, free: bool, weights: list[float], scores: list[float]) -> tuple[Panels, str]:
         """Draw the bars that can be dragged, and the plane."""
-        shares, around = torch.tensor(weights, dtype=torch.float64), hull(self._v)
+        shares = torch.tensor(weights, dtype=torch.float64)
         context = shares @ self._v  # (2,)
         low, high = FREE if free else (0.0, 1.0)
         total = f"sum {sum(weights):.2f}"
@@ -95,9 +95,9 @@ class WeightedSumLab(Lab):
             ]
         else:
             left = [bars(f"weights, {total}", self._tokens, weights, low=low, high=high, drag="weights")]
-        holds = inside(context, around)
+        holds = inside(context, self._v)
         reach = 1.15 * float(self._v.abs().max()) or 1.0
-        picture = plane("values, and the context they make", self._tokens, self._v, context, around,
+        picture = plane("values, and the context they make", self._tokens, self._v, context, hull(self._v),
                         reach=plain(reach), inside=holds, weights=plain(shares),
                         note="Dashed: each value times its weight, head to tail. Shaded: the hull.")  # fmt: skip
         away = (self._v - context).norm(dim=-1)
@@ -110,7 +110,6 @@ class WeightedSumLab(Lab):
 
 
 def _kept(numbers: Sequence[float | None], before: Sequence[float]) -> list[float]:
-    """Fill in what was not moved."""
     return [then if now is None else now for now, then in zip(numbers, before, strict=True)]
 
 
@@ -131,45 +130,34 @@ def shared(weights: Sequence[float], before: Sequence[float]) -> list[float]:
     return [x / total if total > 0 else 1 / len(kept) for x in kept]
 
 
+def inside(point: Tensor, points: Tensor) -> bool:
+    """Return whether a point lies in the hull of points (S, 2) or on its edge, but for rounding.
+
+    It does if in no direction it lies beyond all of them. The edges of a hull run along the way from one of its points
+    to another, so it is enough to look across these ways; the other directions are for points in a line.
+
+    >>> square = torch.tensor([[0.0, 0.0], [1.0, 0.0], [1.0, 1.0], [0.0, 1.0]])
+    >>> inside(torch.tensor([0.5, 1.0]), square), inside(torch.tensor([0.5, 1.1]), square)
+    (True, False)
+    """
+    along = (points[:, None] - points).flatten(0, 1)  # (S * S, 2)
+    across = torch.stack([-along[:, 1], along[:, 0]], dim=-1)  # (S * S, 2)
+    axes = torch.eye(2, dtype=points.dtype)
+    directions = torch.cat([along, across, axes, -axes])  # (N, 2)
+    slack = 1e-9 * (1 + float(points.abs().max()) ** 2)
+    return bool((directions @ point <= (directions @ points.mT).amax(-1) + slack).all())
+
+
 def hull(points: Tensor) -> Tensor:
     """Return the corners of the hull of points (S, 2), counter-clockwise; of points in a line its two ends.
 
     >>> hull(torch.tensor([[0.0, 0.0], [2.0, 0.0], [1.0, 0.5], [0.0, 2.0]])).tolist()
     [[0.0, 0.0], [2.0, 0.0], [0.0, 2.0]]
     """
-    ordered = [torch.tensor(point, dtype=points.dtype) for point in sorted(set(map(tuple, points.tolist())))]
-    if len(ordered) < 3:
-        return torch.stack(ordered)
-    return torch.stack(_half(ordered)[:-1] + _half(ordered[::-1])[:-1])
-
-
-def _half(ordered: list[Tensor]) -> list[Tensor]:
-    """Return the lower half of the hull of ordered points, each turn of it to the left."""
-    corners: list[Tensor] = []
-    for point in ordered:
-        while len(corners) > 1 and float(_turn(corners[-2], corners[-1], point)) <= 0:
-            corners.pop()
-        corners.append(point)
-    return corners
-
-
-def _turn(a: Tensor, b: Tensor, c: Tensor) -> Tensor:
-    """Return twice the area of a triangle: positive where the way a, b, c turns left."""
-    (ux, uy), (wx, wy) = (b - a).unbind(-1), (c - a).unbind(-1)
-    return ux * wy - uy * wx
-
-
-def inside(point: Tensor, corners: Tensor) -> bool:
-    """Return whether a point lies in a hull or on its edge, but for rounding.
-
-    >>> square = torch.tensor([[0.0, 0.0], [1.0, 0.0], [1.0, 1.0], [0.0, 1.0]])
-    >>> inside(torch.tensor([0.5, 1.0]), square), inside(torch.tensor([0.5, 1.1]), square)
-    (True, False)
-    """
-    slack = 1e-9 * (1 + float(corners.abs().max()) ** 2)
-    spread = corners.amax(0) + slack, corners.amin(0) - slack
-    within = bool((point <= spread[0]).all() and (point >= spread[1]).all())
-    after = corners.roll(-1, 0)
-    turns = [float(_turn(a, b, point)) for a, b in zip(corners, after, strict=True)]
-    level = all(abs(turn) <= slack for turn in turns) if len(corners) < 3 else True
-    return within and level and min(turns, default=0.0) >= -slack
+    corners = points.unique(dim=0)
+    for point in corners:
+        others = corners[(corners != point).any(-1)]
+        if len(others) and inside(point, others):
+            corners = others
+    x, y = (corners - corners.mean(0)).unbind(-1)
+    return corners[torch.atan2(y, x).argsort()]

@@ -67,17 +67,14 @@ def choose(trace: Trace, wanted: int | str | None) -> list[Tensor]:
 
 
 def _names(chain: list[Tensor]) -> set[str]:
-    """Return what the tensors of a chain are called."""
     return {getattr(tensor, field, None) or "" for tensor in chain for field in ("name", "stage")} - {""}
 
 
 def _reshapes(chain: list[Tensor]) -> bool:
-    """Return whether axes are cut or joined."""
     return any(isinstance(tensor, Step) and tensor.op in RESHAPES for tensor in chain)
 
 
 def _require_small(chain: list[Tensor]) -> None:
-    """Raise where there are too many numbers to be drawn one by one, or none."""
     for tensor in chain:
         numbers = math.prod(tensor.shape)
         if not 0 < numbers <= LIMIT:

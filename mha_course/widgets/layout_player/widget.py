@@ -52,13 +52,11 @@ class LayoutPlayer(StaticFallbackWidget):
 
     @traitlets.validate("position")
     def _within(self, proposal: dict[str, Any]) -> int:
-        """Keep to the frames that there are."""
         last = max(len(lane["frames"]) for lane in self.data["lanes"]) - 1
         return int(max(0, min(proposal["value"], last)))
 
 
 def _lane(trace: Trace, chain: list[cells.Tensor], known: list[cells.Tensor], sizes: dict[str, int]) -> dict[str, Any]:
-    """Return what is drawn of one trace."""
     strips, reads = cells.replay(chain)
     whose = cells.owners_by_number(chain, strips, reads, sizes)
     hidden = {n for n, own in whose.items() if own.get("batch", 0)} if len(whose) > cells.WHOLE else set()
@@ -87,7 +85,6 @@ def _lane(trace: Trace, chain: list[cells.Tensor], known: list[cells.Tensor], si
 
 
 def _cells(whose: dict[int, cells.Owner], tokens: int) -> dict[str, dict[str, Any]]:
-    """Return colour and labels of each number."""
     several = any(own.get("batch") for own in whose.values())
     labels = {n: {"tag": cells.tag(own), "whose": cells.tag(own, several)} for n, own in whose.items()}
     return {str(n): {"fill": cells.fill(own, tokens), **labels[n], **own} for n, own in whose.items()}
@@ -120,7 +117,6 @@ def _odd(whose: list[cells.Owner], seen: list[cells.Owner], axes: tuple[str, ...
 
 
 def _words(trace: Trace, tensor: cells.Tensor, before: cells.Tensor | None) -> dict[str, str]:
-    """Return what is said about one tensor."""
     numbers, read = math.prod(tensor.shape), f"strides {tensor.strides}"
     if before is None or isinstance(tensor, Argument):
         call, line = str(tensor.name or getattr(tensor, "op", "")), str(getattr(tensor, "line", ""))
@@ -186,7 +182,6 @@ def _tables(lanes: list[dict[str, Any]]) -> str:
 
 
 def _table(caption: str, rows: list[str]) -> str:
-    """Return a table."""
     return f'<table><caption style="text-align:left">{html.escape(caption)}</caption>{"".join(rows)}</table>'
 
 
@@ -226,12 +221,10 @@ def _grid_table(lane: dict[str, Any], frame: dict[str, Any], which: str) -> str:
 
 
 def _index(axis: str, i: int) -> str:
-    """Write an index with its axis, H=1."""
     return html.escape("qkv"[i] if axis == "3" else str(i) if axis in ("?", "1") else f"{axis}={i}")
 
 
 def _td(lane: dict[str, Any], n: int, place: int, note: str, tag: str = "tag") -> str:
-    """Return one number: its place, and whose it is."""
     if n < 0:
         return ""
     cell = lane["cells"][str(n)]
@@ -241,5 +234,4 @@ def _td(lane: dict[str, Any], n: int, place: int, note: str, tag: str = "tag") -
 
 
 def _count(number: int, word: str, many: str) -> str:
-    """Return a number and its noun."""
     return f"{number} {word if number == 1 else many}"
