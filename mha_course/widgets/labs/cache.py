@@ -55,10 +55,15 @@ class CacheLab(Lab):
         chosen, at = _BY_NAME[model], TOKENS.index(tokens)
         options = {"num_kv_heads": num_kv_heads, "bytes_per_value": STORED[stored]}
         sizes = [chosen.cache_bytes(count, batch=batch, **options) for count in TOKENS]
+        cache, weights = [size / GIB for size in sizes], chosen.weight_bytes / GIB
+        drawn = [
+            {"name": "weights", "style": "faint", "values": [weights] * len(TOKENS)},
+            {"name": "cache", "style": "main", "values": cache},
+        ]
         panels = (
-            self._bars(sizes[at], chosen.weight_bytes),
+            bars("GiB", ["cache", "weights"], [cache[at], weights], high=max(cache[at], weights), lit=[0]),
             self._table(chosen, sizes[at], chosen.cache_bytes(1, **options), num_kv_heads),
-            self._lines(sizes, chosen.weight_bytes, at),
+            lines("GiB, along the length", [n // 1024 for n in TOKENS], drawn, at=at, xlabel="k tokens"),
         )
         own = "" if tokens <= chosen.context else f" The model itself is made for {chosen.context:,} tokens."
         texts = "1 text" if batch == 1 else f"{batch} texts"
@@ -67,11 +72,6 @@ class CacheLab(Lab):
             f"{stored}: the cache takes {amount(sizes[at])}, {sizes[at] / chosen.weight_bytes:.2f} times the weights "
             f"({amount(chosen.weight_bytes)}).{own}"
         )
-
-    @staticmethod
-    def _bars(cache: int, weights: int) -> dict[str, Any]:
-        sizes = [cache / GIB, weights / GIB]
-        return bars("GiB", ["cache", "weights"], sizes, high=max(sizes), lit=[0])
 
     @staticmethod
     def _table(model: Published, cache: int, token: int, num_kv_heads: int) -> dict[str, Any]:
@@ -84,11 +84,3 @@ class CacheLab(Lab):
         ]
         kv = "as published" if num_kv_heads == model.num_kv_heads else f"published: {model.num_kv_heads}"
         return table("bytes", ("", model.name), rows, f"KV heads {kv}. 1 KiB is 1,024 bytes.")
-
-    @staticmethod
-    def _lines(sizes: list[int], weights: int, at: int) -> dict[str, Any]:
-        drawn = [
-            {"name": "weights", "style": "faint", "values": [weights / GIB] * len(TOKENS)},
-            {"name": "cache", "style": "main", "values": [size / GIB for size in sizes]},
-        ]
-        return lines("GiB, along the length", [n // 1024 for n in TOKENS], drawn, at=at, xlabel="k tokens")

@@ -126,15 +126,11 @@ def _sentence(allowed: Tensor, weights: Tensor, tokens: Sequence[str], fill: str
     if not blind:
         seen = "word" if size == 1 else "words"
         return f"{counted} Every word sees something: the fewest see {int(allowed.sum(-1).min())} of {size} {seen}."
-    who = f"{len(blind)} {'row sees' if len(blind) == 1 else 'rows see'} nothing ({_first(blind)})"
+    first = ", ".join(f"“{word}”" for word in blind[:3]) + (" …" if len(blind) > 3 else "")
+    who = f"{len(blind)} {'row sees' if len(blind) == 1 else 'rows see'} nothing ({first})"
     does = {
         COURSE: "the weights there are all 0",
         BY_HAND: "softmax gives NaN there, and NaN spreads",
         FINITE: f"the weights there are all alike, {1 / size:.2f}: what may see nothing sees everything",
     }
     return f"{counted} {who}: {does[fill]}."
-
-
-def _first(words: Sequence[str]) -> str:
-    named = ", ".join(f"“{word}”" for word in words[:3])
-    return named if len(words) <= 3 else f"{named} …"

@@ -13,7 +13,7 @@ from mha_course.tracing.records import Argument, Step
 if TYPE_CHECKING:
     from mha_course.tracing import Trace
 
-LIMIT, WHOLE = 512, 128  # numbers that can be drawn at all, and numbers up to which every sentence of a batch is
+LIMIT = 512  # numbers that can be drawn
 RESHAPES = {"view", "reshape", "unflatten", "flatten", "view_as", "reshape_as", "ravel"}
 KEEPS_ORDER = RESHAPES | {"contiguous", "clone"}  # element by element, where it copies
 ROLES = {"token": ("T", "S", "N"), "head": ("H",), "batch": ("B",), "part": ("3",)}
@@ -45,42 +45,21 @@ def chains(trace: Trace) -> list[list[Tensor]]:
     return found
 
 
-def choose(trace: Trace, wanted: int | str | None) -> list[Tensor]:
-    """Return the chain that is asked for, by default the first with a reshape, if it can be drawn."""
+def choose(trace: Trace) -> list[Tensor]:
+    """Return the first chain with a reshape, or the first of all, if it can be drawn."""
     found = chains(trace)
     if not found:
         rule, expected = "the trace must hold a step that lays a tensor out anew", "view, reshape, transpose, permute …"
         got = ", ".join(dict.fromkeys(step.op for step in trace.steps)) or "no step"
         raise ShapeError("LayoutPlayer", rule, expected=expected, got=got)
-    names = [_names(chain) for chain in found]
-    if wanted is None:
-        number = next((i for i, chain in enumerate(found) if _reshapes(chain)), 0)
-    elif isinstance(wanted, str):
-        number = next((i for i, own in enumerate(names) if wanted in own), len(found))
-    else:
-        number = wanted
-    if not -len(found) <= number < len(found):
-        expected = f"0 to {len(found) - 1}, or one of {', '.join(sorted(set().union(*names)))}"
-        raise ShapeError("LayoutPlayer", "chain must be one that there is", expected=expected, got=repr(wanted))
-    _require_small(found[number])
-    return found[number]
-
-
-def _names(chain: list[Tensor]) -> set[str]:
-    return {getattr(tensor, field, None) or "" for tensor in chain for field in ("name", "stage")} - {""}
-
-
-def _reshapes(chain: list[Tensor]) -> bool:
-    return any(isinstance(tensor, Step) and tensor.op in RESHAPES for tensor in chain)
-
-
-def _require_small(chain: list[Tensor]) -> None:
-    for tensor in chain:
+    chosen = next((chain for chain in found if any(getattr(one, "op", "") in RESHAPES for one in chain)), found[0])
+    for tensor in chosen:
         numbers = math.prod(tensor.shape)
         if not 0 < numbers <= LIMIT:
             rule, fix = "each number is drawn as a cell", "trace it with smaller sizes, e.g. B=1, S=3, C=8, H=2"
             got = f"{written(tensor.axes, tensor.shape)}, {numbers} numbers"
             raise ShapeError("LayoutPlayer", rule, expected=f"1 to {LIMIT} numbers", got=got, fix=fix)
+    return chosen
 
 
 def written(axes: tuple[str, ...], shape: tuple[int, ...]) -> str:

@@ -10,7 +10,7 @@ const still = () => window.matchMedia("(prefers-reduced-motion: reduce)").matche
 /** Give each element of a frame a key; a number may be read more than once, and is then as many cells. */
 function keysOf({ ids }) {
   const seen = {};
-  return ids.map((id) => (id < 0 ? null : `${id}/${(seen[id] = (seen[id] ?? -1) + 1)}`));
+  return ids.map((id) => `${id}/${(seen[id] = (seen[id] ?? -1) + 1)}`);
 }
 
 /** Name a strip of memory, by its number where there are several, and say what became of it. */
@@ -50,11 +50,10 @@ export class Lane {
     this.warning = make("p", "warning");
     const crumbs = make("ol", "crumbs", ...this.steps.map((step) => make("li", "", step)));
     this.node = make("section", "lane", crumbs, this.sentence, this.stage, this.warning);
-    if (lane.part) this.node.append(make("p", "part", lane.part));
     this.strips = lane.strips.map((places, number) => this.makeStrip(places, number));
     this.keys = lane.frames.map(keysOf);
     this.pool = new Map(); // a cell for each key
-    for (const key of new Set(this.keys.flat())) if (key) this.pool.set(key, this.makeCell(parseInt(key)));
+    for (const key of new Set(this.keys.flat())) this.pool.set(key, this.makeCell(parseInt(key)));
     this.board.append(...this.pool.values());
     this.stage.addEventListener("pointerover", (event) => this.light(event.target.closest(".cell")?.dataset.id));
     this.stage.addEventListener("pointerleave", () => this.light());
@@ -190,7 +189,6 @@ export class Lane {
     this.spots = new Map();
     for (const [key, cell] of this.pool) cell.hidden = !used.has(key);
     keys.forEach((key, i) => {
-      if (!key) return;
       const [cell, to, start] = [this.pool.get(key), cells[i], from.get(key)];
       this.spots.set(key, to);
       cell.style.transform = at(to);
@@ -228,9 +226,8 @@ export class Lane {
 
   /** Say which heads of which tokens lie in the box of a head, and warn where they do not belong there. */
   makeContents(frame, [start, end]) {
-    const shown = frame.ids.slice(start, end).filter((id) => id >= 0);
     const odd = frame.odd.some((i) => i >= start && i < end);
-    const owners = (role) => shown.map((id) => this.lane.cells[id][role]);
+    const owners = (role) => frame.ids.slice(start, end).map((id) => this.lane.cells[id][role]);
     const words = `${spans(owners("head"), "h")} of ${spans(owners("token"), "t")}`;
     return odd ? make("em", "odd", `⚠ ${words}`) : make("em", "", words);
   }

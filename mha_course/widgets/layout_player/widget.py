@@ -24,8 +24,8 @@ HERE = Path(__file__).parent
 class LayoutPlayer(StaticFallbackWidget):
     """Follow a tensor through view, reshape, transpose and contiguous, every number with its place in memory.
 
-    Args: trace holds the steps; beside is a second trace, such as the wrong view, that plays along. chain chooses
-        where several tensors are laid out anew: by number, or by the name or the stage of a tensor on the way.
+    Args: trace holds the steps, of which the first that reshape a tensor are played; beside is a second trace, such as
+        the wrong view, that plays along.
     Raises: ShapeError if nothing is laid out anew, or more than 512 numbers are.
 
     >>> import torch
@@ -40,10 +40,10 @@ class LayoutPlayer(StaticFallbackWidget):
     data = traitlets.Dict().tag(sync=True)
     position = traitlets.Int(0).tag(sync=True)
 
-    def __init__(self, trace: Trace, beside: Trace | None = None, *, chain: int | str | None = None) -> None:
+    def __init__(self, trace: Trace, beside: Trace | None = None) -> None:
         traces = [trace, *([beside] if beside else [])]
         sizes = cells.completed({name: size for one in reversed(traces) for name, size in one.sizes.items()})
-        chains = [cells.choose(one, chain) for one in traces]
+        chains = [cells.choose(one) for one in traces]
         known = [tensor for tensors in chains for tensor in tensors if "?" not in tensor.axes]
         lanes = [_lane(one, tensors, known, sizes) for one, tensors in zip(traces, chains, strict=True)]
         self.text = "; beside it ".join(map(_summary, lanes)) + "."
@@ -59,7 +59,6 @@ class LayoutPlayer(StaticFallbackWidget):
 def _lane(trace: Trace, chain: list[cells.Tensor], known: list[cells.Tensor], sizes: dict[str, int]) -> dict[str, Any]:
     strips, reads = cells.replay(chain)
     whose = cells.owners_by_number(chain, strips, reads, sizes)
-    hidden = {n for n, own in whose.items() if own.get("batch", 0)} if len(whose) > cells.WHOLE else set()
     frames: list[dict[str, Any]] = []
     for number, (tensor, (strip, places)) in enumerate(zip(chain, reads, strict=False)):
         axes = cells.assumed_axes(tensor, known, chain[0], sizes)
@@ -73,18 +72,14 @@ def _lane(trace: Trace, chain: list[cells.Tensor], known: list[cells.Tensor], si
             "reading": cells.written(axes, tensor.shape),
             "axes": list(axes), "colors": [color(axis) for axis in axes], "shape": list(tensor.shape),
             "strides": list(tensor.strides), "offset": tensor.offset, "strip": strip, "places": places,
-            "ids": [-1 if n in hidden else n for n in ids], "mixed": mixed, "odd": odd, "mixing": mixing,
+            "ids": ids, "mixed": mixed, "odd": odd, "mixing": mixing,
         })  # fmt: skip
-    kept = {n: own for n, own in whose.items() if n not in hidden}
-    return {
-        "cells": _cells(kept, 1 + max(own.get("token", 0) for own in whose.values())),
-        "strips": [[[place, n] for place, n in strip.items() if n not in hidden] for strip in strips],
-        "frames": frames,
-        "part": f"Shown: B=0, {len(kept)} of {len(whose)} numbers." if hidden else "",
-    }
+    strips_in_order = [[[place, n] for place, n in strip.items()] for strip in strips]
+    return {"cells": _cells(whose), "strips": strips_in_order, "frames": frames}
 
 
-def _cells(whose: dict[int, cells.Owner], tokens: int) -> dict[str, dict[str, Any]]:
+def _cells(whose: dict[int, cells.Owner]) -> dict[str, dict[str, Any]]:
+    tokens = 1 + max(own.get("token", 0) for own in whose.values())
     several = any(own.get("batch") for own in whose.values())
     labels = {n: {"tag": cells.tag(own), "whose": cells.tag(own, several)} for n, own in whose.items()}
     return {str(n): {"fill": cells.fill(own, tokens), **labels[n], **own} for n, own in whose.items()}
@@ -169,7 +164,6 @@ def _tables(lanes: list[dict[str, Any]]) -> str:
     """Return the strips and every reading of them as tables; what the second lane begins with alike comes once."""
     parts = []
     for beside, lane in enumerate(lanes):
-        parts += [f"<p>{lane['part']}</p>"] if lane["part"] else []
         starts = [(one["cells"], one["strips"][0], one["frames"][0]["ids"]) for one in (lane, lanes[0])]
         for number, frame in enumerate(lane["frames"]):
             if beside and not number and starts[0] == starts[1]:
@@ -215,7 +209,7 @@ def _grid_table(lane: dict[str, Any], frame: dict[str, Any], which: str) -> str:
     for name, begin in lines([k for k in range(last + 1) if k not in across]):
         row = [begin + offset for _, offset in lines(across)]
         tds = [_td(lane, frame["ids"][i], frame["places"][i], "⚠" if i in frame["odd"] else "") for i in row]
-        rows += [f'<tr><th scope="row">{name}</th>{"".join(tds)}</tr>'] if any(tds) else []
+        rows.append(f'<tr><th scope="row">{name}</th>{"".join(tds)}</tr>')
     read = "read as if it were" if frame["odd"] else "read as"
     return _table(f"{which}{frame['sentence']} Strip {frame['strip'] + 1}, {read} {frame['reading']}.", rows)
 
@@ -225,8 +219,6 @@ def _index(axis: str, i: int) -> str:
 
 
 def _td(lane: dict[str, Any], n: int, place: int, note: str, tag: str = "tag") -> str:
-    if n < 0:
-        return ""
     cell = lane["cells"][str(n)]
     small = " ".join(word for word in (cell[tag], note) if word)
     style = f"background:{cell['fill']};color:#1f2430;text-align:center"
