@@ -22,17 +22,16 @@ class CacheLab(Lab):
     """Choose a published model, and see what its cache takes for texts of any length and number.
 
     The number of KV heads starts as published, and moves over those that divide the model's heads. Weights are
-    counted in float16. Raises: ShapeError for a model that is not in MODELS of experiments.model_sizes.
+    counted in float16.
     """
 
     question = "When does the cache outgrow the model?"
 
-    def __init__(self, model: str = "Llama 3 8B") -> None:
-        menu = ChoiceControl("model", "model", "menu", tuple(_BY_NAME), model)
-        menu.accept("CacheLab", model)
+    def __init__(self) -> None:
+        model = "Llama 3 8B"
         super().__init__(
             [
-                menu,
+                ChoiceControl("model", "model", "menu", tuple(_BY_NAME), model),
                 ChoiceControl("tokens", "tokens", "slider", TOKENS, 4096, tuple(map(length, TOKENS))),
                 ChoiceControl("batch", "texts at once", "slider", BATCHES, 1),
                 ChoiceControl("num_kv_heads", "KV heads", "slider", _GROUPS, _BY_NAME[model].num_kv_heads),

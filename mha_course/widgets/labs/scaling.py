@@ -8,7 +8,6 @@ from typing import Any
 
 from torch import Tensor
 
-from mha_course.errors import require_int
 from mha_course.experiments import scaling
 from mha_course.experiments.scaling import KEYS, Saturation
 from mha_course.widgets.controls import ChoiceControl
@@ -18,6 +17,7 @@ from mha_course.widgets.labs.panels import Panels, bars, lines, table
 WIDTHS = (8, 16, 32, 64, 128, 256, 512, 1024)
 DIVISORS = ("√D", "nothing", "D", "√d_model")
 YOURS = "yours"
+HEADS = 8  # H, for d_model = H · D
 SHOWN = 12  # weights of one row that are drawn
 # What can be followed along D: its name, and the lines with what each is of a measurement.
 CURVES: dict[str, dict[str, Callable[[Saturation], float]]] = {
@@ -40,18 +40,15 @@ class ScalingLab(Lab):
 
     Args:
         scores: your ``scaled_scores(q, k)``, one more thing to divide by: ``yours``.
-        softmax: your ``softmax(scores)``, in the place of torch's.
-        num_heads: H, for d_model = H · D.
-    The set-up is that of ``experiments``: 400 queries, each with 64 keys of its own; values of width 16.
+    The set-up is that of ``experiments``: 400 queries, each with 64 keys of its own; values of width 16;
+    d_model = 8 · D.
     """
 
     question = "Which divisor keeps softmax awake at every width D?"
 
-    def __init__(self, *, scores: Any = None, softmax: Any = None, num_heads: int = 8) -> None:
-        require_int("ScalingLab", "num_heads", num_heads)
+    def __init__(self, *, scores: Any = None) -> None:
         self._scores = LearnerFunction("ScalingLab", "scaled_scores", scores, _scaled_scores)
-        self._softmax = LearnerFunction("ScalingLab", "softmax", softmax, lambda s: s.softmax(-1))
-        self._heads, self._found = num_heads, dict[str, list[Saturation]]()
+        self._found: dict[str, list[Saturation]] = {}
         options = DIVISORS if scores is None else (*DIVISORS, YOURS)
         super().__init__(
             [
@@ -72,7 +69,7 @@ class ScalingLab(Lab):
             self._table(found),
             self._curve(follow, divide_by, at),
         )
-        said = (self._scores.caption if divide_by == YOURS else "") + self._softmax.caption
+        said = self._scores.caption if divide_by == YOURS else ""
         by = "scaled by your scaled_scores" if divide_by == YOURS else f"divided by {divide_by}"
         return panels, (
             f"D = {head_dim}, {by}: the scores spread by {found.spread:.2f}, the largest weight is {found.top:.2f} "
@@ -84,22 +81,17 @@ class ScalingLab(Lab):
     def _measured(self, divide_by: str) -> list[Saturation]:
         """Return what was measured at each width. It is measured once: every later move only looks it up."""
         if divide_by not in self._found:
+            drawn = [scaling.draw(width) for width in WIDTHS]
             if divide_by == YOURS:
-                self._found[YOURS] = [self._own(scaling.draw(width)) for width in WIDTHS]
+                self._found[YOURS] = [scaling.measure(each, self._yours)[0] for each in drawn]
             else:
-                every = [self._by_divisors(width) for width in WIDTHS]
+                divisors = [list(scaling.divisors(width, HEADS).values()) for width in WIDTHS]
+                every = [scaling.by_divisors(each, among) for each, among in zip(drawn, divisors, strict=True)]
                 self._found |= {name: [found[i] for found in every] for i, name in enumerate(DIVISORS)}
         return self._found[divide_by]
 
-    def _by_divisors(self, width: int) -> list[Saturation]:
-        divisors = list(scaling.divisors(width, self._heads).values())
-        return scaling.by_divisors(scaling.draw(width), divisors, self._soft)
-
-    def _own(self, drawn: scaling.Draws) -> Saturation:
-        return scaling.measure(drawn, lambda q, k: self._scores(q, k, shape=(len(q), 1, 1, KEYS)), self._soft)[0]
-
-    def _soft(self, scores: Tensor) -> Tensor:
-        return self._softmax(scores, shape=scores.shape)
+    def _yours(self, q: Tensor, k: Tensor) -> Tensor:
+        return self._scores(q, k, shape=(len(q), 1, 1, KEYS))
 
     def _table(self, found: Saturation) -> dict[str, Any]:
         rows = [

@@ -134,8 +134,7 @@ def _lines(ax: Axes, panel: Panel) -> None:
 
 
 def _plane(ax: Axes, panel: Panel) -> None:
-    look = {"corners": panel["hull"], "reach": panel["reach"], "labels": ["context"]}
-    plots.plane(panel["points"], [panel["context"]], [_short(name) for name in panel["names"]], **look, ax=ax)
+    plots.plane(panel["points"], [panel["context"]], panel["names"], labels=["context"], reach=panel["reach"], ax=ax)
     ax.annotate("", panel["context"], (0, 0), arrowprops={"arrowstyle": "-|>", "color": plots.ACCENT, "lw": 2.4})
 
 

@@ -9,53 +9,41 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from mha_course.errors import require, require_float, require_shape
+from mha_course.errors import require
 from mha_course.widgets.controls import ChoiceControl, PaintedControl, ToggleControl
 from mha_course.widgets.labs.lab import Lab
 from mha_course.widgets.labs.panels import Panels, bars, plain, plane
 
-VALUES = ((2.0, 0.5), (0.6, 2.1), (-1.7, 1.3), (-1.2, -1.5), (1.3, -1.4))
-WORDS = ("cat", "hungry", "ate", "chased", "dogs")
+# The corners of their hull, counter-clockwise.
+VALUES = torch.tensor([[2.0, 0.5], [0.6, 2.1], [-1.7, 1.3], [-1.2, -1.5], [1.3, -1.4]], dtype=torch.float64)  # (S, 2)
+TOKENS = ("cat", "hungry", "ate", "chased", "dogs")
+FIRST = 0.4  # the weight of the first token at the start
 STEEPEST = 4.0  # the largest score that can be dragged
 FREE = (-1.0, 1.5)  # weights that need not sum to 1
 SHARES, SCORES = "the weights", "the scores"
 
 
 class WeightedSumLab(Lab):
-    """Drag weights, and see the context move among the values.
-
-    Args: v, 3 to 6 values in the plane, (S, 2); tokens, their words.
-    """
+    """Drag weights, and see the context move among the values."""
 
     question = "Where can the context go, if all you have are weights that sum to 1?"
     hint = "Drag a bar, or go to it with Tab and press ← and →. The other weights make room."
 
-    def __init__(self, v: Any = None, tokens: Sequence[str] | None = None) -> None:
-        self._v = torch.tensor(VALUES, dtype=torch.float64) if v is None else v
-        require_float("WeightedSumLab", {"v": self._v})
-        require_shape("WeightedSumLab", "v", self._v, {"S": None, "2": 2})
-        count = len(self._v)
-        names = (WORDS if v is None else [f"v{n}" for n in range(count)]) if tokens is None else tokens
-        self._tokens = [str(name) for name in names]
-        rule, got = "every value needs its token", f"{count} values, {len(self._tokens)} tokens"
-        alike = 3 <= count <= 6 and len(self._tokens) == count
-        require(alike, "WeightedSumLab", rule, expected="3 to 6 of both", got=got)
-        finite = bool(self._v.isfinite().all())
-        require(finite, "WeightedSumLab", "v must be finite", expected="finite numbers", got="inf or NaN")
-        self._v = self._v.detach().cpu().double()
-        start = [0.4, *[0.6 / (count - 1)] * (count - 1)]
+    def __init__(self) -> None:
+        rest = (1 - FIRST) / (len(VALUES) - 1)
+        start = [FIRST, *[rest] * (len(VALUES) - 1)]
         super().__init__(
             [
                 ChoiceControl("drag", "drag", "choice", (SHARES, SCORES), SHARES),
                 ToggleControl("free", "let weights be negative, or not sum to 1"),
                 PaintedControl("weights", start, self._checked),
-                PaintedControl("scores", [math.log(share / start[0]) for share in start], self._checked),
+                PaintedControl("scores", [math.log(share / FIRST) for share in start], self._checked),
             ]
         )
 
     def _checked(self, sent: Any) -> list[float | None]:
         """Return a finite number for every token; None, for what stays as it is, comes from a bar that is dragged."""
-        count = len(self._tokens)
+        count = len(TOKENS)
         numbers = sent.tolist() if isinstance(sent, Tensor) else sent
         whole = isinstance(numbers, list | tuple) and len(numbers) == count
         finite = whole and all(x is None or (isinstance(x, int | float) and math.isfinite(x)) for x in numbers)
@@ -85,27 +73,27 @@ class WeightedSumLab(Lab):
     def draw(self, drag: str, free: bool, weights: list[float], scores: list[float]) -> tuple[Panels, str]:
         """Draw the bars that can be dragged, and the plane."""
         shares = torch.tensor(weights, dtype=torch.float64)
-        context = shares @ self._v  # (2,)
+        context = shares @ VALUES  # (2,)
         low, high = FREE if free else (0.0, 1.0)
         total = f"sum {sum(weights):.2f}"
         if drag == SCORES:
             left = [
-                bars("scores", self._tokens, scores, low=-STEEPEST, high=STEEPEST, drag="scores"),
-                bars(f"weights that softmax makes, {total}", self._tokens, weights),
+                bars("scores", TOKENS, scores, low=-STEEPEST, high=STEEPEST, drag="scores"),
+                bars(f"weights that softmax makes, {total}", TOKENS, weights),
             ]
         else:
-            left = [bars(f"weights, {total}", self._tokens, weights, low=low, high=high, drag="weights")]
-        holds = inside(context, self._v)
-        reach = 1.15 * float(self._v.abs().max()) or 1.0
-        picture = plane("values, and the context they make", self._tokens, self._v, context, hull(self._v),
+            left = [bars(f"weights, {total}", TOKENS, weights, low=low, high=high, drag="weights")]
+        holds = inside(context, VALUES)
+        reach = 1.15 * float(VALUES.abs().max())
+        picture = plane("values, and the context they make", TOKENS, VALUES, context,
                         reach=plain(reach), inside=holds, weights=plain(shares),
                         note="Dashed: each value times its weight, head to tail. Shaded: the hull.")  # fmt: skip
-        away = (self._v - context).norm(dim=-1)
+        away = (VALUES - context).norm(dim=-1)
         near = int(away.argmin())
-        told = ", ".join(f"{word} {share:.2f}" for word, share in zip(self._tokens, weights, strict=True))
+        told = ", ".join(f"{word} {share:.2f}" for word, share in zip(TOKENS, weights, strict=True))
         return (*left, picture), (
             f"Weights {told}: the context is ({context[0]:.2f}, {context[1]:.2f}), {'inside' if holds else 'outside'} "
-            f"the hull of the values. The nearest value is that of “{self._tokens[near]}”, {away[near]:.2f} away."
+            f"the hull of the values. The nearest value is that of “{TOKENS[near]}”, {away[near]:.2f} away."
         )
 
 
@@ -130,34 +118,13 @@ def shared(weights: Sequence[float], before: Sequence[float]) -> list[float]:
     return [x / total if total > 0 else 1 / len(kept) for x in kept]
 
 
-def inside(point: Tensor, points: Tensor) -> bool:
-    """Return whether a point lies in the hull of points (S, 2) or on its edge, but for rounding.
-
-    It does if in no direction it lies beyond all of them. The edges of a hull run along the way from one of its points
-    to another, so it is enough to look across these ways; the other directions are for points in a line.
+def inside(point: Tensor, corners: Tensor) -> bool:
+    """Return whether a point lies in the hull of its corners (S, 2), counter-clockwise, or on its edge.
 
     >>> square = torch.tensor([[0.0, 0.0], [1.0, 0.0], [1.0, 1.0], [0.0, 1.0]])
     >>> inside(torch.tensor([0.5, 1.0]), square), inside(torch.tensor([0.5, 1.1]), square)
     (True, False)
     """
-    along = (points[:, None] - points).flatten(0, 1)  # (S * S, 2)
-    across = torch.stack([-along[:, 1], along[:, 0]], dim=-1)  # (S * S, 2)
-    axes = torch.eye(2, dtype=points.dtype)
-    directions = torch.cat([along, across, axes, -axes])  # (N, 2)
-    slack = 1e-9 * (1 + float(points.abs().max()) ** 2)
-    return bool((directions @ point <= (directions @ points.mT).amax(-1) + slack).all())
-
-
-def hull(points: Tensor) -> Tensor:
-    """Return the corners of the hull of points (S, 2), counter-clockwise; of points in a line its two ends.
-
-    >>> hull(torch.tensor([[0.0, 0.0], [2.0, 0.0], [1.0, 0.5], [0.0, 2.0]])).tolist()
-    [[0.0, 0.0], [2.0, 0.0], [0.0, 2.0]]
-    """
-    corners = points.unique(dim=0)
-    for point in corners:
-        others = corners[(corners != point).any(-1)]
-        if len(others) and inside(point, others):
-            corners = others
-    x, y = (corners - corners.mean(0)).unbind(-1)
-    return corners[torch.atan2(y, x).argsort()]
+    edges, ways = corners.roll(-1, 0) - corners, point - corners  # (S, 2) each
+    turns = edges[:, 0] * ways[:, 1] - edges[:, 1] * ways[:, 0]  # (S,): positive where the point lies to the left
+    return bool((turns >= -1e-9).all())
