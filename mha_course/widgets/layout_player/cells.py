@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 LIMIT = 512  # numbers that can be drawn
 RESHAPES = {"view", "reshape", "unflatten", "flatten", "view_as", "reshape_as", "ravel"}
 KEEPS_ORDER = RESHAPES | {"contiguous", "clone"}  # element by element, where it copies
-ROLES = {"token": ("T", "S", "N"), "head": ("H",), "batch": ("B",), "part": ("3",)}
+ROLES = {"token": ("N", "S", "T"), "head": ("H",), "batch": ("B",), "part": ("3",)}  # of several names the last counts
 HUES = ("#a393f5", "#ecca45", "#3fbf9f", "#f4856f", "#8fb8ea", "#d1efb3", "#e59ad0", "#b99646")  # not those of axes
 PLAIN = "#e4e0ee"
 
@@ -91,14 +91,6 @@ def replay(chain: list[Tensor]) -> tuple[list[dict[int, int]], list[tuple[int, l
     return strips, reads
 
 
-def completed(sizes: dict[str, int]) -> dict[str, int]:
-    """Add what follows from C = H D."""
-    width, heads, each = (sizes.get(name) for name in "CHD")
-    if width and each and not heads:
-        return {**sizes, "H": width // each}
-    return {**sizes, "C": heads * each} if heads and each and not width else sizes
-
-
 def _factors(axis: str, length: int, sizes: dict[str, int]) -> list[tuple[str, int]]:
     """Take an axis apart: C of 8 with two heads is H of 2 and D of 4."""
     names = [name for part in axis.split("*") for name in (("H", "D") if part == "C" and "H" in sizes else (part,))]
@@ -112,16 +104,11 @@ def _factors(axis: str, length: int, sizes: dict[str, int]) -> list[tuple[str, i
 
 def owners_by_axes(axes: tuple[str, ...], shape: tuple[int, ...], sizes: dict[str, int]) -> list[Owner]:
     """Return whose numbers the elements are if the axes are what they are called."""
-    taken_apart = [_factors(axis, length, sizes) for axis, length in zip(axes, shape, strict=True)]
+    factors = [factor for axis, size in zip(axes, shape, strict=True) for factor in _factors(axis, size, sizes)]
     found = []
-    for index in product(*map(range, shape)):
-        at = {}
-        for place, factors in zip(index, taken_apart, strict=True):
-            rest = place
-            for name, size in reversed(factors):
-                rest, at[name] = divmod(rest, size)
-        own = {role: [at[name] for name in names if name in at] for role, names in ROLES.items()}
-        found.append({role: values[0] for role, values in own.items() if values})
+    for index in product(*(range(size) for _, size in factors)):
+        at = {name: place for (name, _), place in zip(factors, index, strict=True)}
+        found.append({role: at[name] for role, names in ROLES.items() for name in names if name in at})
     return found
 
 

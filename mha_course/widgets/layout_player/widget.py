@@ -42,7 +42,9 @@ class LayoutPlayer(StaticFallbackWidget):
 
     def __init__(self, trace: Trace, beside: Trace | None = None) -> None:
         traces = [trace, *([beside] if beside else [])]
-        sizes = cells.completed({name: size for one in reversed(traces) for name, size in one.sizes.items()})
+        sizes = {name: size for one in reversed(traces) for name, size in one.sizes.items()}
+        if {"H", "D"} <= sizes.keys():
+            sizes["C"] = sizes["H"] * sizes["D"]
         chains = [cells.choose(one) for one in traces]
         known = [tensor for tensors in chains for tensor in tensors if "?" not in tensor.axes]
         lanes = [_lane(one, tensors, known, sizes) for one, tensors in zip(traces, chains, strict=True)]
@@ -115,7 +117,9 @@ def _words(trace: Trace, tensor: cells.Tensor, before: cells.Tensor | None) -> d
     numbers, read = math.prod(tensor.shape), f"strides {tensor.strides}"
     if before is None or isinstance(tensor, Argument):
         call, line = str(tensor.name or getattr(tensor, "op", "")), str(getattr(tensor, "line", ""))
-        sentence = f"{call}: {_count(numbers, 'number', 'numbers')} in one strip of memory, read with {read}."
+        sentence = (
+            f"{call}: {numbers} {'number' if numbers == 1 else 'numbers'} in one strip of memory, read with {read}."
+        )
         return {"call": call, "line": line, "storage": "start", "sentence": sentence, "warning": ""}
     moved = "strides stay" if tensor.strides == before.strides else f"strides go from {before.strides} to"
     order = "in the order of the axes" if tensor.contiguous else "in the order in which they lay"
@@ -135,13 +139,8 @@ def _words(trace: Trace, tensor: cells.Tensor, before: cells.Tensor | None) -> d
 
 def _call(trace: Trace, step: Step) -> str:
     """Return the call as its line has it, transpose(1, 2); only its shape where the line has another one, too."""
-    found = []
-    for match in re.finditer(rf"\b{re.escape(step.op)}\(", step.line):
-        depth, end = 1, match.end()
-        while depth and end < len(step.line):
-            depth += {"(": 1, ")": -1}.get(step.line[end], 0)
-            end += 1
-        found += [step.line[match.start() : end]] * (not depth)
+    inside = r"(?:[^()]|\([^()]*\))*"  # calls among the arguments, too
+    found = re.findall(rf"\b{re.escape(step.op)}\({inside}\)", step.line)
     here = [one.index for one in trace.steps if (one.source, one.lineno, one.op) == (step.source, step.lineno, step.op)]
     if len(set(found)) == 1 or (found and len(here) % len(found) == 0):
         return found[here.index(step.index) % len(found)]
@@ -152,9 +151,8 @@ def _summary(lane: dict[str, Any]) -> str:
     """Say which steps a lane takes, and what they do to memory and to the heads."""
     _, *steps = lane["frames"]
     copies = sum(frame["storage"] == "copy" for frame in steps)
-    strips = (
-        f"{copies + 1} strips of memory, {_count(copies, 'copy', 'copies')}" if copies else "1 strip of memory, no copy"
-    )
+    strips = f"{copies + 1} strips of memory, {copies} {'copy' if copies == 1 else 'copies'}"
+    strips = strips if copies else "1 strip of memory, no copy"
     ops = ", ".join(frame["call"].partition("(")[0] for frame in steps)
     mixing = next((f"; ⚠ {frame['mixing']}" for frame in reversed(steps) if frame["mixing"]), "")
     return f"{ops}: {strips}{mixing}"
@@ -223,7 +221,3 @@ def _td(lane: dict[str, Any], n: int, place: int, note: str, tag: str = "tag") -
     small = " ".join(word for word in (cell[tag], note) if word)
     style = f"background:{cell['fill']};color:#1f2430;text-align:center"
     return f'<td style="{style}">{place}<br><small>{small}</small></td>'
-
-
-def _count(number: int, word: str, many: str) -> str:
-    return f"{number} {word if number == 1 else many}"
