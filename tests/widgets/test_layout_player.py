@@ -514,16 +514,10 @@ def test_a_step_is_quick(show):
     x = counted(2, 4, 8)
     made = trace(lambda x: x.view(2, 4, 2, 4).transpose(1, 2).contiguous(), x, **KNOWN)
     page = show(LayoutPlayer(made, made))
-    times = page.evaluate(
-        """async () => {
-             const times = [];
-             for (let at = 0; at < 12; at++) {
-               await new Promise(requestAnimationFrame);
-               const start = performance.now();
-               model.set('position', (at + 1) % 4);
-               document.body.offsetHeight;
-               times.push(performance.now() - start);
-             }
-             return times.sort((a, b) => a - b); }"""
-    )
-    assert times[len(times) // 4] < 50  # the machine may have other work, too
+    step = """(to) => {
+      const start = performance.now();
+      model.set('position', to);
+      document.body.offsetHeight;
+      return performance.now() - start; }"""
+    times = sorted(page.evaluate(step, at % 4) for at in range(1, 13))
+    assert times[3] < 50  # the machine may have other work, too

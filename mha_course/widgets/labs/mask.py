@@ -100,16 +100,14 @@ def preset(name: str, size: int, n: int) -> Tensor:
     >>> preset("window", 3, 1).int().tolist()
     [[1, 1, 0], [1, 1, 1], [0, 1, 1]]
     """
-    places, causal = torch.arange(size), causal_mask(size)
-    if name == "causal":
-        return causal
-    if name == "padding":
-        return padding_mask([size - n], size)[0, 0].expand(size, size)
-    if name == "left padding, causal":
-        return combine_masks(causal, padding_mask([size - n], size).flip(-1))[0, 0]
-    if name == "window":
-        return (places[:, None] - places).abs() <= n
-    return torch.ones(size, size, dtype=torch.bool)
+    places, causal, padding = torch.arange(size), causal_mask(size), padding_mask([size - n], size)
+    return {
+        "none": torch.ones(size, size, dtype=torch.bool),
+        "causal": causal,
+        "padding": padding[0, 0].expand(size, size),
+        "left padding, causal": combine_masks(causal, padding.flip(-1))[0, 0],
+        "window": (places[:, None] - places).abs() <= n,
+    }[name]
 
 
 def filled(scores: Tensor, allowed: Tensor, fill: str) -> Tensor:

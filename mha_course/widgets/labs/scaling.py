@@ -19,19 +19,19 @@ DIVISORS = ("√D", "nothing", "D", "√d_model")
 YOURS = "yours"
 HEADS = 8  # H, for d_model = H · D
 SHOWN = 12  # weights of one row that are drawn
-# What can be followed along D: its name, and the lines with what each is of a measurement.
-CURVES: dict[str, dict[str, Callable[[Saturation], float]]] = {
-    "gradient at the softmax's input": {
-        "median": lambda found: float(found.at_scores.median()),
-        "mean": lambda found: float(found.at_scores.mean()),
-    },
-    "gradient at q": {
-        "median": lambda found: float(found.at_q.median()),
-        "mean": lambda found: float(found.at_q.mean()),
-    },
-    "spread of the scores": {"spread": lambda found: found.spread},
-    "entropy": {"entropy": lambda found: found.entropy},
-    "saturated rows": {"saturated rows": lambda found: found.saturated},
+
+
+def _lengths(gradient: Tensor) -> dict[str, float]:
+    return {"median": float(gradient.median()), "mean": float(gradient.mean())}
+
+
+# What can be followed along D: its name, and the lines that it has with what each is of a measurement.
+CURVES: dict[str, Callable[[Saturation], dict[str, float]]] = {
+    "gradient at the softmax's input": lambda found: _lengths(found.at_scores),
+    "gradient at q": lambda found: _lengths(found.at_q),
+    "spread of the scores": lambda found: {"spread": found.spread},
+    "entropy": lambda found: {"entropy": found.entropy},
+    "saturated rows": lambda found: {"saturated rows": found.saturated},
 }
 
 
@@ -107,16 +107,13 @@ class ScalingLab(Lab):
 
     def _curve(self, follow: str, divide_by: str, at: int) -> dict[str, Any]:
         """Follow one measurement along D, and that of √D faintly beside it."""
-        drawn = [
-            {"name": f"{name}, ÷ √D", "style": "faint", "values": list(map(read, self._measured("√D")))}
-            for name, read in list(CURVES[follow].items())[:1]
-            if divide_by != "√D"
-        ]
-        styles = zip(CURVES[follow].items(), ("main", "dashed"), strict=False)
-        drawn += [
-            {"name": name, "style": style, "values": list(map(read, self._measured(divide_by)))}
-            for (name, read), style in styles
-        ]
+        measured = [CURVES[follow](found) for found in self._measured(divide_by)]
+        names, drawn = list(measured[0]), []
+        if divide_by != "√D":
+            roots = [CURVES[follow](found)[names[0]] for found in self._measured("√D")]
+            drawn.append({"name": f"{names[0]}, ÷ √D", "style": "faint", "values": roots})
+        for name, style in zip(names, ("main", "dashed"), strict=False):
+            drawn.append({"name": name, "style": style, "values": [each[name] for each in measured]})
         by = YOURS if divide_by == YOURS else f"÷ {divide_by}"
         return lines(f"{follow}, {by}", WIDTHS, drawn, at=at, xlabel="D")
 
