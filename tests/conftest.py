@@ -88,16 +88,16 @@ def new_page(browser):
 
 @pytest.fixture
 def widget_page(new_page, tmp_path):
-    """Draw a widget that needs no kernel in a page of its own: ``widget_page(widget, position=3, width=1280)``.
+    """Draw a widget that needs no kernel in a page of its own: ``widget_page(widget, width=1280)``.
 
     In the page ``model`` is the model, ``draw(id)`` draws one more view, into #one or #two, and returns what tidies
     it up, and ``leaked`` are the keys that went on to the document. With capture, it listens before the widget does,
     as JupyterLab may. Further options go to the page.
     """
 
-    def open_page(widget, position=0, capture=False, **options):
+    def open_page(widget, capture=False, **options):
         file = tmp_path / "page.html"
-        file.write_text(browsing.page_of(widget, {"position": position}, capture), encoding="utf-8")
+        file.write_text(browsing.page_of(widget, capture), encoding="utf-8")
         page = new_page(**options)
         page.goto(file.as_uri())
         page.wait_for_selector("[data-ready]")

@@ -5,8 +5,7 @@ const root = document.documentElement;
 const begun = Date.now();
 let at = 0,
   entered = Date.now(),
-  view = null,
-  touch = null;
+  view = null;
 
 const section = (n) => {
   while (n > 0 && !slides[n].dataset.minutes) n -= 1;
@@ -78,13 +77,10 @@ function back() {
 
 function toggle(name) {
   root.classList.toggle(name);
-  if (name === "overview") {
-    const on = root.classList.contains(name);
-    slides.forEach((slide, i) => {
-      slide.inert = !on && i !== at;
-    });
-    slides[at].scrollIntoView({ block: "center" });
-  }
+  if (name !== "overview") return;
+  const on = root.classList.contains(name);
+  slides.forEach((slide, i) => (slide.inert = !on && i !== at));
+  slides[at].scrollIntoView({ block: "center" });
 }
 
 function speaker() {
@@ -106,12 +102,11 @@ function tell() {
   const minutes = (then) => (Date.now() - then) / 60000;
   const clock = new Date().toLocaleTimeString([], { hour: "2-digit", minute: "2-digit" });
   const left = Number(slides[first].dataset.minutes || 0) - minutes(entered);
-  part("time").textContent =
-    `${clock} · ${Math.floor(minutes(begun))} min so far · ` + `${left.toFixed(1)} min left for this section`;
+  const soFar = Math.floor(minutes(begun));
+  part("time").textContent = `${clock} · ${soFar} min so far · ${left.toFixed(1)} min left for this section`;
   part("here").textContent = slides[at].ariaLabel;
   const notes = [...new Set([first, at])].map((n) => slides[n].querySelector(".notes")?.innerHTML || "");
-  const text = notes.join("<hr>");
-  if (part("notes").dataset.shown !== String(at)) part("notes").innerHTML = text;
+  if (part("notes").dataset.shown !== String(at)) part("notes").innerHTML = notes.join("<hr>");
   part("notes").dataset.shown = String(at);
   part("next").textContent = at + 1 < slides.length ? `Next: ${slides[at + 1].ariaLabel}` : "This is the last slide.";
 }
@@ -159,21 +154,6 @@ addEventListener("keydown", keys);
 addEventListener("click", click);
 addEventListener("resize", scale);
 addEventListener("hashchange", () => show(Number(location.hash.slice(1)) - 1 || 0));
-addEventListener(
-  "touchstart",
-  (event) => {
-    touch = event.touches[0].clientX;
-  },
-  { passive: true },
-);
-addEventListener(
-  "touchend",
-  (event) => {
-    const moved = event.changedTouches[0].clientX - touch;
-    if (Math.abs(moved) > 60) (moved < 0 ? next : back)();
-  },
-  { passive: true },
-);
 if (matchMedia("(prefers-color-scheme: dark)").matches) root.classList.add("dark");
 scale();
 show(Number(location.hash.slice(1)) - 1 || 0);

@@ -5,7 +5,6 @@ from __future__ import annotations
 import base64
 import html
 import re
-import struct
 from itertools import pairwise
 
 import mistune
@@ -124,11 +123,8 @@ def columns(said: str) -> int:
 
 def aspect(figure: str) -> float:
     """Return the width of a picture as a multiple of its height, from the first bytes of its PNG."""
-    found = re.search(r"base64,([\w+/]{32})", figure)
-    if found is None:
-        return 1.0
-    width, height = struct.unpack(">II", base64.b64decode(found[1])[16:24])
-    return float(width / height)
+    head = base64.b64decode(figure.partition("base64,")[2][:32])
+    return int.from_bytes(head[16:20], "big") / int.from_bytes(head[20:24], "big")
 
 
 def unwrap(text: str) -> list[str]:

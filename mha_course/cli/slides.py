@@ -3,11 +3,7 @@
 Every cell says in ``slideshow.slide_type`` what it becomes: ``slide`` and ``subslide`` begin a slide, ``-`` goes on the
 same one, ``fragment`` too, and waits for a key; ``notes`` are for the lecturer alone, ``skip`` is left out. The first
 cell of a section also has ``lecture``: its ``minutes`` and its ``notes``. On any cell, ``lecture.show`` is ``output``,
-``code`` or ``both``.
-
-The engine of a deck is deck.js and deck.css, some 230 lines. reveal.js 6.0 would put 173 kB of vendored script and
-style (740 kB with a theme, and MathJax for formulas) in their place, and leave all else in this file as it is: cutting
-cells to slides, solutions, notes, formulas as MathML, tables that fit. So the engine stays.
+``code`` or ``both``. The engine, deck.js and deck.css, is ours: reveal.js would add 173 kB and save nothing here.
 """
 
 from __future__ import annotations
@@ -25,6 +21,7 @@ import nbformat
 from nbformat import NotebookNode
 
 from mha_course.cli import launch, slide_html
+from mha_course.errors import ShapeError, require
 from mha_course.exercises.checker import reference
 
 LESSONS, DECKS, HERE = launch.ROOT / launch.LESSONS, launch.ROOT / "decks", Path(__file__).parent
@@ -43,13 +40,6 @@ _PAGE = """<!doctype html>
 """
 
 
-class SlideError(ValueError):
-    """A lesson that does not exist, or a cell of which nobody said what it becomes."""
-
-    def __init__(self, where: str, rule: str, expected: str, got: object, fix: str) -> None:
-        super().__init__(f"slides: {where}: {rule}. expected {expected}, got {got}, fix: {fix}")
-
-
 @dataclass
 class Slide:
     """One slide: the heading above it, its parts, and what the lecturer alone sees."""
@@ -62,7 +52,7 @@ class Slide:
 
     @property
     def label(self) -> str:
-        """Name the slide by its heading, and by what stands in bold, or is asked."""
+        """Name the slide by its heading, and by what stands in bold."""
         bold = re.search(r"<strong>(.{3,60}?)</strong>", "".join(self.parts))
         return self.heading + (f": {re.sub('<.*?>', '', bold[1]).rstrip('.:')}" if bold and not self.title else "")
 
@@ -71,20 +61,26 @@ def build(numbers: Sequence[str] = (), *, solutions: bool = False, folder: Path 
     """Write the decks of some lessons, of all without numbers, and an index; return what was written.
 
     Args: numbers are such as ``"3"`` or ``"03"``; with solutions, each exercise is followed by its reference.
-    Raises: SlideError for a number without a lesson, or a cell without a slide type.
+    Raises: ShapeError for a number without a lesson, or a cell without a slide type.
     """
     lessons = {path.name[:2]: path for path in sorted(LESSONS.glob("*.ipynb"))}
     chosen = [number.zfill(2) for number in numbers] or list(lessons)
     for number in chosen:
-        if number not in lessons:
-            raise SlideError(f"lesson {number}", "there is none", f"one of {', '.join(lessons)}", number, "choose one")
-    pages = {path.stem: deck(path, solutions=solutions) for path in (lessons[number] for number in chosen)}
+        expected = f"one of {', '.join(lessons)}"
+        require(
+            number in lessons,
+            f"slides: lesson {number}",
+            "there is none",
+            expected=expected,
+            got=number,
+            fix="choose one",
+        )
+    pages = {folder / f"{lessons[number].stem}.html": deck(lessons[number], solutions=solutions) for number in chosen}
     folder.mkdir(parents=True, exist_ok=True)
-    written = [folder / f"{stem}.html" for stem in pages]
-    for path, page in zip(written, pages.values(), strict=True):
+    for path, page in pages.items():
         path.write_text(page, encoding="utf-8")
     (folder / "index.html").write_text(_index(folder), encoding="utf-8")
-    return [*written, folder / "index.html"]
+    return [*pages, folder / "index.html"]
 
 
 def deck(path: Path, *, solutions: bool = False) -> str:
@@ -93,20 +89,17 @@ def deck(path: Path, *, solutions: bool = False) -> str:
     lesson = found[0].heading
     body = "\n".join(_section(slide, number, len(found)) for number, slide in enumerate(found, start=1))
     style = (HERE / "deck.css").read_text(encoding="utf-8") + slide_html.styles()
-    foot = f'<footer><span>{html.escape(lesson)}</span><output></output><i class="progress"></i></footer>'
-    return _PAGE.format(
-        title=html.escape(lesson),
-        style=style,
-        body=f"<main>\n{body}\n{foot}</main>",
-        script=(HERE / "deck.js").read_text(encoding="utf-8"),
-    )
+    script = (HERE / "deck.js").read_text(encoding="utf-8")
+    title = html.escape(lesson)
+    foot = f'<footer><span>{title}</span><output></output><i class="progress"></i></footer>'
+    return _PAGE.format(title=title, style=style, body=f"<main>\n{body}\n{foot}</main>", script=script)
 
 
 def slides(notebook: NotebookNode, name: str, *, solutions: bool = False) -> list[Slide]:
-    """Gather the cells of a notebook to slides. Raises: SlideError, which names the cell."""
+    """Gather the cells of a notebook to slides. Raises: ShapeError, which names the cell."""
     found: list[Slide] = []
     for cell in notebook.cells:
-        kind, lecture = _checked(cell, f"{name}, cell {cell.id}")
+        kind, lecture = _checked(cell, f"slides: {name}, cell {cell.id}")
         if kind == "notes":
             found[-1].notes.append(slide_html.words(cell.source))
         elif kind != "skip":
@@ -120,14 +113,13 @@ def slides(notebook: NotebookNode, name: str, *, solutions: bool = False) -> lis
 
 
 def _checked(cell: NotebookNode, where: str) -> tuple[str, dict[str, Any]]:
-    """Return what a cell becomes, and what the lecturer wrote. Raises: SlideError."""
+    """Return what a cell becomes, and what the lecturer wrote. Raises: ShapeError."""
     kind = cell.metadata.get("slideshow", {}).get("slide_type")
     lecture: dict[str, Any] = cell.metadata.get("lecture", {})
-    if kind not in TYPES:
-        fix = "set it in JupyterLab's property inspector"
-        raise SlideError(where, "slide_type is missing or unknown", f"one of {', '.join(TYPES)}", kind, fix)
-    if lecture.get("show", "both") not in SHOWS:
-        raise SlideError(where, "lecture.show is unknown", f"one of {', '.join(SHOWS)}", lecture["show"], "change it")
+    rule, fix = "slide_type is missing or unknown", "set it in JupyterLab's property inspector"
+    require(kind in TYPES, where, rule, expected=f"one of {', '.join(TYPES)}", got=kind, fix=fix)
+    show, expected = lecture.get("show", "both"), f"one of {', '.join(SHOWS)}"
+    require(show in SHOWS, where, "lecture.show is unknown", expected=expected, got=show, fix="change it")
     return kind, lecture
 
 
@@ -137,18 +129,16 @@ def _add(found: list[Slide], cell: NotebookNode, kind: str, lecture: dict[str, A
     above = heading[2] if heading else found[-1].heading if found else ""
     empty = bool(found) and not found[-1].parts and found[-1].heading == above
     if not found or (kind in ("slide", "subslide") and not empty):
-        found.append(Slide(above, title=bool(heading) and len(heading[1] if heading else "") == 1))
-    first = len(found) - 1
+        found.append(Slide(above, title=bool(heading and heading[1] == "#")))
+    first = found[-1]
     text = cell.source[heading.end() :] if heading else cell.source
-    for number, parts in enumerate(_parts(cell, lecture, text, whole=found[first].title)):
+    for number, parts in enumerate(_parts(cell, lecture, text, whole=first.title)):
         if number:
             found.append(Slide(above))
-        if kind == "fragment":
-            parts = [f'<div class="fragment">{part}</div>' for part in parts]  # noqa: PLW2901
-        found[-1].parts += parts
-    found[first].minutes += lecture.get("minutes", 0)
+        found[-1].parts += [f'<div class="fragment">{part}</div>' if kind == "fragment" else part for part in parts]
+    first.minutes += lecture.get("minutes", 0)
     if "notes" in lecture:
-        found[first].notes.insert(0, slide_html.words(lecture["notes"]))
+        first.notes.insert(0, slide_html.words(lecture["notes"]))
 
 
 def _parts(cell: NotebookNode, lecture: dict[str, Any], text: str, *, whole: bool) -> list[list[str]]:
@@ -193,14 +183,10 @@ def _plain(heading: str) -> str:
 
 def _index(folder: Path) -> str:
     """List the decks that lie in a folder."""
-    names = [path.stem for path in sorted(folder.glob("[0-9][0-9]_*.html"))]
-    titles = [
-        re.search("<title>(.*?)</title>", (folder / f"{name}.html").read_text(encoding="utf-8")) for name in names
-    ]
-    rows = "".join(
-        f'<li><a href="{name}.html">{title[1] if title else name}</a></li>'
-        for name, title in zip(names, titles, strict=True)
-    )
+    rows = ""
+    for path in sorted(folder.glob("[0-9][0-9]_*.html")):
+        title = path.read_text(encoding="utf-8").partition("<title>")[2].partition("</title>")[0]
+        rows += f'<li><a href="{path.name}">{title}</a></li>'
     style = "body { font: 20px/1.7 system-ui, sans-serif; margin: 3em auto; max-width: 34em } ul { list-style: none }"
     return _PAGE.format(title="Decks", style=style, body=f"<main><h1>Decks</h1><ul>{rows}</ul></main>", script="")
 
@@ -213,7 +199,7 @@ def main(argv: Sequence[str]) -> int:
     chosen = parser.parse_args(argv)
     try:
         written = build(chosen.numbers, solutions=chosen.solutions)
-    except SlideError as error:
+    except ShapeError as error:
         print(f"mha_course: {error}", file=sys.stderr)
         return 1
     for path in written[:-1]:

@@ -1,7 +1,6 @@
 """Mistakes that people really make in the steps of attention, whatever the exercise in which they take them.
 
-Each is the right answer with one step replaced. A test proves that each is recognised, told apart from all others (or
-declared equal to one), and different from right. Where two come out alike, the one that stands first here is named.
+Each is the right answer with one step replaced. Where two come out alike, the one that stands first here is named.
 Mistakes in a whole function stand in the lesson of that function.
 """
 
@@ -15,9 +14,13 @@ import torch
 from torch import Tensor
 
 from mha_course.exercises.attention_steps import Steps
-from mha_course.exercises.spec import Function, Mistake, mistake
+from mha_course.exercises.spec import Function, mistake
 
 # Projection
+
+
+def _not_transposed(x: Tensor, w: Tensor, b: Tensor | None = None) -> Tensor:
+    return x @ w + (0 if b is None else b)
 
 
 def _without_bias(names: str) -> Function:
@@ -77,22 +80,16 @@ READS_ALL = "1, Projection: each head reads all of x"
 FUSED = "2, Head splitting: a fused q, k, v"
 LAID_OUT = "It is laid out as (3, H, D): first q, k and v, in each of them the heads, in each head its D numbers."
 PROJECTION = [
-    mistake(
-        "weight-not-transposed", "Your numbers are those of x @ W.",
+    mistake("weight-not-transposed", "Your numbers are those of x @ W.",
         "nn.Linear keeps its weight as (out, in), so the product is with the transpose: x @ W.T.",
         LINEAR,
-        {"linear": lambda x, w, b=None: x @ w + (0 if b is None else b)},
-        {"output": lambda m, w, b, h: m @ w + (0 if b is None else b)},
+        {"linear": _not_transposed},
+        {"output": lambda m, w, b, h: _not_transposed(m, w, b)},
         {"rows": lambda x, w, i, h: x @ w.chunk(h)[i]},
         {"fold_value_bias": lambda w, v, o: v @ w + o},
         {"rows": lambda x, w, i, h: x @ w.chunk(h, dim=1)[i]},
-        {
-            "linear": lambda x, w, b=None: x @ w + (0 if b is None else b),
-            "output": lambda m, w, b, h: m @ w + (0 if b is None else b),
-        },
-    ),
-    mistake(
-        "bias-dropped", "Your numbers are those without the bias.",
+        {"linear": _not_transposed, "output": lambda m, w, b, h: _not_transposed(m, w, b)}),
+    mistake("bias-dropped", "Your numbers are those without the bias.",
         "A Linear is x Wᵀ + b; the bias shifts every token alike.", "1, Projection: bias",
         {"linear": lambda x, w, b=None: x @ w.T},
         {"output": lambda m, w, b, h: m @ w.T},
@@ -101,84 +98,57 @@ PROJECTION = [
         {"parameter_count": lambda c, h, bias: 4 * c * c},
         {"parameter_count": lambda c, h, bias: 4 * c * c + 3 * c * bias},
         *[{"project": _without_bias(names)} for names in ("q", "v", "qk", "kv")],
-        but=("multi_head_attention", "self_attention"),
-    ),
-    mistake(
-        "wrong-unpack-order", "Your results are right, but in the order k, q, v.",
+        but=("multi_head_attention", "self_attention")),
+    mistake("wrong-unpack-order", "Your results are right, but in the order k, q, v.",
         "The rows are stacked q, k, v, and are handed out in that order.", FUSED_LINEAR,
         {"order": lambda q, k, v: (k, q, v)},
-        only=("project_qkv", "split_fused_qkv"),
-    ),
-    mistake(
-        "key-value-swapped", "Keys and values have changed places.",
+        only=("project_qkv", "split_fused_qkv")),
+    mistake("key-value-swapped", "Keys and values have changed places.",
         "A key says what a token is found by, a value what it hands over; each has its own weight.",
         ROLES,
-        {"order": lambda q, k, v: (q, v, k)},
-    ),
-    mistake(
-        "chunk-wrong-axis", "Your three parts are pieces of the sequence, not of the width.",
+        {"order": lambda q, k, v: (q, v, k)}),
+    mistake("chunk-wrong-axis", "Your three parts are pieces of the sequence, not of the width.",
         "q, k and v lie beside each other in the last axis: chunk(3, dim=-1).", FUSED_LINEAR,
         {"unpack": lambda t: t.tensor_split(3, dim=1)},
         {"unpack": lambda t: t.chunk(3, dim=1)},
         {"unpack": lambda t: t.chunk(3, dim=0)},
-        {"split_fused": lambda t, h: t.chunk(3, dim=1)},
-    ),
-    mistake(
-        "value-through-key-projection", "Your values are the keys.",
+        {"split_fused": lambda t, h: t.chunk(3, dim=1)}),
+    mistake("value-through-key-projection", "Your values are the keys.",
         "Values need their own projection, W_V: what a token hands over is not what it is found by.",
         ROLES,
-        {"order": lambda q, k, v: (q, k, k)},
-    ),
-    mistake(
-        "key-through-query-projection", "Your keys are the queries.",
+        {"order": lambda q, k, v: (q, k, k)}),
+    mistake("key-through-query-projection", "Your keys are the queries.",
         "Keys need their own projection, W_K. Otherwise scores are symmetric: a looks at b as b looks at a.",
         ROLES,
-        {"order": lambda q, k, v: (q, q, v)},
-    ),
-    mistake(
-        "shared-projection", "q, k and v all come from one projection.",
+        {"order": lambda q, k, v: (q, q, v)}),
+    mistake("shared-projection", "q, k and v all come from one projection.",
         "Three roles need three weights.", ROLES,
         {"order": lambda q, k, v: (q, q, q)},
         {"order": lambda q, k, v: (v, v, v)},
-        {"order": lambda q, k, v: (k, k, k)},
-    ),
-    mistake(
-        "value-not-projected", "Your values are x itself.",
+        {"order": lambda q, k, v: (k, k, k)}),
+    mistake("value-not-projected", "Your values are x itself.",
         "Values are projected, too: v = x W_Vᵀ.", ROLES,
-        {"project": lambda x, m, w, b, h, s: (s.linear(x, w[0], b[0]), s.linear(m, w[1], b[1]), m)},
-    ),
-    mistake(
-        "head-reads-own-slice", "Each head reads only its own D numbers of x.",
+        {"project": lambda x, m, w, b, h, s: (s.linear(x, w[0], b[0]), s.linear(m, w[1], b[1]), m)}),
+    mistake("head-reads-own-slice", "Each head reads only its own D numbers of x.",
         "A head reads all of x, through its own D rows of the weight. What is cut into heads is the result.",
         READS_ALL,
         {"rows": _own},
         {"project": _all(_own_slice)},
-        but=("self_attention",),
-    ),
-    mistake(
-        "one-small-linear-for-all-heads", "All heads share one D x D weight.",
+        but=("self_attention",)),
+    mistake("one-small-linear-for-all-heads", "All heads share one D x D weight.",
         "Each head has D rows of its own, which read all of x.", READS_ALL,
         {"project": _all(_one_small)},
-        but=("self_attention",),
-    ),
-    mistake(
-        "activation-on-projection", "Negative numbers have become 0.",
+        but=("self_attention",)),
+    mistake("activation-on-projection", "Negative numbers have become 0.",
         "Projections are linear; an activation would throw half of each vector away.", LINEAR,
         {"linear": lambda x, w, b=None: (x @ w.T + (0 if b is None else b)).relu()},
-        {"rows": lambda x, w, i, h: (x @ w.chunk(h)[i].T).relu()},
-    ),
-    mistake(
-        "fused-heads-outermost", "The last axis was read as (H, 3, D).", LAID_OUT, FUSED,
-        {"split_fused": _fused("H3D")},
-    ),
-    mistake(
-        "fused-three-innermost", "The last axis was read as (H, D, 3).", LAID_OUT, FUSED,
-        {"split_fused": _fused("HD3")},
-    ),
-    mistake(
-        "fused-dim-before-heads", "The last axis was read as (3, D, H).", LAID_OUT, FUSED,
-        {"split_fused": _fused("3DH")},
-    ),
+        {"rows": lambda x, w, i, h: (x @ w.chunk(h)[i].T).relu()}),
+    mistake("fused-heads-outermost", "The last axis was read as (H, 3, D).", LAID_OUT, FUSED,
+        {"split_fused": _fused("H3D")}),
+    mistake("fused-three-innermost", "The last axis was read as (H, D, 3).", LAID_OUT, FUSED,
+        {"split_fused": _fused("HD3")}),
+    mistake("fused-dim-before-heads", "The last axis was read as (3, D, H).", LAID_OUT, FUSED,
+        {"split_fused": _fused("3DH")}),
 ]  # fmt: skip
 
 # Split and merge
@@ -217,48 +187,37 @@ def _folded_as_heads(x: Tensor, h: int) -> Tensor:
 SPLIT = "2, Head splitting: the split, cell by cell"
 MERGE = "6, Concatenation: the merge, cell by cell"
 HEADS = [
-    mistake(
-        "float-division", "A size came out of a division with /, which gives a float.",
+    mistake("float-division", "A size came out of a division with /, which gives a float.",
         "Sizes and indices are whole numbers: divide with //.", "2, Head splitting: where it lives",
         crashes=lambda error: isinstance(error, TypeError)
-        and ("float" in str(error) or "indices must be integers" in str(error)),
-    ),
-    mistake(
-        "view-after-transpose", "The axes were swapped before the width was cut.",
+        and ("float" in str(error) or "indices must be integers" in str(error))),
+    mistake("view-after-transpose", "The axes were swapped before the width was cut.",
         "Cut the width of each token first, (B, S, H, D), then bring the heads forward. After a transpose view cannot "
         "cut, and reshape cuts along other numbers.", SPLIT,
         {"split": lambda x, h: x.transpose(1, 2).view(x.size(0), h, x.size(1), -1)},
         {"split": lambda x, h: x.transpose(1, 2).reshape(x.size(0), h, x.size(1), -1)},
         {"split": lambda x, h: x.transpose(1, 2).reshape(x.size(0), h, -1, x.size(1)).transpose(2, 3)},
-        only=("split_heads",),
-    ),
-    mistake(
-        "view-without-transpose",
+        only=("split_heads",)),
+    mistake("view-without-transpose",
         "Each head holds parts of several tokens: these are the numbers of x.view(B, H, S, D).",
         "The heads of a token lie side by side, so cut C into (H, D) first, then swap tokens and heads.", SPLIT,
         {"split": _viewed},
         {"apart": _each(_viewed)},
         {"split_fused": lambda t, h: [_viewed(x, h) for x in t.chunk(3, -1)]},
         {"split_fused": lambda t, h: t.reshape(t.size(0), 3, h, t.size(1), -1).unbind(1)},
-        {"split_fused": lambda t, h: t.reshape(3, t.size(0), h, t.size(1), -1).unbind(0)},
-    ),
-    mistake(
-        "heads-innermost", "The width was read as (D, H): each head got every H-th number.",
+        {"split_fused": lambda t, h: t.reshape(3, t.size(0), h, t.size(1), -1).unbind(0)}),
+    mistake("heads-innermost", "The width was read as (D, H): each head got every H-th number.",
         "The D numbers of a head lie side by side: view(B, S, H, D).", SPLIT,
         {"split": _innermost},
         {"apart": _each(_innermost)},
-        {"rows": lambda x, w, i, h: x @ w[i::h].T},
-    ),
-    mistake(
-        "never-transposed", "The result is (B, S, H, D): heads stand where tokens should.",
+        {"rows": lambda x, w, i, h: x @ w[i::h].T}),
+    mistake("never-transposed", "The result is (B, S, H, D): heads stand where tokens should.",
         "With heads behind the tokens, every token attends over its own heads.", SPLIT,
         {"split": _kept},
         {"split": _kept, "merge": lambda c: c.flatten(2)},
         {"apart": _each(_kept), "merge": lambda c: c.flatten(2)},
-        {"split_fused": lambda t, h: t.unflatten(2, (3, h, -1)).unbind(2)},
-    ),
-    mistake(
-        "no-split", "The numbers are those of one head as wide as C.",
+        {"split_fused": lambda t, h: t.unflatten(2, (3, h, -1)).unbind(2)}),
+    mistake("no-split", "The numbers are those of one head as wide as C.",
         "Without a split every token has one weight for each other token, instead of one a head.", SPLIT,
         {"apart": lambda q, k, v, h, s: (q, k, v), "merge": lambda c: c},
         {
@@ -267,148 +226,106 @@ HEADS = [
             "scale": lambda z, q, k, h: z / math.sqrt(q.size(-1) / h),
         },
         {"apart": lambda q, k, v, h, s: (q[:, None], k[:, None], v[:, None]), "merge": lambda c: c[:, 0]},
-        but=("decode_step",),
-    ),
-    mistake(
-        "fold-order-mixed", "Heads and sentences have changed places.",
+        but=("decode_step",)),
+    mistake("fold-order-mixed", "Heads and sentences have changed places.",
         "Whoever folds as (B, H) must unfold as (B, H).", "2, Head splitting: where it lives",
         {"merge": _folded_as_sentences},
-        {"split": _folded_as_heads},
-    ),
-    mistake(
-        "merge-without-transpose", "Each token got parts of other tokens: these are the numbers of a reshape at once.",
+        {"split": _folded_as_heads}),
+    mistake("merge-without-transpose",
+        "Each token got parts of other tokens: these are the numbers of a reshape at once.",
         "Swap heads and tokens first, so that the heads of one token lie side by side; then join.", MERGE,
-        {"merge": lambda c: c.reshape(c.size(0), c.size(2), -1)},
-    ),
-    mistake(
-        "merge-dim-before-heads", "The merged width is ordered (D, H).",
+        {"merge": lambda c: c.reshape(c.size(0), c.size(2), -1)}),
+    mistake("merge-dim-before-heads", "The merged width is ordered (D, H).",
         "It should be (H, D): all of head 0, then all of head 1.", MERGE,
-        {"merge": lambda c: c.permute(0, 2, 3, 1).flatten(2)},
-    ),
-    mistake(
-        "merge-batch-mixed", "Sentences were mixed into one another.",
+        {"merge": lambda c: c.permute(0, 2, 3, 1).flatten(2)}),
+    mistake("merge-batch-mixed", "Sentences were mixed into one another.",
         "Bring back (B, S, H, D) before joining; the batch stays in front.", MERGE,
         {"merge": lambda c: c.transpose(0, 1).reshape(c.size(0), c.size(2), -1)},
         {"merge": lambda c: c.permute(1, 0, 2, 3).contiguous().view(c.size(0), c.size(2), -1)},
         {"merge": lambda c: c.permute(1, 2, 0, 3).reshape(c.size(0), c.size(2), -1)},
-        {"merge": lambda c: c.permute(2, 0, 1, 3).reshape(c.size(0), c.size(2), -1)},
-    ),
-    mistake(
-        "view-on-non-contiguous", "view cannot read these axes as they lie in memory.",
+        {"merge": lambda c: c.permute(2, 0, 1, 3).reshape(c.size(0), c.size(2), -1)}),
+    mistake("view-on-non-contiguous", "view cannot read these axes as they lie in memory.",
         "After a transpose the numbers are not in order any more. Use reshape, or contiguous() before view: both copy.",
         "2, Head splitting: what moves",
         {"merge": lambda c: c.transpose(1, 2).view(c.size(0), c.size(2), -1)},
-        {"merge": lambda c: c.permute(0, 2, 1, 3).view(c.size(0), c.size(2), c.size(1) * c.size(3))},
-    ),
-    mistake(
-        "heads-averaged", "The heads were added up or averaged.",
+        {"merge": lambda c: c.permute(0, 2, 1, 3).view(c.size(0), c.size(2), c.size(1) * c.size(3))}),
+    mistake("heads-averaged", "The heads were added up or averaged.",
         "They are laid side by side: averaged, nothing tells them apart afterwards.", MERGE,
         {"merge": lambda c: c.mean(1)},
         {"merge": lambda c: c.sum(1)},
         {"merge": lambda c: c.mean(1).repeat(1, 1, c.size(1))},
-        {"merge": lambda c: c.sum(1).repeat(1, 1, c.size(1))},
-    ),
-    mistake(
-        "heads-on-sequence-axis", "The heads were laid one after another along the tokens.",
+        {"merge": lambda c: c.sum(1).repeat(1, 1, c.size(1))}),
+    mistake("heads-on-sequence-axis", "The heads were laid one after another along the tokens.",
         "They belong side by side in the width: dim=-1.", MERGE,
         {"merge": lambda c: torch.cat(c.unbind(1), dim=1)},
         {"merge": lambda c: c.flatten(1, 2)},
-        {"merge": lambda c: torch.cat(c.unbind(1), dim=0)},
-    ),
-    mistake(
-        "only-one-of-qkv-wrongly-split",
+        {"merge": lambda c: torch.cat(c.unbind(1), dim=0)}),
+    mistake("only-one-of-qkv-wrongly-split",
         "q, k and v were not all split alike: one of them was viewed without the transpose.",
         "All three take the same way: cut C into (H, D), then swap tokens and heads.", SPLIT,
-        *[{"apart": _each(_viewed, only)} for only in ("q", "k", "v", "qk", "kv", "qv")],
-    ),
+        *[{"apart": _each(_viewed, only)} for only in ("q", "k", "v", "qk", "kv", "qv")]),
 ]  # fmt: skip
 
 PAIRS = "3, Scaling: scores as all pairs"
 DIVISOR = "3, Scaling: what to divide by"
 SCORES = [
-    mistake(
-        "key-not-transposed", "The second factor of the product is not transposed.",
+    mistake("key-not-transposed", "The second factor of the product is not transposed.",
         "A score is the dot product of two vectors, so the product sums over their width: q @ k.transpose(-2, -1).",
         PAIRS,
         {"scores": lambda q, k: q @ k},
         {"scores": lambda q, k: q @ k.transpose(-2, -1).transpose(-2, -1)},
-        {"form": lambda a, b: a @ b},
-    ),
-    mistake(
-        "key-transposed-wrong-axes", "The wrong two axes of k were swapped.",
+        {"form": lambda a, b: a @ b}),
+    mistake("key-transposed-wrong-axes", "The wrong two axes of k were swapped.",
         "Tokens and width change places, the last two axes: k.transpose(-2, -1).", PAIRS,
         {"scores": lambda q, k: q @ k.transpose(1, 2)},
         {"scores": lambda q, k: q @ k.transpose(0, 1)},
         {"form": lambda a, b: a @ b.T},
         {"scores": lambda q, k: q @ k.transpose(-3, -1)},
-        but=("self_attention", "similarity"),
-    ),
-    mistake(
-        "key-all-axes-reversed", "k.T reverses all axes of k, not only the last two.",
+        but=("self_attention", "similarity")),
+    mistake("key-all-axes-reversed", "k.T reverses all axes of k, not only the last two.",
         "Tokens and width change places, and sentences and heads stay: k.transpose(-2, -1).", PAIRS,
         {"scores": lambda q, k: q @ k.T},
-        but=("similarity",), same_as=("key-transposed-wrong-axes",), written=".T",
-    ),
-    mistake(
-        "key-reshaped", "The keys have the shape of kᵀ, but their numbers stayed in order.",
+        but=("similarity",), same_as=("key-transposed-wrong-axes",), written=".T"),
+    mistake("key-reshaped", "The keys have the shape of kᵀ, but their numbers stayed in order.",
         "A reshape is no transpose: it mixes tokens and width.", PAIRS,
-        {"scores": lambda q, k: q @ k.reshape(*k.shape[:-2], k.size(-1), k.size(-2))},
-    ),
-    mistake(
-        "query-key-swapped", "Queries and keys have changed places: rows are keys.",
+        {"scores": lambda q, k: q @ k.reshape(*k.shape[:-2], k.size(-1), k.size(-2))}),
+    mistake("query-key-swapped", "Queries and keys have changed places: rows are keys.",
         "A row belongs to a query: q @ k.transpose(-2, -1).", PAIRS,
         {"scores": lambda q, k: k @ q.transpose(-2, -1)},
         {"form": lambda a, b: b.T @ a},
-        but=("similarity",),
-    ),
-    mistake(
-        "elementwise-product", "Numbers were multiplied one by one, and not summed over D.",
+        but=("similarity",)),
+    mistake("elementwise-product", "Numbers were multiplied one by one, and not summed over D.",
         "A score is one number for a query and a key: their dot product.", PAIRS,
         {"scores": lambda q, k: q * k},
         {"form": lambda a, b: a * b},
         {"weigh": lambda w, v: w * v},
         {"scores": lambda q, k: (q * k).sum(-1)},
-        same_as=("key-not-transposed",),
-    ),
-    mistake(
-        "scale-d-model", "The scores were divided by sqrt(d_model).",
+        same_as=("key-not-transposed",)),
+    mistake("scale-d-model", "The scores were divided by sqrt(d_model).",
         "A dot product of D numbers has spread sqrt(D), and D is the width of a head.", DIVISOR,
         {"scale": lambda z, q, k, h: z / math.sqrt(q.size(-1) * h)},
-        but=("self_attention",),
-    ),
-    mistake(
-        "scale-no-root", "The scores were divided by D, not by its root.",
+        but=("self_attention",)),
+    mistake("scale-no-root", "The scores were divided by D, not by its root.",
         "Their spread grows with sqrt(D).", DIVISOR,
-        {"scale": lambda z, q, k, h: z / q.size(-1)},
-    ),
-    mistake(
-        "scale-missing", "The scores are not scaled.",
+        {"scale": lambda z, q, k, h: z / q.size(-1)}),
+    mistake("scale-missing", "The scores are not scaled.",
         "Without / sqrt(D) their spread grows with the width, and softmax starts out decided.", DIVISOR,
-        {"scale": lambda z, q, k, h: z},
-    ),
-    mistake(
-        "scale-inverted", "The scores were multiplied by sqrt(D).",
+        {"scale": lambda z, q, k, h: z}),
+    mistake("scale-inverted", "The scores were multiplied by sqrt(D).",
         "Dividing keeps the spread at 1; multiplying makes it D.", DIVISOR,
-        {"scale": lambda z, q, k, h: z * math.sqrt(q.size(-1))},
-    ),
-    mistake(
-        "scale-after-softmax", "The weights were divided by sqrt(D): rows sum to 1 / sqrt(D).",
+        {"scale": lambda z, q, k, h: z * math.sqrt(q.size(-1))}),
+    mistake("scale-after-softmax", "The weights were divided by sqrt(D): rows sum to 1 / sqrt(D).",
         "The scale belongs before softmax, to the scores.", DIVISOR,
-        {"scale": lambda z, q, k, h: z, "post": lambda w, q: w / math.sqrt(q.size(-1))},
-    ),
-    mistake(
-        "scale-by-length", "The scores were divided by sqrt(S), the number of tokens.",
+        {"scale": lambda z, q, k, h: z, "post": lambda w, q: w / math.sqrt(q.size(-1))}),
+    mistake("scale-by-length", "The scores were divided by sqrt(S), the number of tokens.",
         "Their spread depends on the width of a head, not on the length.", DIVISOR,
         {"scale": lambda z, q, k, h: z / math.sqrt(k.size(-2))},
         {"scale": lambda z, q, k, h: z / math.sqrt(q.size(-2))},
-        same_as=("scale-missing",),
-    ),
-    mistake(
-        "scale-by-heads", "The scores were divided by sqrt(H), the number of heads.",
+        same_as=("scale-missing",)),
+    mistake("scale-by-heads", "The scores were divided by sqrt(H), the number of heads.",
         "The width of a head counts, not how many there are.", DIVISOR,
         {"scale": lambda z, q, k, h: z / math.sqrt(h)},
-        but=("self_attention",),
-    ),
+        but=("self_attention",)),
 ]  # fmt: skip
 
 # Softmax
@@ -434,195 +351,133 @@ def _without_keepdim(scores: Tensor) -> Tensor:
 AXIS = "4, Softmax: which axis"
 TO_WEIGHTS = "4, Softmax: from scores to weights"
 SOFTMAX = [
-    mistake(
-        "softmax-over-queries", "Columns sum to 1, not rows: softmax ran over the queries.",
+    mistake("softmax-over-queries", "Columns sum to 1, not rows: softmax ran over the queries.",
         "Each query spends a whole: normalise over the keys, dim=-1.", AXIS,
-        {"softmax": _over(-2)},
-    ),
-    mistake(
-        "softmax-over-heads", "Softmax ran over the heads.",
+        {"softmax": _over(-2)}),
+    mistake("softmax-over-heads", "Softmax ran over the heads.",
         "Heads do not share: each has rows that sum to 1, dim=-1.", AXIS,
         {"softmax": _over(1)},
-        but=("self_attention",),
-    ),
-    mistake(
-        "softmax-over-batch", "Softmax ran over the batch: sentences depend on each other.",
+        but=("self_attention",)),
+    mistake("softmax-over-batch", "Softmax ran over the batch: sentences depend on each other.",
         "Use the axis of the keys, dim=-1.", AXIS,
-        {"softmax": _over(0)},
-    ),
-    mistake(
-        "softmax-over-everything", "All weights of a matrix together sum to 1.",
+        {"softmax": _over(0)}),
+    mistake("softmax-over-everything", "All weights of a matrix together sum to 1.",
         "Each query has a whole of its own: one axis, dim=-1.", AXIS,
         {"softmax": _over((-2, -1))},
-        {"softmax": _over_everything},
-    ),
-    mistake(
-        "softmax-no-exp", "Scores were divided by their sum, without the exponential.",
+        {"softmax": _over_everything}),
+    mistake("softmax-no-exp", "Scores were divided by their sum, without the exponential.",
         "Scores may be negative; exp makes shares of them.", TO_WEIGHTS,
-        {"softmax": lambda z: z / z.sum(-1, keepdim=True)},
-    ),
-    mistake(
-        "softmax-sigmoid", "Each score became a share of its own: this is the sigmoid.",
+        {"softmax": lambda z: z / z.sum(-1, keepdim=True)}),
+    mistake("softmax-sigmoid", "Each score became a share of its own: this is the sigmoid.",
         "Softmax lets the keys compete, so that a row sums to 1.", TO_WEIGHTS,
-        {"softmax": torch.sigmoid},
-    ),
-    mistake(
-        "softmax-log", "These are logarithms of the weights.",
+        {"softmax": torch.sigmoid}),
+    mistake("softmax-log", "These are logarithms of the weights.",
         "log_softmax is for losses; weights are softmax.", TO_WEIGHTS,
-        {"softmax": lambda z: z.log_softmax(-1)},
-    ),
-    mistake(
-        "softmax-twice", "Softmax was taken twice.",
+        {"softmax": lambda z: z.log_softmax(-1)}),
+    mistake("softmax-twice", "Softmax was taken twice.",
         "The second time flattens the weights: they lie between 0 and 1 already.", TO_WEIGHTS,
         {"softmax": lambda z: z.softmax(-1).softmax(-1)},
-        {"attend": lambda z, m, s: Steps.defaults["attend"](z, m, s).softmax(-1)},
-    ),
-    mistake(
-        "softmax-unstable", "With scores of 10 000 the result is NaN.",
+        {"attend": lambda z, m, s: Steps.defaults["attend"](z, m, s).softmax(-1)}),
+    mistake("softmax-unstable", "With scores of 10 000 the result is NaN.",
         "exp overflows. Subtract the largest score of the row first: only differences count.",
         "4, Softmax: a stable softmax",
         {"softmax": lambda z: z.exp() / z.exp().sum(-1, keepdim=True)},
-        only=("softmax",),
-    ),
-    mistake(
-        "softmax-no-keepdim", "The sums do not line up with their rows.",
+        only=("softmax",)),
+    mistake("softmax-no-keepdim", "The sums do not line up with their rows.",
         "A sum over the last axis drops it; keepdim=True keeps it, so that division goes row by row.",
         TO_WEIGHTS,
         {"softmax": _without_keepdim},
         {"softmax": lambda z: z.exp() / z.exp().sum(-1)},
         {"softmax": lambda z: z - z.amax(-1)},
-        but=("decode_step",),
-    ),
+        but=("decode_step",)),
 ]  # fmt: skip
 
 FIRST_MASK = "4, Softmax: a first causal mask"
 EMPTY_ROW = "4, Softmax: a row with nothing to see"
 MASKS = [
-    mistake(
-        "mask-inverted", "What should be hidden is seen, and the other way round.",
+    mistake("mask-inverted", "What should be hidden is seen, and the other way round.",
         "True means may attend, so hide where the mask is False: ~mask.", FIRST_MASK,
-        {"mask": lambda m, z: ~m},
-    ),
-    mistake(
-        "mask-multiplied", "Hidden keys still get exp(0).",
+        {"mask": lambda m, z: ~m}),
+    mistake("mask-multiplied", "Hidden keys still get exp(0).",
         "A score of 0 is no small score. Fill hidden ones with -inf.", FIRST_MASK,
         {"hide": lambda z, m: z * m},
-        {"hide": lambda z, m: z * m, "empty": lambda w, m: w},
-    ),
-    mistake(
-        "mask-fill-tiny", "Hidden scores were filled with a tiny number near 0.",
+        {"hide": lambda z, m: z * m, "empty": lambda w, m: w}),
+    mistake("mask-fill-tiny", "Hidden scores were filled with a tiny number near 0.",
         "1e-9 is nearly 0, and exp(0) is 1. Fill with -inf.", FIRST_MASK,
         {"hide": lambda z, m: z.masked_fill(~m, 1e-9)},
-        {"hide": lambda z, m: z.masked_fill(~m, 1e-9), "empty": lambda w, m: w},
-    ),
-    mistake(
-        "mask-fill-positive-inf", "Hidden scores were filled with +inf, which gives NaN.",
+        {"hide": lambda z, m: z.masked_fill(~m, 1e-9), "empty": lambda w, m: w}),
+    mistake("mask-fill-positive-inf", "Hidden scores were filled with +inf, which gives NaN.",
         "Hidden means as small as can be: -inf.", FIRST_MASK,
         {"hide": lambda z, m: z.masked_fill(~m, math.inf)},
-        {"hide": lambda z, m: z.masked_fill(~m, math.inf), "empty": lambda w, m: w},
-    ),
-    mistake(
-        "mask-added-as-number", "The mask was added as 0 and 1.",
+        {"hide": lambda z, m: z.masked_fill(~m, math.inf), "empty": lambda w, m: w}),
+    mistake("mask-added-as-number", "The mask was added as 0 and 1.",
         "That multiplies weights by e, and hides nothing. Add 0 and -inf, or fill.", FIRST_MASK,
         {"hide": lambda z, m: z + m},
         {"hide": lambda z, m: z + m, "empty": lambda w, m: w},
         {"hide": lambda z, m: z + ~m, "empty": lambda w, m: w},
-        {"hide": lambda z, m: z - ~m, "empty": lambda w, m: w},
-    ),
-    mistake(
-        "mask-after-softmax", "Hidden weights are 0, but rows sum to less than 1.",
+        {"hide": lambda z, m: z - ~m, "empty": lambda w, m: w}),
+    mistake("mask-after-softmax", "Hidden weights are 0, but rows sum to less than 1.",
         "Hide the scores before softmax, so that what is left shares the whole.", FIRST_MASK,
-        {"hide": lambda z, m: z, "empty": lambda w, m: w * m},
-    ),
-    mistake(
-        "mask-ignored", "The mask has no effect.",
+        {"hide": lambda z, m: z, "empty": lambda w, m: w * m}),
+    mistake("mask-ignored", "The mask has no effect.",
         "Hidden keys must get weight 0.", FIRST_MASK,
         {"mask": lambda m, z: torch.ones_like(m)},
-        {"hide": lambda z, m: z},
-    ),
-    mistake(
-        "mask-first-batch-only", "All sentences are masked as the first is.",
+        {"hide": lambda z, m: z}),
+    mistake("mask-first-batch-only", "All sentences are masked as the first is.",
         "Each sentence has a mask of its own.", FIRST_MASK,
-        {"mask": lambda m, z: m[:1] if m.dim() == 4 else m},
-    ),
-    mistake(
-        "masked-row-nan", "A row with nothing to see is NaN.",
+        {"mask": lambda m, z: m[:1] if m.dim() == 4 else m}),
+    mistake("masked-row-nan", "A row with nothing to see is NaN.",
         "Softmax of nothing but -inf is 0 / 0. Such a row gets all 0.", EMPTY_ROW,
         {"hide": lambda z, m: z.masked_fill(~m, -math.inf), "empty": lambda w, m: w},
-        {"hide": lambda z, m: z.masked_fill(~m, -math.inf)},
-    ),
-    mistake(
-        "masked-row-uniform", "A row with nothing to see looks at everything alike.",
+        {"hide": lambda z, m: z.masked_fill(~m, -math.inf)}),
+    mistake("masked-row-uniform", "A row with nothing to see looks at everything alike.",
         "With a finite fill all its scores are equal. Such a row gets all 0.", EMPTY_ROW,
         {"hide": lambda z, m: z.masked_fill(~m, -1e9), "empty": lambda w, m: w},
         {"hide": lambda z, m: z.masked_fill(~m, -1e4), "empty": lambda w, m: w},
         {"empty": lambda w, m: w},
-        {"hide": lambda z, m: z + ~m * -1e9, "empty": lambda w, m: w},
-    ),
-    mistake(
-        "mask-none", "It was called without a mask, and took None for one.",
+        {"hide": lambda z, m: z + ~m * -1e9, "empty": lambda w, m: w}),
+    mistake("mask-none", "It was called without a mask, and took None for one.",
         "Hide keys only where there is a mask: if mask is not None.", FIRST_MASK,
         crashes=lambda error: "NoneType" in str(error),
-        only=("multi_head_attention", "MultiHeadAttention", "cross_attention"),
-    ),
-    mistake(
-        "nan-gradient", "The values are right, but a gradient is NaN.",
+        only=("multi_head_attention", "MultiHeadAttention", "cross_attention")),
+    mistake("nan-gradient", "The values are right, but a gradient is NaN.",
         "Where a row sees nothing, softmax is NaN before nan_to_num hides it, and the way back meets that NaN. Fill "
         "the scores of such a row with 0 before the softmax, and set its weights to 0 after it.", EMPTY_ROW,
-        stage="nan gradient",
-    ),
-    mistake(
-        "mask-times-minus-inf", "Everything became NaN: 0 times inf is not a number.",
+        stage="nan gradient"),
+    mistake("mask-times-minus-inf", "Everything became NaN: 0 times inf is not a number.",
         "Fill hidden scores with masked_fill, which leaves the others alone.", FIRST_MASK,
         {"hide": lambda z, m: z + ~m * -math.inf},
-        {"hide": lambda z, m: z + ~m * -math.inf, "empty": lambda w, m: w},
-    ),
+        {"hide": lambda z, m: z + ~m * -math.inf, "empty": lambda w, m: w}),
 ]  # fmt: skip
 
 DO_IT = "5, Weighted sum: do it"
 W_O = "6, Concatenation: W_O"
 OUTPUT = [
-    mistake(
-        "scores-returned", "The scores were returned in the place of the weights; the context is right.",
+    mistake("scores-returned", "The scores were returned in the place of the weights; the context is right.",
         "The weights are what softmax makes of the scores.", DO_IT,
-        {"returned": lambda weights, scores: scores},
-    ),
-    mistake(
-        "dropout-at-eval", "Two calls with the same input differ: dropout is at work.",
+        {"returned": lambda weights, scores: scores}),
+    mistake("dropout-at-eval", "Two calls with the same input differ: dropout is at work.",
         "Leave dropout to training: a model that is used gives one answer.", DO_IT,
         stage="repeat",
         only=("softmax", "masked_softmax", "self_attention", "multi_head_attention", "MultiHeadAttention",
-              "cross_attention", "decode_step"),
-    ),
-    mistake(
-        "weights-transposed", "The weights were transposed.",
+              "cross_attention", "decode_step")),
+    mistake("weights-transposed", "The weights were transposed.",
         "Row t of the weights belongs to query t: weights @ v.", DO_IT,
         {"weigh": lambda w, v: w.transpose(-2, -1) @ v},
-        but=("decode_step",),
-    ),
-    mistake(
-        "value-times-weights", "The product is the wrong way round: v @ weights.",
+        but=("decode_step",)),
+    mistake("value-times-weights", "The product is the wrong way round: v @ weights.",
         "Each context is a sum over values: weights @ v.", DO_IT,
         {"weigh": lambda w, v: v @ w},
-        same_as=("key-not-transposed",), square_operand=True,
-    ),
-    mistake(
-        "output-projection-missing", "These are the merged heads, before the output projection.",
+        same_as=("key-not-transposed",), square_operand=True),
+    mistake("output-projection-missing", "These are the merged heads, before the output projection.",
         "Only W_O lets the heads meet.", W_O,
-        {"output": lambda m, w, b, h: m},
-    ),
-    mistake(
-        "output-projection-per-head", "Each head was projected with its own block of W_O.",
+        {"output": lambda m, w, b, h: m}),
+    mistake("output-projection-per-head", "Each head was projected with its own block of W_O.",
         "Every number that comes out may depend on all heads.", W_O,
-        {"output": _own_slice},
-    ),
-    mistake(
-        "output-columns-as-rows", "W_O was cut by rows.",
+        {"output": _own_slice}),
+    mistake("output-columns-as-rows", "W_O was cut by rows.",
         "Its columns are what reads the heads: D columns for each.", W_O,
-        {"columns": lambda c, w: torch.einsum("bhsd,hdc->bhsc", c, w.unflatten(0, (c.size(1), -1)))},
-    ),
+        {"columns": lambda c, w: torch.einsum("bhsd,hdc->bhsc", c, w.unflatten(0, (c.size(1), -1)))}),
 ]  # fmt: skip
 
-STEP_MISTAKES: tuple[Mistake, ...] = (
-    *PROJECTION, *HEADS, *SCORES, *SOFTMAX, *MASKS, *OUTPUT
-)  # fmt: skip
+STEP_MISTAKES = (*PROJECTION, *HEADS, *SCORES, *SOFTMAX, *MASKS, *OUTPUT)

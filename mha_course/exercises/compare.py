@@ -92,9 +92,7 @@ def _observed(got: Tensor, want: Tensor, wrong: Tensor, axes: Sequence[str]) -> 
         if bool(((want.sum(-1) - 1).abs() < 1e-6).any()):
             if float((rows - want.sum(-1)).abs().max()) > 1e-4:
                 low, high = float(rows.min()), float(rows.max())
-                seen.append(
-                    f"Rows sum to {low:.2f}." if high - low < 0.005 else f"Rows sum to {low:.2f} to {high:.2f}."
-                )
+                seen.append(f"Rows sum to {low:.2f}{'' if high - low < 0.005 else f' to {high:.2f}'}.")
             if float((columns - 1).abs().max()) < 1e-4:
                 seen.append("Columns sum to 1.")
     names = {"B": "sentences", "H": "heads", "T": "tokens", "S": "tokens"}
@@ -145,7 +143,7 @@ def _shade(value: float, largest: float) -> str:
     style = "color:#1f2430;padding:1px 5px;text-align:right;"
     if math.isnan(value):
         return f"{style}background:#b8bcc4"
-    share = min(abs(value) / largest, 1.0) if abs(value) != float("inf") else 1.0
+    share = min(abs(value) / largest, 1.0)
     base = (124, 192, 236) if value >= 0 else (242, 176, 74)
     mixed = [round(255 - share * (255 - part)) for part in base]
     return f"{style}background:rgb({mixed[0]},{mixed[1]},{mixed[2]})"

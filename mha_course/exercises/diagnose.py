@@ -74,11 +74,8 @@ def ways(name: str) -> tuple[Way, ...]:
     """Return all ways in which an exercise can be got wrong so that it shows."""
     exercise = EXERCISES[name]
     all_ways = [Way(mistake, change) for mistake in MISTAKES for change in mistake.applies(exercise)]
-    return tuple(
-        way
-        for way in all_ways
-        if any(not alike(_run_once(name, at, way), _run_once(name, at)) for at in range(len(exercise.inputs)))
-    )
+    right = [_run_once(name, at) for at in range(len(exercise.inputs))]
+    return tuple(way for way in all_ways if not _reproduces(name, right, way))
 
 
 def recognise(exercise: Exercise, outcomes: Sequence[Outcome]) -> tuple[Mistake, ...]:
@@ -103,7 +100,7 @@ def _has_all_results(name: str, outcome: Outcome) -> bool:
 
 
 def _reproduces(name: str, outcomes: Sequence[Outcome], *ways: Way) -> bool:
-    """Return True where these mistakes come out as an answer did; its last outcome is wrong, and rules out most."""
+    """Return True where these mistakes come out so. The last outcome of a wrong answer rules out most: it is first."""
     run = _run_once if len(ways) == 1 else _run
     return all(alike(outcomes[at], run(name, at, *ways)) for at in reversed(range(len(outcomes))))
 

@@ -46,9 +46,11 @@ class Hint:
         return "\n".join([f"{self.title} ({self.name})", *lines, self.more.replace("`", "")])
 
     def _repr_html_(self) -> str:
-        items = "".join(f"<li>{_show(level, number)}</li>" for number, level in enumerate(self.levels, start=1))
-        ladder = f'<ol style="margin:4px 0">{items}</ol>'
-        return box("#8250df", f"{heading(self.title, self.name)}{ladder}{prose(self.more)}")
+        items = [prose(level) for level in self.levels[:3]]
+        pre = '<pre style="margin:0;white-space:pre-wrap">'
+        items += [f"{pre}<code>{escape(line)}</code></pre>" for line in self.levels[3:]]
+        steps = '<ol style="margin:4px 0">' + "".join(f"<li>{item}</li>" for item in items) + "</ol>"
+        return box("#8250df", heading(self.title, self.name) + steps + prose(self.more))
 
 
 def hint(name: str) -> Hint:
@@ -65,7 +67,7 @@ def hint(name: str) -> Hint:
             "hint",
             "no exercise has this name",
             expected=", ".join(HINTS),
-            got=f"{name!r:.60}" if isinstance(name, str) else type(name).__name__,
+            got=f"{str(name)!r:.60}" if isinstance(name, str) else type(name).__name__,
             fix=f'hint("{near[0]}")' if near else None,
         )
     _calls[name] += 1
@@ -81,10 +83,3 @@ def withheld() -> bool:
     """Return True where a class shall not see solutions, and whoever runs it is not the lecturer."""
     lecturer = os.environ.get(LECTURER, "").strip() == "1"
     return os.environ.get(SOLUTIONS, "").strip().lower() == "off" and not lecturer
-
-
-def _show(level: str, number: int) -> str:
-    """Write a level as HTML: three are prose, the last is code."""
-    if number < 4:
-        return prose(level)
-    return f'<pre style="margin:0;white-space:pre-wrap"><code>{escape(level)}</code></pre>'

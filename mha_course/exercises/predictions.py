@@ -42,19 +42,16 @@ class Prediction:
             verdict = f"<strong>{_VERDICTS[bool(self.correct)]}.</strong> {escape(self._reason())}"
             text += f"<br>You said {escape(self.given)}. {verdict}"
         elif self.question.choices:
-            text += "".join(self._fold(choice) for choice in self.question.choices)
+            for choice in self.question.choices:
+                verdict = f"<strong>{_VERDICTS[choice == self.question.right]}.</strong>"
+                summary = f'<summary style="cursor:pointer">{escape(choice)}</summary>'
+                text += f"<details>{summary}{verdict} {escape(self.question.answers[choice])}</details>"
         else:
             call = escape(f'predict("{self.name}", "your answer")')
             text += f"<br>Type it between the quotes: <code>{call}</code>, and run the cell."
             answer = escape(f"{self.question.right}. {self.question.answers[self.question.right]}")
             text += f"<details><summary>Show the answer</summary>{answer}</details>"
         return box("#2f6fdb", text)
-
-    def _fold(self, choice: str) -> str:
-        """Fold the verdict on one choice under it."""
-        summary = f'<summary style="cursor:pointer">{escape(choice)}</summary>'
-        verdict = _VERDICTS[choice == self.question.right]
-        return f"<details>{summary}<strong>{verdict}.</strong> {escape(self.question.answers[choice])}</details>"
 
     def _reason(self) -> str:
         """Return why the answer is right, or what the wrong one overlooks."""

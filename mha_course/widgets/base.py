@@ -22,8 +22,8 @@ _EXPORT = re.compile(r"^export (?=(?:async )?(?:function|class|const|let) (\w+))
 _DEFAULT = re.compile(r"^export default .*$", re.MULTILINE)
 
 
-def esm(*names: str, folder: Path) -> str:
-    """Join scripts and all that they import to the one module that a widget may have.
+def esm(name: str, *, folder: Path) -> str:
+    """Join a script and all that it imports to the one module that a widget may have.
 
     A file that is imported becomes a function that is called once, and an import takes names from what it returned:
     so files may use the same names for themselves, as they may where node or eslint reads them.
@@ -45,26 +45,20 @@ def esm(*names: str, folder: Path) -> str:
             parts.append(f"const {variables[file]} = (() => {{\n{body}\nreturn {{ {exports} }};\n}})();")
         return variables[file]
 
-    for name in names:
-        parts.append(_EXPORT.sub("", linked(folder / name)))
-    return "\n".join(parts)
+    main = _EXPORT.sub("", linked(folder / name))
+    return "\n".join([*parts, main])
 
 
-def present(picture: Any) -> None:
-    """Display a picture that answers to controls, and print its ``text``: what it shows at the start."""
-    display(picture)
-    print(textwrap.fill(f"At the start: {picture.text}", plots.LINE))
+class StaticFallback:
+    """A picture that answers to controls; where it cannot, a static one shows, and ``text`` says what is to be seen.
 
-
-class StaticFallbackWidget(anywidget.AnyWidget):
-    """A picture that runs in the browser; where it cannot, a static one shows, and ``text`` says what is to be seen.
-
-    A subclass sets ``text`` (one sentence) before it is displayed, and ``_esm`` and ``_css`` to the files beside it.
-    The static picture is ``static`` (HTML that needs no script and no style sheet), or what ``picture`` draws.
+    A subclass sets ``text`` (one sentence) before it is displayed. The static picture is ``static`` (HTML that needs no
+    script and no style sheet), or what ``picture`` draws.
     """
 
     text: str
     static: str = ""
+    model_id: str
 
     # ipywidgets 7 defines this method, and IPython prefers it to _repr_mimebundle_: the static picture would be lost.
     _ipython_display_ = None
@@ -74,14 +68,15 @@ class StaticFallbackWidget(anywidget.AnyWidget):
 
     def show(self) -> None:
         """Display the picture, and print what it shows at the start."""
-        present(self)
+        display(self)
+        print(textwrap.fill(f"At the start: {self.text}", plots.LINE))
 
     def picture(self) -> Axes | Figure:
         """Draw the static picture."""
         raise NotImplementedError(f"{type(self).__name__} needs a static picture")
 
     def png(self) -> bytes:
-        """Return the picture as PNG."""
+        """Return the static picture as PNG."""
         with plots.unregistered(), warnings.catch_warnings():
             warnings.filterwarnings("ignore", "Glyph .* missing from", UserWarning)  # a box stands for an emoji
             return plots.png(self.picture())
@@ -93,3 +88,7 @@ class StaticFallbackWidget(anywidget.AnyWidget):
         png = self.png()
         data = {"text/plain": repr(self), "image/png": base64.b64encode(png).decode(), WIDGET_VIEW: view}
         return data, {"image/png": {"alt": self.text, "width": plots.display_width(png)}}
+
+
+class StaticFallbackWidget(StaticFallback, anywidget.AnyWidget):
+    """A picture that runs in the browser: a subclass sets ``_esm`` and ``_css`` to the files beside it."""

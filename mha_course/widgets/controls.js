@@ -17,15 +17,14 @@ const buildSlider = ({ words }, moved) => {
     show(read());
     moved(read());
   });
-  return { parts: [range, output], inputs: [range], show, read };
+  return { parts: [range, output], show, read };
 };
 
 const decimalsOf = (size) => (size >= 100 ? 0 : size >= 0.1 || !size ? 2 : 4);
 
 /** A slider over all numbers between two ends; a double click brings the start back. */
 const buildNumber = ({ kind, start, low, high }, moved) => {
-  const log = kind === "log",
-    whole = kind === "whole";
+  const [log, whole] = [kind === "log", kind === "whole"];
   const [min, max] = log ? [Math.log10(low), Math.log10(high)] : [low, high];
   const range = Object.assign(make("input"), { type: "range", min, max, step: whole ? 1 : (max - min) / 200 });
   const output = make("output");
@@ -50,7 +49,7 @@ const buildNumber = ({ kind, start, low, high }, moved) => {
     show(start);
     moved(read());
   });
-  return { parts: [range, output], inputs: [range], show, read };
+  return { parts: [range, output], show, read };
 };
 
 const buildChoice = ({ name, label, words }, moved, scope) => {
@@ -60,25 +59,20 @@ const buildChoice = ({ name, label, words }, moved, scope) => {
   const buttons = words.map((one, i) => make("label", "button", radios[i], make("span", "", one)));
   const node = make("fieldset", "control choice", make("legend", "", label), make("span", "buttons", ...buttons));
   const show = (value) => radios.forEach((radio, i) => (radio.checked = i === value));
-  return { node, inputs: radios, show, read: () => radios.findIndex((radio) => radio.checked) };
+  return { node, show, read: () => radios.findIndex((radio) => radio.checked) };
 };
 
 const buildMenu = ({ words }, moved) => {
   const select = make("select", "", ...words.map((one, i) => new Option(one, i)));
   select.addEventListener("change", () => moved(select.selectedIndex));
-  return {
-    parts: [select],
-    inputs: [select],
-    show: (value) => (select.selectedIndex = value),
-    read: () => select.selectedIndex,
-  };
+  return { parts: [select], show: (value) => (select.selectedIndex = value), read: () => select.selectedIndex };
 };
 
 const buildToggle = ({ label }, moved) => {
   const box = Object.assign(make("input"), { type: "checkbox" });
   box.addEventListener("change", () => moved(box.checked));
   const node = make("label", "control toggle", box, make("span", "", label));
-  return { node, inputs: [box], show: (value) => (box.checked = value), read: () => box.checked };
+  return { node, show: (value) => (box.checked = value), read: () => box.checked };
 };
 
 const buildText = (_, moved) => {
@@ -87,7 +81,7 @@ const buildText = (_, moved) => {
   const show = (value) => {
     if (field !== document.activeElement) field.value = value; // else an answer would undo what was typed meanwhile
   };
-  return { parts: [field], inputs: [field], show, read: () => field.value };
+  return { parts: [field], show, read: () => field.value };
 };
 
 const BUILDERS = {
@@ -103,9 +97,9 @@ const BUILDERS = {
 
 /** Build a control; `moved(name, value)` is called whenever somebody moves it, and `scope` is a word of this picture's own. */
 function makeControl(spec, moved, scope) {
-  const { parts, inputs, ...control } = BUILDERS[spec.kind](spec, (value) => moved(spec.name, value), scope);
-  for (const input of inputs) input.dataset.control = spec.name;
+  const { parts, ...control } = BUILDERS[spec.kind](spec, (value) => moved(spec.name, value), scope);
   control.node ??= make("label", `control ${spec.kind}`, make("span", "", spec.label), ...parts);
+  for (const input of control.node.querySelectorAll("input, select")) input.dataset.control = spec.name;
   if (spec.start !== undefined) control.show(spec.start);
   return control;
 }

@@ -16,7 +16,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from mha_course import plots
-from mha_course.widgets.base import WIDGET_VIEW, present
+from mha_course.widgets.base import StaticFallback
 
 HERE = Path(__file__).parent
 
@@ -28,7 +28,7 @@ class _Names(anywidget.AnyWidget):
     _css = HERE / "panel.css"
 
 
-class Panel(W.VBox):  # type: ignore[misc]
+class Panel(StaticFallback, W.VBox):  # type: ignore[misc]
     """Draw anew whenever a control moves.
 
     Args:
@@ -54,20 +54,9 @@ class Panel(W.VBox):  # type: ignore[misc]
             control.style.description_width = "initial"  # as wide as the word
         self._redraw()
 
-    def __repr__(self) -> str:
-        return f"Panel: {self.text}"
-
-    def _repr_mimebundle_(self, **_: Any) -> tuple[dict[str, Any], dict[str, Any]]:
-        view = {"version_major": 2, "version_minor": 0, "model_id": self.model_id}
-        data = {"text/plain": repr(self), "image/png": base64.b64encode(self._png).decode(), WIDGET_VIEW: view}
-        return data, {"image/png": {"alt": self.text, "width": plots.display_width(self._png)}}
-
-    # ipywidgets 7 defines this method, and IPython prefers it to _repr_mimebundle_: the static picture would be lost.
-    _ipython_display_ = None
-
-    def show(self) -> None:
-        """Display the panel, and print what it shows at the start."""
-        present(self)
+    def png(self) -> bytes:
+        """Return the picture of the last reading."""
+        return self._png
 
     def _follow(self, _: Any = None) -> None:
         """Redraw in the main thread: JupyterLab may report a control in another, and matplotlib bears only one."""
@@ -77,7 +66,6 @@ class Panel(W.VBox):  # type: ignore[misc]
             self._loop.call_soon_threadsafe(self._redraw)
 
     def _redraw(self) -> None:
-        """Bring picture and sentence up to the controls."""
         try:
             with plots.unregistered():
                 picture, self.text = self._draw(**{name: control.value for name, control in self._controls.items()})

@@ -40,7 +40,6 @@ export function layout(sizes, scale) {
   return { sheet, sheets, runs, dots, extent };
 }
 
-/** Say how much room the names beside a tensor take. */
 export function margins(form) {
   const wide = (axis) => (axis < 0 ? 0 : label(form, axis).length * 7.5 + 24);
   return wide(form[0].length - 2) + wide(form[0].length - 4);
@@ -58,7 +57,6 @@ export function tokens(form, before) {
   return { colour: colours[axis][0], number: from[axis], own, of };
 }
 
-/** Return a path for each shade, with all the cells of it in one. */
 function shades({ sheet: [width, height], sheets }, sizes, { number, own, of }) {
   const [columns, rows] = [sizes.at(-1), sizes.at(-2) ?? 1];
   const across = own > 0 ? 1 : drawn(columns, width); // own is null after a reshape: look at every cell
@@ -102,26 +100,12 @@ function edgesOf({ sheet: [width, height], runs, extent: [across, down] }, count
       ? { axis, way, from: [across + out, 0], parts, name: [across + out + 11, length / 2 + 4], anchor: "start" }
       : { axis, way, from: [0, -out - 6], parts, name: [length / 2, -out - 11], anchor: "middle" };
   });
-  const row = {
-    axis: count - 1,
-    way: 0,
-    from: [0, down + 4],
-    parts: [[0, width]],
-    name: [width / 2, down + 24],
-    anchor: "middle",
-  };
-  const column = {
-    axis: count - 2,
-    way: 1,
-    from: [-10, 0],
-    parts: [[0, height]],
-    name: [-14, height / 2 + 4],
-    anchor: "end",
-  };
+  const edge = (axis, way, from, length, name, anchor) => ({ axis, way, from, parts: [[0, length]], name, anchor });
+  const row = edge(count - 1, 0, [0, down + 4], width, [width / 2, down + 24], "middle");
+  const column = edge(count - 2, 1, [-10, 0], height, [-14, height / 2 + 4], "end");
   return [row, column, ...edges].filter(({ axis }) => axis >= 0);
 }
 
-/** Draw an axis as a bar in its colours, in as many parts as it has copies, and its name beside it. */
 function drawEdge(picture, form, { axis, way, from: [x, y], parts, name: [left, up], anchor }) {
   const colours = form[2][axis];
   for (const [start, whole] of parts) {
@@ -142,13 +126,9 @@ function boxOf(form, { axis, from: [x, y], name: [left, up], anchor }) {
   return [Math.min(start, x), Math.min(up - 12, y), Math.max(start + wide, x + 6), Math.max(up + 5, y + 7)];
 }
 
-/** Draw the sheets: the shades of the tokens, where they are known, lines between cells, and the outline. */
 function drawSheets(picture, form, plan, { storage, before, every = Infinity }) {
-  const {
-    sheet: [width, height],
-    sheets,
-    dots,
-  } = plan;
+  const { sheets, dots } = plan;
+  const [width, height] = plan.sheet;
   const sizes = form[1];
   const outline = sheets.map(({ x, y }) => `M${x} ${y}h${width}v${height}h${-width}z`).join("");
   const [cells, cuts] = grid(plan, sizes.at(-1) ?? 1, sizes.at(-2) ?? 1, every);

@@ -82,7 +82,7 @@ def test_of_two_products_that_crash_alike_the_shapes_tell_which():
 def test_two_mistakes_at_once_are_both_named(one, two):
     start = time.thread_time()
     report = check("multi_head_attention", EXERCISES["multi_head_attention"].implementation(one, two))
-    assert report.mistake
+    assert report.mistake in ("scale-missing", "key-value-swapped", "scale-no-root")  # the one that stands first
     assert " And: " in report.message
     assert time.thread_time() - start < 3
 

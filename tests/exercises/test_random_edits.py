@@ -25,7 +25,7 @@ TWINS = {
 
 
 def edits_of(node, names):
-    """Return what may stand in the place of a part of a function: another sign, axis, size, slice, name or operation."""
+    """Return what may stand in the place of a part: another sign, axis, size, slice, name or operation."""
     match node:
         case ast.Constant(value=int() as number) if type(number) is int:
             return [ast.Constant(number - 1), ast.Constant(number + 1)]
@@ -98,14 +98,17 @@ def edited(reference):
 
 
 def results_and_gradients(exercise, answer, arguments):
-    """Return what an answer gives, and the gradient of each input; both as lists, None where there is none."""
-    given = [x.clone().requires_grad_() if torch.is_tensor(x) and x.is_floating_point() else x for x in arguments]
-    results = as_list(exercise.run(answer, *(x.clone() if torch.is_tensor(x) else x for x in given)))
-    smooth = [x for x in results if torch.is_tensor(x) and x.requires_grad]
-    leaves = [x for x in given if torch.is_tensor(x) and x.requires_grad]
-    weight = sum((x * inputs.draw(*x.shape, seed=99)).sum() for x in smooth)
-    gradients = torch.autograd.grad(weight, leaves, allow_unused=True) if smooth else []
-    return results, gradients
+    """Return what an answer gives, and the gradient of each input; no gradients where it does not bear any."""
+    results = as_list(exercise.run(answer, *map(copy.deepcopy, arguments)))
+    leaves = [x.clone().requires_grad_() if torch.is_tensor(x) and x.is_floating_point() else x for x in arguments]
+    try:
+        again = as_list(exercise.run(answer, *(x.clone() if torch.is_tensor(x) else x for x in leaves)))
+    except (RuntimeError, TypeError):
+        return results, None
+    smooth = [x for x in again if torch.is_tensor(x) and x.requires_grad]
+    total = sum((x * inputs.draw(*x.shape, seed=99)).sum() for x in smooth)
+    inputs_ = [x for x in leaves if torch.is_tensor(x) and x.requires_grad]
+    return results, torch.autograd.grad(total, inputs_, allow_unused=True) if smooth else None
 
 
 def agree(one, other):
@@ -153,7 +156,8 @@ def unseen_faults(exercise, edits, fresh):
             except (RuntimeError, ValueError, IndexError, TypeError) as error:
                 wrong.append(f"{text}\n{error}")
                 break
-            if not all(map(agree, got, want) if exercise.unique else [agree(got[0], want[0])]):
+            smooth = exercise.unique and got[1] is not None
+            if not agree(got[0], want[0]) or (smooth and not agree(got[1], want[1])):
                 wrong.append(text)
                 break
     return wrong

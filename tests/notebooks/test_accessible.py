@@ -192,12 +192,8 @@ def test_arrows_turn_step_by_step_for_those_who_want_less_motion(lab_page, motio
     assert least <= int(place.input_value()) - before <= most
 
 
-def test_arrow_keys_pass_over_the_head_that_is_shown_already(new_page, draw, tmp_path):
-    file = tmp_path / "heads.html"
-    file.write_text(HeadExplorer(draw(3, 4, 4).softmax(-1)).to_html(), encoding="utf-8")
-    page = new_page()
-    page.goto(file.as_uri())
-    page.wait_for_selector("[data-drawn]")
+def test_arrow_keys_pass_over_the_head_that_is_shown_already(widget_page, draw):
+    page = widget_page(HeadExplorer(draw(3, 4, 4).softmax(-1)))
     menu = page.get_by_label("compare with")
     menu.focus()
     for wanted in ("1", "2", "3"):  # head 0 is shown: to compare it with itself says nothing

@@ -1,5 +1,6 @@
 """How tests and benchmarks reach a browser: a page for one widget, and JupyterLab with notebooks in it."""
 
+import base64
 import json
 import os
 import shutil
@@ -33,7 +34,9 @@ class Model {
 }
 window.leaked = [];
 document.addEventListener("keydown", (event) => leaked.push(event.key), %(capture)s);
-window.model = new Model(%(state)s);
+const bytesOf = (value) => Uint8Array.from(atob(value), (letter) => letter.charCodeAt(0));
+const revive = (key, value) => (value?.base64 === undefined ? value : bytesOf(value.base64));
+window.model = new Model(JSON.parse(%(state)s, revive));
 const module = await import(URL.createObjectURL(new Blob([%(esm)s], { type: "text/javascript" })));
 window.draw = (id) => module.default.render({ model, el: document.getElementById(id) });
 window.tidy = await draw("one");
@@ -46,9 +49,14 @@ SETTINGS = {
 IDLE = "#jp-main-statusbar >> text=/Python 3.*Idle/"  # the indicator in the toolbar fires before there is a kernel
 
 
-def page_of(widget, state, capture):
-    """Return HTML in which a widget that needs no kernel is drawn."""
-    words = {"state": {"data": widget.data, "position": 0, **state}, "esm": str(widget._esm), "capture": capture}
+def page_of(widget, capture):
+    """Return HTML in which a widget is drawn without a kernel."""
+
+    def encode(value):
+        return {"base64": base64.b64encode(value).decode()} if isinstance(value, bytes) else None
+
+    traits = {name: getattr(widget, name) for name in widget.keys if not name.startswith("_")}
+    words = {"state": json.dumps(traits, default=encode), "esm": str(widget._esm), "capture": capture}
     safe = {key: json.dumps(value).replace("<", "\\u003c") for key, value in words.items()}
     return PAGE % {"css": str(widget._css), **safe}
 

@@ -3,10 +3,8 @@
 import base64
 import json
 import math
-import re
 import shutil
 import subprocess
-import warnings
 from pathlib import Path
 
 import matplotlib as mpl
@@ -22,9 +20,6 @@ from mha_course.masks import causal_mask, causal_mask_for_cache
 from mha_course.widgets import HeadExplorer
 from mha_course.widgets.head_explorer import maps
 from mha_course.widgets.head_explorer.controls import MASKS, mask_from_choice, paint
-from mha_course.widgets.head_explorer.static import write_page
-
-EVIL = '</script><img src=x onerror="window.hacked=1">'
 
 
 def tokens(count, letter="t"):
@@ -57,7 +52,7 @@ def ask(explorer, *, painted=None, **values):
 # ---- what is sent ----
 
 
-@pytest.mark.parametrize("shape", [(3, 5), (5, 5), (4, 3, 5), (2, 4, 3, 5), (3, 2, 4, 7, 5), (1, 1, 1, 2, 2)])
+@pytest.mark.parametrize("shape", [(3, 5), (4, 3, 5), (2, 4, 3, 5), (3, 2, 4, 7, 5), (1, 1, 1, 2, 2)])
 def test_every_cell_comes_whole(draw, shape):
     given = draw(*shape) * 7
     explorer = HeadExplorer(given, queries=tokens(shape[-2]), keys=tokens(shape[-1], "s"))
@@ -83,15 +78,10 @@ def test_any_float_on_any_device(draw, device, dtype):
     assert facts[0]["entropy"] is not None  # rounding is no mistake of the softmax
 
 
-@pytest.mark.parametrize("kind", [torch.Tensor.numpy, torch.Tensor.tolist, lambda x: [row.tolist() for row in x]])
-def test_arrays_and_lists(draw, kind):
-    given = weights(draw, 3, 4, 5)
-    assert opened(HeadExplorer(kind(given)).packet)[2] == pytest.approx(opened(HeadExplorer(given).packet)[2], abs=1e-6)
-
-
-def test_constant_whole_and_logical_numbers():
-    assert opened(HeadExplorer(np.full((2, 3, 4), 7)).packet)[2].tolist() == np.full((3, 3, 4), 7.0).tolist()
-    assert opened(HeadExplorer(causal_mask(3)).packet)[2][0].tolist() == causal_mask(3).double().tolist()
+@pytest.mark.parametrize("given", [np.full((3, 2), 7), [[0.5, 0.5], [1, 0]], [torch.eye(2)[0]] * 2, causal_mask(3)])
+def test_arrays_and_lists(given):
+    cells = opened(HeadExplorer(given).packet)[2]
+    assert cells[0].tolist() == [list(map(float, row)) for row in given]
 
 
 def test_what_is_no_number_stays_none(draw):
@@ -118,18 +108,14 @@ def test_numbers_too_large_for_the_browser_are_infinite():
 
 def test_512_tokens_are_sent_whole(draw):
     given = weights(draw, 8, 512, 512, dtype=torch.float32)
-    explorer = HeadExplorer(given, mask=causal_mask(512))
-    _, _, cells, hidden = opened(explorer.packet)
+    _, _, cells, hidden = opened(HeadExplorer(given, mask=causal_mask(512)).packet)
     assert np.array_equal(cells[:8], given.numpy())
     assert (hidden == ~causal_mask(512).numpy()).all()
-    assert HeadExplorer(given).packet["hidden"] is None
 
 
 LARGE = {
     "tokens": ((8, 600, 600), "got (8, 600, 600), 12 MiB", "weights[:, :512, :512]"),
-    "keys": ((1, 513), "got (1, 513), 0 MiB", "weights[:, :512]"),
     "layers": ((12, 1, 12, 512, 512), "got (12, 1, 12, 512, 512), 156 MiB", "weights[:4, :, :, :, :]"),
-    "sentences": ((80, 1, 512, 512), "got (80, 1, 512, 512), 80 MiB", "weights[:64, :, :, :]"),
     "heads": ((2, 3, 70, 512, 512), "got (2, 3, 70, 512, 512), 426 MiB", "weights[:1, :1, :63, :, :]"),
     "all": ((3, 2, 40, 700, 512), "got (3, 2, 40, 700, 512), 336 MiB", "weights[:1, :1, :, :512, :]"),
 }
@@ -158,8 +144,7 @@ def test_entropy_is_the_mean_over_rows_that_see_something(draw):
     for head, fact in zip(given, facts, strict=False):
         rows = torch.distributions.Categorical(head[[0, 1, 3, 4, 5]]).entropy()
         assert fact["entropy"] == pytest.approx(float(rows.mean()), abs=1e-6)
-    uniform = opened(HeadExplorer(np.full((5, 5), 0.2)).packet)[1][0]
-    assert uniform["entropy"] == pytest.approx(math.log(5), abs=1e-6)
+        assert fact["leak"] == pytest.approx(float(head[~mask].max()))
 
 
 def test_rows_that_do_not_sum_to_1_have_no_entropy(draw):
@@ -170,13 +155,6 @@ def test_rows_that_do_not_sum_to_1_have_no_entropy(draw):
         assert fact["sums"] == pytest.approx([float(head.sum(-1).min()), float(head.sum(-1).max())])
         assert fact["over_queries"]
     assert not any(fact["over_queries"] for fact in opened(HeadExplorer(weights(draw, 2, 4, 6)).packet)[1])
-
-
-def test_weight_in_hidden_cells_is_found(draw):
-    given = weights(draw, 2, 5, 5)
-    facts = opened(HeadExplorer(given, mask=causal_mask(5)).packet)[1]
-    for head, fact in zip(given, facts, strict=False):
-        assert fact["leak"] == pytest.approx(float(head[~causal_mask(5)].max()))
 
 
 # ---- masks and tokens ----
@@ -212,8 +190,6 @@ BAD = {
     "no tokens": ((np.zeros((4, 0, 0)),), {}, "must not be empty.*got \\(4, 0, 0\\)"),
     "strings": (([["a", "b"], ["c", "d"]],), {}, "weights must be numbers"),
     "ragged": (([[1, 2], [3]],), {}, "weights must be numbers"),
-    "nothing": ((None,), {}, "weights must be numbers"),
-    "complex": ((np.zeros((2, 2), complex),), {}, "weights must be real.*got complex128"),
     "complex tensor": ((torch.zeros(2, 2, dtype=torch.complex64),), {}, "weights must be real.*complex64"),
     "few queries": ((np.eye(3),), {"queries": ["a", "b"]}, "queries must name every row.*expected 3 names, got 2"),
     "many keys": ((np.zeros((2, 3)),), {"keys": tokens(4)}, "keys must name every column.*expected 3 names, got 4"),
@@ -239,15 +215,7 @@ def test_what_cannot_be_drawn_gets_one_clear_message(name):
     assert str(caught.value).startswith("HeadExplorer: ")
 
 
-def test_unknown_options_are_refused():
-    with pytest.raises(TypeError, match="unexpected color"):
-        HeadExplorer(np.eye(2), color="red")
-
-
 # ---- recompute ----
-
-
-START = {"temperature": 1.0, "scale": 0.25, "mask": 0, "sentence": "a b"}
 
 
 def test_parameters_become_controls():
@@ -269,7 +237,10 @@ def test_parameters_become_controls():
         "shift": {"kind": "linear", "start": 0.0, "low": -1.0, "high": 1.0},
         "flag": {"kind": "toggle"},
     }
-    assert explorer.request["values"] == {**START, "window": 3, "rate": 0.1, "shift": 0.0, "flag": True}
+    assert explorer.request["values"] == {
+        "temperature": 1.0, "scale": 0.25, "mask": 0, "sentence": "a b",
+        "window": 3, "rate": 0.1, "shift": 0.0, "flag": True,
+    }  # fmt: skip
 
 
 class Module(torch.nn.Module):
@@ -282,7 +253,6 @@ class Module(torch.nn.Module):
     [
         (lambda a, b, c, d: np.eye(2), ["temperature", "scale", "mask", "sentence"]),
         (lambda *args: np.eye(2), ["temperature", "scale", "mask", "sentence"]),
-        (lambda scale, /: np.eye(2) * scale, ["scale"]),
         (lambda a=1, b=2, c=3, d=4: np.eye(2), ["a", "b", "c", "d"]),
         (lambda temperature, **more: np.eye(2), ["temperature"]),
         (Module(), ["scale"]),
@@ -318,24 +288,13 @@ def test_weights_follow_a_control(draw):
     explorer = HeadExplorer(
         scores.softmax(-1), queries=tokens(4), recompute=lambda temperature: (scores / temperature).softmax(-1)
     )
-    for temperature in (0.1, 3.0):
-        assert ask(explorer, temperature=temperature) == ""
+    for sent, temperature in ((0.1, 0.1), ("hot", 1.0), (math.nan, 1.0), (None, 1.0), (3.0, 3.0), (3.0, 3.0)):
+        assert ask(explorer, temperature=sent) == ""  # where it makes no sense, the control is at its start
         head, _, cells, _ = opened(explorer.packet)
         assert np.abs(cells[:3] - (scores / temperature).softmax(-1).numpy()).max() < 1e-5
-        assert head["queries"] == [tokens(4)]
+        assert (head["serial"], head["queries"]) == (explorer.request["serial"], [tokens(4)])
     assert "largest number is" in explorer.text
     assert explorer.text == HeadExplorer((scores / 3).softmax(-1), queries=tokens(4)).text
-
-
-def test_nonsense_from_outside_leaves_a_control_at_its_start():
-    seen = []
-    explorer = HeadExplorer(
-        np.eye(2), recompute=lambda temperature, n=3, flag=False: seen.append((temperature, n, flag)) or np.eye(2)
-    )
-    for value in ("hot", math.nan, None, [1]):
-        ask(explorer, temperature=value, n=value, flag=value)
-    ask(explorer, temperature=2, n=4.2, flag=True)
-    assert seen == [(1.0, 3, False)] * 4 + [(2.0, 4, True)]
 
 
 @pytest.mark.parametrize(
@@ -355,13 +314,6 @@ def test_results_in_any_form(draw, returned, queries, keys):
     assert ask(explorer, scale=2.0) == ""
     head, *_ = opened(explorer.packet)
     assert (head["queries"], head["keys"]) == ([queries], [keys])
-
-
-def test_sentences_that_share_their_tokens_keep_them(draw):
-    given = weights(draw, 2, 3, 4, 4)
-    explorer = HeadExplorer(given, queries=tokens(4), recompute=lambda temperature: given)
-    assert ask(explorer, temperature=2.0) == ""
-    assert explorer.packet["queries"] == [tokens(4)]
 
 
 def raises(temperature):
@@ -395,26 +347,10 @@ def test_what_goes_wrong_is_shown_and_the_picture_stays(function, trouble):
     assert opened(explorer.packet)[2][0].tolist() == [[0.5, 0.5]] * 2
 
 
-def test_an_interrupt_is_no_mistake_of_the_function():
-    def stop(temperature):
-        raise KeyboardInterrupt
-
-    with pytest.raises(KeyboardInterrupt):
-        ask(HeadExplorer(np.eye(2), recompute=stop))
-
-
-def test_the_same_result_is_an_answer_too():
-    explorer = HeadExplorer(np.eye(2), recompute=lambda temperature: np.eye(2))
-    serials = []
-    explorer.observe(lambda change: serials.append(opened(change["new"])[0]["serial"]), "packet")
-    for _ in range(3):
-        ask(explorer, temperature=1.0)
-    assert serials == [1, 2, 3]
-
-
 @pytest.mark.parametrize(("T", "S"), [(5, 5), (3, 5), (5, 3), (1, 1)])
 def test_masks_that_can_be_chosen(T, S):
     assert mask_from_choice("none", (T, S), None, "cpu") is None
+    assert mask_from_choice("causal", (T, S), None, "meta").device.type == "meta"
     causal, window = (mask_from_choice(name, (T, S), None, "cpu") for name in ("causal", "window of 3"))
     if T <= S:
         assert torch.equal(causal, causal_mask_for_cache(T, S))
@@ -427,7 +363,7 @@ def test_masks_that_can_be_chosen(T, S):
 def test_a_painted_mask_comes_as_it_was_painted(draw):
     seen, got = draw(3, 5) > 0, []
     explorer = HeadExplorer(weights(draw, 2, 3, 5), recompute=lambda mask: got.append(mask) or np.ones((3, 5)))
-    ask(explorer, mask="painted", painted=paint(seen))
+    assert ask(explorer, mask="painted", painted=paint(seen)) == ""
     ask(explorer, mask="painted")
     ask(explorer, mask="none")
     assert torch.equal(got[0], seen)
@@ -438,16 +374,6 @@ def test_a_painted_mask_comes_as_it_was_painted(draw):
     larger = mask_from_choice("painted", (4, 4), paint(seen), "cpu")  # what was painted for another sentence
     assert torch.equal(larger[:3, :4], seen[:, :4])
     assert larger[3].all()
-
-
-def test_the_mask_lies_where_the_weights_lie(draw, device):
-    assert mask_from_choice("causal", (3, 3), None, "meta").device.type == "meta"
-    got = []
-    explorer = HeadExplorer(
-        weights(draw, 2, 3, 3).to(device), recompute=lambda mask: got.append(mask.device.type) or np.eye(3)
-    )
-    assert ask(explorer, mask="causal") == ""
-    assert got == [device]
 
 
 @pytest.mark.parametrize(
@@ -494,11 +420,9 @@ def test_a_mask_of_other_tokens_is_left_out():
 
 
 def test_what_is_chosen_stays_within_what_there_is(draw):
-    explorer = HeadExplorer(weights(draw, 2, 3, 4, 5, 5), layer=1, item=2, head=4, beside=99, scale="head")
-    assert (explorer.layer, explorer.item, explorer.head, explorer.beside) == (1, 2, 4, 9)
-    explorer.layer = explorer.item = explorer.head = -5
-    explorer.beside = -5
-    assert (explorer.layer, explorer.item, explorer.head, explorer.beside) == (0, 0, 0, -1)
+    given = weights(draw, 2, 3, 4, 5, 5)
+    assert HeadExplorer(given, layer=9, item=9, head=9).text == HeadExplorer(given, layer=1, item=2, head=4).text
+    assert HeadExplorer(given, layer=-5, item=-5, head=-5).text == HeadExplorer(given).text
 
 
 def test_a_sentence_starts_from_its_default_or_from_the_queries():
@@ -554,47 +478,6 @@ def test_the_static_picture_draws_the_heads_that_are_shown(draw):
         assert np.ma.getdata(mesh).reshape(5, 5) == pytest.approx(head.numpy(), abs=1e-6)
 
 
-def test_a_page_holds_everything_and_fetches_nothing(draw, tmp_path):
-    explorer = HeadExplorer(weights(draw, 3, 4, 4), queries=[EVIL, "<!--", "$", ""], mask=causal_mask(4), head=2)
-    page = explorer.to_html()
-    text = page.replace("http://www.w3.org/2000/svg", "")  # a name, not an address
-    assert [word for word in ("http", "<img", "import(", "import {", "fetch(") if word in text] == []
-    assert len(page.split("</script>")) == 3
-    state = json.loads(re.search(r'id="state">(.*?)</script>', page, re.DOTALL).group(1))
-    packet = state["packet"]
-    for name in ("numbers", "hidden"):
-        packet[name] = base64.b64decode(packet[name]["base64"])
-    assert packet == explorer.packet
-    assert packet["queries"][0][0] == EVIL
-    assert (state["head"], state["options"]["controls"], state["options"]["alone"]) == (2, [], True)
-    for name, start in (("heads.html", b"<!doctype html>"), ("heads.png", b"\x89PNG")):
-        explorer.save(tmp_path / name)
-        assert (tmp_path / name).read_bytes().startswith(start)
-    with pytest.raises(ShapeError, match=r"must end in \.png or \.html"):
-        explorer.save(tmp_path / "heads.pdf")
-
-
-def test_no_word_can_end_the_script_of_a_page():
-    page = write_page(EVIL, "", "", {"word": EVIL, "data": b"\x00\xff"})
-    assert len(page.split("</script>")) == 3
-    state = json.loads(re.search(r'id="state">(.*?)</script>', page, re.DOTALL).group(1))
-    assert state == {"word": EVIL, "data": {"base64": "AP8="}}
-
-
-def test_the_page_comes_when_the_browser_asks(draw):
-    explorer = HeadExplorer(weights(draw, 3, 4, 4))
-    explorer.page_requests = 1
-    assert explorer.page.decode() == explorer.to_html()
-
-
-def test_nothing_warns(draw):
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        odd = draw(2, 3, 3)
-        odd[0, 0, 0], odd[0, 1], odd[1, 2, 2] = math.nan, -math.inf, math.inf
-        HeadExplorer(odd, mask=torch.zeros(3, 3, dtype=torch.bool)).to_html()
-
-
 # ---- what the browser makes of it, in node: data.js and text.js draw nothing ----
 
 
@@ -646,21 +529,13 @@ def test_the_browser_reads_what_python_sent(draw):
         assert (matrix["rows"], matrix["columns"]) == (5, 6)
 
 
-@pytest.mark.parametrize(
-    ("value", "text"),
-    [
-        ("0", "0"), ("0.001", "0.00"), ("-0.001", "0.00"), ("0.456", "0.46"), ("-12.34", "−12.34"),
-        ("123456", "1.23e+5"), ("NaN", "NaN"), ("Infinity", "∞"), ("-Infinity", "−∞"),
-    ],
-)  # fmt: skip
-def test_numbers_are_written_for_people(value, text):
-    assert in_node(f"number({value})") == text
-
-
-def test_a_sign_is_written_where_it_is_asked_for():
-    assert in_node("[number(0.5, true), number(-0.5, true), number(0, true), number(2.34, false, 1)]") == [
-        "+0.50", "−0.50", "0", "2.3",
-    ]  # fmt: skip
+def test_numbers_are_written_for_people():
+    written = {
+        "0": "0", "0.001": "0.00", "-0.001": "0.00", "0.456": "0.46", "-12.34": "−12.34", "123456": "1.23e+5",
+        "NaN": "NaN", "Infinity": "∞", "-Infinity": "−∞",
+        "0.5, true": "+0.50", "-0.5, true": "−0.50", "0, true": "0", "2.34, false, 1": "2.3",
+    }  # fmt: skip
+    assert in_node(f"[{', '.join(f'number({value})' for value in written)}]") == list(written.values())
 
 
 def test_numbers_can_be_read_on_every_colour():

@@ -40,24 +40,24 @@ def test_a_control_changes_picture_and_sentence(panel):
     assert not plt.get_fignums()
 
 
-def test_names_of_controls_are_not_cut(panel):
-    assert {control.style.description_width for control in panel._controls.values()} == {"initial"}
-
-
-def test_the_static_picture_is_there_with_alt_text(panel):
+def test_the_static_picture_is_there_with_alt_text_and_a_sentence(panel, capsys):
     data, metadata = panel._repr_mimebundle_()
     assert base64.b64decode(data["image/png"])[1:4] == b"PNG"
     assert data["text/plain"] == "Panel: An identity of 2 for “it”."
     assert metadata["image/png"]["alt"] == "An identity of 2 for “it”."
     assert data[WIDGET_VIEW]["model_id"] == panel.model_id
+    panel.show()
+    assert "At the start: An identity of 2 for “it”." in capsys.readouterr().out
 
 
-def test_an_error_is_shown_in_place_and_the_next_move_recovers(panel):
+def test_an_error_is_shown_in_place_escaped_and_the_next_move_recovers(panel):
     panel._controls["size"].value = 3
     assert html.escape("ValueError: <three> is not drawn") in panel._image.value
     assert "<three>" not in panel._image.value
     panel._controls["size"].value = 4
+    panel._controls["word"].value = "<script>alert(1)</script>"
     assert "An identity of 4" in panel._image.value
+    assert "<script>" not in panel._image.value
 
 
 def test_a_control_moved_in_another_thread_is_drawn_in_the_main_one(monkeypatch):
@@ -79,16 +79,6 @@ def test_a_control_moved_in_another_thread_is_drawn_in_the_main_one(monkeypatch)
 
     assert repr(asyncio.run(use())) == "Panel: 4"
     assert set(threads) == {threading.main_thread()}
-
-
-def test_words_from_people_are_escaped(panel):
-    panel._controls["word"].value = "<script>alert(1)</script>"
-    assert "<script>" not in panel._image.value
-
-
-def test_showing_prints_what_it_shows_at_the_start(panel, capsys):
-    panel.show()
-    assert "At the start: An identity of 2 for “it”." in capsys.readouterr().out
 
 
 def test_saving_drops_live_views_that_have_a_static_picture():

@@ -71,10 +71,7 @@ EXERCISES = [
         "sees = mask.any(-1, keepdim=True)  # (…, T, 1)\n"
         "scores = scores.masked_fill(~mask, -torch.inf).masked_fill(~sees, 0.0)\n"
         "return torch.softmax(scores, dim=-1) * sees  # (B, H, T, S)",
-        inputs=[
-            lambda: (draw(B, H, T, S, seed=1), mask(T)),
-            lambda: (draw(B, H, T, S, seed=1), mask(T)[0, 0]),
-        ],
+        inputs=[lambda: (draw(B, H, T, S, seed=1), mask(T)), lambda: (draw(B, H, T, S, seed=1), mask(T)[0, 0])],
         axes="B H T S",
         steps=MASKED,
         build=lambda s: lambda scores, mask: s.attend(scores, mask, s),

@@ -103,10 +103,7 @@ EXERCISES = [
         "weights = softmax(scores) if mask is None else masked_softmax(scores, mask)\n"
         "context = weighted_sum(weights, v)  # (B, H, S, D)\n"
         "return merge_heads(context) @ w_o.T, weights",
-        inputs=[
-            lambda: (tokens(), *square(2, 3, 4, 5), H),
-            lambda: (tokens(), *square(2, 3, 4, 5), H, some_mask(S)),
-        ],
+        inputs=[lambda: (tokens(), *square(2, 3, 4, 5), H), lambda: (tokens(), *square(2, 3, 4, 5), H, some_mask(S))],
         axes=("B S C", "B H S S"),
         steps=(*ALL_SIX, *MASKED),
         build=_build_function,

@@ -45,24 +45,18 @@ def _build(s: Steps) -> Callable[..., tuple[Tensor, Tensor]]:
 
 CROSS = "9, Cross-attention: two sequences"
 MISTAKES = [
-    mistake(
-        "query-from-memory", "Queries come from the memory, too.",
+    mistake("query-from-memory", "Queries come from the memory, too.",
         "The one that asks is x: as many rows as x has tokens.", CROSS,
-        {"sources": lambda x, memory: (memory, memory)},
-    ),
-    mistake(
-        "memory-ignored", "Keys and values come from x.",
+        {"sources": lambda x, memory: (memory, memory)}),
+    mistake("memory-ignored", "Keys and values come from x.",
         "x asks, memory answers: keys and values are projections of memory.", CROSS,
         {"sources": lambda x, memory: (x, x)},
-        {"sources": lambda x, memory: (memory, x)},
-    ),
-    mistake(
-        "key-value-different-sources", "Keys and values come from different sequences.",
+        {"sources": lambda x, memory: (memory, x)}),
+    mistake("key-value-different-sources", "Keys and values come from different sequences.",
         "A key and its value belong to one token: both from memory.", CROSS,
         {"project": lambda x, m, w, b, h, s: (s.linear(x, w[0]), s.linear(m, w[1]), s.linear(x, w[2]))},
         {"project": lambda x, m, w, b, h, s: (s.linear(x, w[0]), s.linear(x, w[1]), s.linear(m, w[2]))},
-        only=("cross_attention",),
-    ),
+        only=("cross_attention",)),
 ]  # fmt: skip
 
 EXERCISES = [

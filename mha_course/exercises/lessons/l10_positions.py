@@ -22,9 +22,8 @@ def _interleaved(first: Tensor, second: Tensor) -> Tensor:
 
 
 def _per_index(n: int, width: int) -> Tensor:
-    angles = torch.arange(n, dtype=torch.float64)[:, None] / 10000.0 ** (
-        torch.arange(width, dtype=torch.float64) / width
-    )
+    rates = 10000.0 ** (-torch.arange(width, dtype=torch.float64) / width)
+    angles = torch.arange(n, dtype=torch.float64)[:, None] * rates
     return torch.where(torch.arange(width) % 2 == 0, angles.sin(), angles.cos()).float()
 
 
@@ -53,53 +52,37 @@ def _turn(x: Tensor, at: Tensor, base: float, cos: Any, sin: Any, layout: str = 
 ENCODING = "10, Positions: sinusoidal encoding"
 ROTARY = "10, Positions: rotary pairs"
 MISTAKES = [
-    mistake(
-        "sin-cos-swapped", "Sine and cosine have changed places.",
+    mistake("sin-cos-swapped", "Sine and cosine have changed places.",
         "Even indices hold the sine, odd ones the cosine.", ENCODING,
         {"sinusoidal_encoding": lambda n, c: _interleaved(_angles(n, c).cos(), _angles(n, c).sin())},
-        {"rope": lambda x, at, base=1e4: _turn(x, at, base, torch.sin, torch.cos)},
-    ),
-    mistake(
-        "frequency-per-index", "Each index has a frequency of its own.",
+        {"rope": lambda x, at, base=1e4: _turn(x, at, base, torch.sin, torch.cos)}),
+    mistake("frequency-per-index", "Each index has a frequency of its own.",
         "A sine and the cosine beside it share one.", ENCODING,
-        {"sinusoidal_encoding": _per_index},
-    ),
-    mistake(
-        "frequency-precedence", "The exponent slipped.",
+        {"sinusoidal_encoding": _per_index}),
+    mistake("frequency-precedence", "The exponent slipped.",
         "It is 2i / d for pair i, so that frequencies run from 1 down to nearly 1 / 10000.",
         ENCODING,
         {"sinusoidal_encoding": lambda n, c: _slip(n, c, lambda i, d: 10000.0 ** (i // d))},
         {"sinusoidal_encoding": lambda n, c: _slip(n, c, lambda i, d: 10000.0**i / d)},
         {"sinusoidal_encoding": lambda n, c: _slip(n, c, lambda i, d: 10000.0 ** (i / d // 2))},
         {"sinusoidal_encoding": lambda n, c: _slip(n, c, lambda i, d: 10000.0 ** (2 * i / d))},
-        {"sinusoidal_encoding": lambda n, c: _slip(n, c, lambda i, d: 10000.0 ** (i / 2 / d))},
-    ),
-    mistake(
-        "rope-wrong-sign", "The rotation goes the other way round.",
+        {"sinusoidal_encoding": lambda n, c: _slip(n, c, lambda i, d: 10000.0 ** (i / 2 / d))}),
+    mistake("rope-wrong-sign", "The rotation goes the other way round.",
         "Pair (a, b) becomes (a cos - b sin, a sin + b cos).", ROTARY,
-        {"rope": lambda x, at, base=1e4: _turn(x, at, base, torch.cos, lambda t: -t.sin())},
-    ),
-    mistake(
-        "rope-missing-minus", "The minus is missing.",
+        {"rope": lambda x, at, base=1e4: _turn(x, at, base, torch.cos, lambda t: -t.sin())}),
+    mistake("rope-missing-minus", "The minus is missing.",
         "A rotation is (a cos - b sin, a sin + b cos); without the minus lengths change.", ROTARY,
-        {"rope": lambda x, at, base=1e4: _turn(x, at, base, torch.cos, torch.sin, "no minus")},
-    ),
-    mistake(
-        "rope-interleaved", "These are the numbers of the other layout, with neighbours as pairs.",
+        {"rope": lambda x, at, base=1e4: _turn(x, at, base, torch.cos, torch.sin, "no minus")}),
+    mistake("rope-interleaved", "These are the numbers of the other layout, with neighbours as pairs.",
         "It is as valid; here index i is paired with i + D/2.", ROTARY,
-        {"rope": lambda x, at, base=1e4: _turn(x, at, base, torch.cos, torch.sin, "interleaved")},
-    ),
-    mistake(
-        "rope-layout-mixed", "Angles of one layout meet the rotation of the other.",
+        {"rope": lambda x, at, base=1e4: _turn(x, at, base, torch.cos, torch.sin, "interleaved")}),
+    mistake("rope-layout-mixed", "Angles of one layout meet the rotation of the other.",
         "In the half-split layout the angles repeat as a block: cat((angles, angles)).", ROTARY,
-        {"rope": lambda x, at, base=1e4: _turn(x, at, base, torch.cos, torch.sin, "mixed")},
-    ),
-    mistake(
-        "rope-values-not-angles", "The position was added, not turned.",
+        {"rope": lambda x, at, base=1e4: _turn(x, at, base, torch.cos, torch.sin, "mixed")}),
+    mistake("rope-values-not-angles", "The position was added, not turned.",
         "RoPE rotates each pair by an angle that grows with the position.", ROTARY,
         {"rope": lambda x, at, base=1e4: x + positions.sinusoidal_encoding(64, x.size(-1)).to(x)[torch.as_tensor(at)]},
-        {"rope": lambda x, at, base=1e4: x + torch.as_tensor(at).to(x)[:, None]},
-    ),
+        {"rope": lambda x, at, base=1e4: x + torch.as_tensor(at).to(x)[:, None]}),
 ]  # fmt: skip
 
 EXERCISES = [

@@ -42,43 +42,31 @@ CACHE = "11, KV cache: one token at a time"
 FEWER = "11, Fewer KV heads"
 BYTES = "11, Bytes: what a cache weighs"
 MISTAKES = [
-    mistake(
-        "cache-wrong-axis", "The new token was not put behind the old ones.",
+    mistake("cache-wrong-axis", "The new token was not put behind the old ones.",
         "Tokens are axis 2 of a cache (B, H, P, D).", CACHE,
         {"append": lambda a, b, k, v: (torch.cat((a, k), 1), torch.cat((b, v), 1))},
         {"append": lambda a, b, k, v: (torch.cat((k, a), 2), torch.cat((v, b), 2))},
         {"append": lambda a, b, k, v: (torch.cat((a, k), -1), torch.cat((b, v), -1))},
-        {"append": lambda a, b, k, v: (torch.cat((a, k), 0), torch.cat((b, v), 0))},
-    ),
-    mistake(
-        "cache-not-appended", "The old cache came back.",
+        {"append": lambda a, b, k, v: (torch.cat((a, k), 0), torch.cat((b, v), 0))}),
+    mistake("cache-not-appended", "The old cache came back.",
         "The new key and value belong to it from now on.", CACHE,
         {"append": lambda a, b, k, v: (a, b)},
-        {"append": lambda a, b, k, v: (k, v)},
-    ),
-    mistake(
-        "cache-before-projection", "What was appended is the token itself, not its key and value.",
+        {"append": lambda a, b, k, v: (k, v)}),
+    mistake("cache-before-projection", "What was appended is the token itself, not its key and value.",
         "Keys and values are kept after projection, so that nothing old is computed again.", CACHE,
         {"project": lambda x, m, w, b, h, s: (s.linear(x, w[0]), m, m)},
-        only=("decode_step",),
-    ),
-    mistake(
-        "decode-first-key-only", "The new token sees only the first key.",
+        only=("decode_step",)),
+    mistake("decode-first-key-only", "The new token sees only the first key.",
         "A causal mask of one row, aligned at the top left, hides all but one. The newest token may see everything: "
         "no mask is needed.", CACHE,
         {"attend": lambda z, m, s: torch.nn.functional.one_hot(torch.zeros_like(z[..., 0]).long(), z.size(-1)).to(z)},
-        only=("decode_step",),
-    ),
-    mistake(
-        "kv-repeat-interleaved-wrongly", "Heads were laid 0 1 0 1, not 0 0 1 1.",
+        only=("decode_step",)),
+    mistake("kv-repeat-interleaved-wrongly", "Heads were laid 0 1 0 1, not 0 0 1 1.",
         "Each KV head serves consecutive query heads: repeat_interleave, not repeat.", FEWER,
-        {"repeat_kv": lambda k, h: k.repeat(1, h // k.size(1), 1, 1)},
-    ),
-    mistake(
-        "cache-bytes-one-of-kv", "That is half of it.",
+        {"repeat_kv": lambda k, h: k.repeat(1, h // k.size(1), 1, 1)}),
+    mistake("cache-bytes-one-of-kv", "That is half of it.",
         "Keys and values are both kept: a factor of 2.", BYTES,
-        {"kv_cache_bytes": lambda layers, b, s, h, d, n: layers * b * s * h * d * n},
-    ),
+        {"kv_cache_bytes": lambda layers, b, s, h, d, n: layers * b * s * h * d * n}),
 ]  # fmt: skip
 
 EXERCISES = [

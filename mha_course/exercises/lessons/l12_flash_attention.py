@@ -51,28 +51,20 @@ def _whole_blocks(x: Tensor, size: int, dim: int = 2) -> Tensor:
 
 FLASH = "12, FlashAttention: one pass"
 MISTAKES = [
-    mistake(
-        "online-max-not-corrected", "The running sum was not rescaled when the maximum grew.",
+    mistake("online-max-not-corrected", "The running sum was not rescaled when the maximum grew.",
         "Old terms were taken relative to the old maximum: multiply them by exp(old - new).", FLASH,
         {"online_softmax": _summed_without_correction},
-        {"tiled_attention": _mixed_without_correction},
-    ),
-    mistake(
-        "online-last-block-dropped", "The last, shorter block is missing.",
+        {"tiled_attention": _mixed_without_correction}),
+    mistake("online-last-block-dropped", "The last, shorter block is missing.",
         "The length need not be a multiple of the block.", FLASH,
         {"online_softmax": lambda z, n: flash.online_softmax(_whole_blocks(z, n, 3), n)},
-        {"tiled_attention": lambda q, k, v, n: flash.tiled_attention(q, _whole_blocks(k, n), _whole_blocks(v, n), n)},
-    ),
-    mistake(
-        "scale-missing", "The scores are not scaled.",
+        {"tiled_attention": lambda q, k, v, n: flash.tiled_attention(q, _whole_blocks(k, n), _whole_blocks(v, n), n)}),
+    mistake("scale-missing", "The scores are not scaled.",
         "Each block of scores is divided by sqrt(D), too.", FLASH,
-        {"tiled_attention": lambda q, k, v, n: flash.tiled_attention(q * math.sqrt(q.size(-1)), k, v, n)},
-    ),
-    mistake(
-        "scale-no-root", "The scores were divided by D, not by its root.",
+        {"tiled_attention": lambda q, k, v, n: flash.tiled_attention(q * math.sqrt(q.size(-1)), k, v, n)}),
+    mistake("scale-no-root", "The scores were divided by D, not by its root.",
         "Their spread grows with sqrt(D).", FLASH,
-        {"tiled_attention": lambda q, k, v, n: flash.tiled_attention(q / math.sqrt(q.size(-1)), k, v, n)},
-    ),
+        {"tiled_attention": lambda q, k, v, n: flash.tiled_attention(q / math.sqrt(q.size(-1)), k, v, n)}),
 ]  # fmt: skip
 
 EXERCISES = [

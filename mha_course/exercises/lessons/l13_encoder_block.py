@@ -72,42 +72,30 @@ def _post_norm(x: Tensor, attention: Part, feed_forward: Part, norm1: Part, norm
 
 BLOCK = "13, Encoder block: wiring"
 MISTAKES = [
-    mistake(
-        "layer-norm-wrong-axis", "The mean was taken over the wrong axis.",
+    mistake("layer-norm-wrong-axis", "The mean was taken over the wrong axis.",
         "Each token is normed by itself: over the last axis.", BLOCK,
         {"layer_norm": lambda x, g, b, eps=1e-5: _norm(x, g, b, eps, 1)},
         {"layer_norm": lambda x, g, b, eps=1e-5: _norm(x, g, b, eps, 0)},
         {"layer_norm": lambda x, g, b, eps=1e-5: _norm(x, g, b, eps, (1, 2))},
-        {"layer_norm": lambda x, g, b, eps=1e-5: _norm(x, g, b, eps, (0, 1))},
-    ),
-    mistake(
-        "layer-norm-unbiased", "The variance was divided by n - 1.",
+        {"layer_norm": lambda x, g, b, eps=1e-5: _norm(x, g, b, eps, (0, 1))}),
+    mistake("layer-norm-unbiased", "The variance was divided by n - 1.",
         "Layer norm divides by n: var(unbiased=False).", BLOCK,
-        {"layer_norm": lambda x, g, b, eps=1e-5: _norm(x, g, b, eps, unbiased=True)},
-    ),
-    mistake(
-        "layer-norm-eps-outside", "eps was added behind the root.",
+        {"layer_norm": lambda x, g, b, eps=1e-5: _norm(x, g, b, eps, unbiased=True)}),
+    mistake("layer-norm-eps-outside", "eps was added behind the root.",
         "It belongs under it: sqrt(variance + eps).", BLOCK,
-        {"layer_norm": lambda x, g, b, eps=1e-5: _norm(x, g, b, eps, late=True)},
-    ),
-    mistake(
-        "residual-missing", "A residual is missing: x itself is not added.",
+        {"layer_norm": lambda x, g, b, eps=1e-5: _norm(x, g, b, eps, late=True)}),
+    mistake("residual-missing", "A residual is missing: x itself is not added.",
         "Each half adds to the stream: x + attention(norm1(x)).", BLOCK,
         {"encoder_block": _without_residuals},
         {"encoder_block": _without_first_residual},
-        {"encoder_block": _without_second_residual},
-    ),
-    mistake(
-        "post-norm-wiring", "The norms come after the sums.",
+        {"encoder_block": _without_second_residual}),
+    mistake("post-norm-wiring", "The norms come after the sums.",
         "That is post-norm. Here each half reads a normed copy, and the stream itself is never normed.", BLOCK,
-        {"encoder_block": _post_norm},
-    ),
-    mistake(
-        "norm-shared", "Both halves use one norm.",
+        {"encoder_block": _post_norm}),
+    mistake("norm-shared", "Both halves use one norm.",
         "norm1 stands before attention, norm2 before feed_forward.", BLOCK,
         {"encoder_block": lambda x, attention, feed, norm1, norm2: encoder_block(x, attention, feed, norm1, norm1)},
-        {"encoder_block": lambda x, attention, feed, norm1, norm2: encoder_block(x, attention, feed, norm2, norm2)},
-    ),
+        {"encoder_block": lambda x, attention, feed, norm1, norm2: encoder_block(x, attention, feed, norm2, norm2)}),
 ]  # fmt: skip
 
 EXERCISES = [

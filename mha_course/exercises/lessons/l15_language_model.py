@@ -45,25 +45,19 @@ def _write(model: Any, ids: Tensor, steps: int, pick: Any) -> Tensor:
 
 NEXT = "15, Language model: what comes next"
 MISTAKES = [
-    mistake(
-        "targets-not-shifted", "Targets are the inputs themselves.",
+    mistake("targets-not-shifted", "Targets are the inputs themselves.",
         "The target of a token is the next one.", NEXT,
         {"next_token_targets": lambda t: (t[:, :-1], t[:, :-1])},
         {"next_token_targets": lambda t: (t, t)},
-        {"next_token_targets": lambda t: (t[:, 1:], t[:, 1:])},
-    ),
-    mistake(
-        "targets-shifted-wrong-way", "Each token should predict the one before it.",
+        {"next_token_targets": lambda t: (t[:, 1:], t[:, 1:])}),
+    mistake("targets-shifted-wrong-way", "Each token should predict the one before it.",
         "Targets lie one place ahead: ids[:, 1:].", NEXT,
-        {"next_token_targets": lambda t: (t[:, 1:], t[:, :-1])},
-    ),
-    mistake(
-        "generate-wrong-position", "The next word was read at the wrong place.",
+        {"next_token_targets": lambda t: (t[:, 1:], t[:, :-1])}),
+    mistake("generate-wrong-position", "The next word was read at the wrong place.",
         "What comes next stands in the logits of the last token.", NEXT,
         {"generate": lambda m, t, n: _write(m, t, n, lambda z: z[:, 0])},
         {"generate": lambda m, t, n: _write(m, t, n, lambda z: z[:, -2])},
-        {"generate": lambda m, t, n: _write(m, t, n, lambda z: z.mean(1))},
-    ),
+        {"generate": lambda m, t, n: _write(m, t, n, lambda z: z.mean(1))}),
 ]  # fmt: skip
 
 EXERCISES = [

@@ -58,23 +58,17 @@ def _ablate_axis(context: Tensor, heads: Any, axis: int) -> Tensor:
 
 ABLATION = "16, Why many heads: ablation"
 MISTAKES = [
-    mistake(
-        "ablate-in-place", "The context itself was changed.",
+    mistake("ablate-in-place", "The context itself was changed.",
         "Work on a copy, so that other heads can be tried: clone().", ABLATION,
-        stage="input", only=("ablate_heads",),
-    ),
-    mistake(
-        "ablate-wrong-axis", "Something else than heads was silenced.",
+        stage="input", only=("ablate_heads",)),
+    mistake("ablate-wrong-axis", "Something else than heads was silenced.",
         "Heads are axis 1 of (B, H, S, D).", ABLATION,
         {"ablate_heads": lambda c, h: _ablate_axis(c, h, 2)},
         {"ablate_heads": lambda c, h: _ablate_axis(c, h, 3)},
-        {"ablate_heads": lambda c, h: _ablate_axis(c, [i for i in h if i < c.size(0)], 0)},
-    ),
-    mistake(
-        "relation-transposed", "The weights were read the other way round.",
+        {"ablate_heads": lambda c, h: _ablate_axis(c, [i for i in h if i < c.size(0)], 0)}),
+    mistake("relation-transposed", "The weights were read the other way round.",
         "Rows are queries: weights[from, to].", ABLATION,
-        {"relation_score": lambda w, pairs: relation_score(w.mT, pairs)},
-    ),
+        {"relation_score": lambda w, pairs: relation_score(w.mT, pairs)}),
 ]  # fmt: skip
 
 EXERCISES = [

@@ -26,7 +26,6 @@ export function readMaps(packet) {
   const hidden = packet.hidden && bytesOf(packet.hidden);
   const index = ({ layer, item, slot }) => (layer * B + item) * slots + slot;
   const part = (array, at) => array && array.subarray(index(at) * size, (index(at) + 1) * size);
-  const ofItem = (lists, item) => lists[item % lists.length];
   return {
     ...packet,
     L,
@@ -38,8 +37,8 @@ export function readMaps(packet) {
     index,
     facts: (at) => packet.facts[index(at)],
     matrix: (at) => ({ values: part(numbers, at), hidden: part(hidden, at), rows: T, columns: S }),
-    queries: (item) => ofItem(packet.queries, item),
-    keys: (item) => ofItem(packet.keys, item),
+    queries: (item) => packet.queries[item],
+    keys: (item) => packet.keys[item],
   };
 }
 
@@ -67,27 +66,21 @@ export function limits(maps, at, scale) {
   return { low: 0, high: scale === "head" || maps.kind === "numbers" ? most : 1 };
 }
 
-/** Return the same for a difference. */
 export function limitsOfDifference(maps, { values }, scale) {
   const largest = values.reduce((most, value) => Math.max(most, Math.abs(value) || 0), 0) || 1;
   const most = scale === "fixed" && maps.kind === "weights" ? 1 : largest;
   return { low: -most, high: most };
 }
 
-/** Return which of 256 colours a number has. */
 export const shade = (value, { low, high }) =>
   Math.max(0, Math.min(255, Math.round(((value - low) / (high - low)) * 255)));
 
-const inks = new Map();
-
 /** Return black or white, whichever is read better on a colour (alpha, blue, green, red): at least 4.5 to 1. */
 export function inkOn(colour) {
-  if (inks.has(colour)) return inks.get(colour);
   const parts = [0, 8, 16].map((shift) => ((colour >> shift) & 255) / 255);
   const [red, green, blue] = parts.map((c) => (c <= 0.04045 ? c / 12.92 : ((c + 0.055) / 1.055) ** 2.4));
   const light = 0.2126 * red + 0.7152 * green + 0.0722 * blue; // WCAG's relative luminance
-  inks.set(colour, light < 0.179 ? "#fff" : "#000");
-  return inks.get(colour);
+  return light < 0.179 ? "#fff" : "#000";
 }
 
 /** Write a number for people: two decimals or fewer, a plain 0 only for nothing at all. */

@@ -1,21 +1,30 @@
-// Draws matrices on a canvas: cells, hatching, words along the sides, a strip of bars, a legend. Sizes are in CSS pixels.
+// Draws matrices on a canvas: cells, hatching, words along the sides, a legend. Sizes are in CSS pixels.
 
 import { short } from "../dom.js";
 import { inkOn, isHidden, leaks, number, shade } from "./data.js";
 
 const SLANT = 0.9; // radians by which the words above the columns are turned
-const BARS = 44; // heights, of the strip of bars
-const LEGEND = 44;
-const GAP = 10; // and between the matrix and its bars
+const LEGEND = 54; // height, with the gap above it
 const LARGEST_CELL = 58; // its side
 const OBLONG_CELL = 22; // up to which cells need not be square
 const NAN = 0xff6b1ee6; // alpha, blue, green, red: a magenta that neither palette has
+
+const isNoNumber = (value) => Number.isNaN(value) || value === Infinity;
 
 export function makeCanvas(width, height) {
   const canvas = document.createElement("canvas");
   canvas.width = Math.max(1, Math.round(width));
   canvas.height = Math.max(1, Math.round(height));
   return canvas;
+}
+
+/** Bring a canvas to a size in CSS pixels, clear it, and return what draws on it. */
+export function fitCanvas(canvas, { width, height }, dots) {
+  Object.assign(canvas, { width: Math.round(width * dots), height: Math.round(height * dots) });
+  Object.assign(canvas.style, { width: `${width}px`, height: `${height}px` });
+  const context = canvas.getContext("2d");
+  context.scale(dots, dots);
+  return context;
 }
 
 /** Return a canvas with one pixel a cell: `colourOf(i)` is its colour, 0 where it stays clear. */
@@ -34,18 +43,17 @@ function hatching({ hatch: ink, paper, dots }) {
   const tile = makeCanvas(step, step);
   const context = tile.getContext("2d");
   context.lineWidth = dots;
-  for (const [colour, by] of [
-    [paper, dots],
-    [ink, 0],
-  ]) {
+  function strokeLines(colour, right) {
     context.beginPath();
     context.strokeStyle = colour;
-    for (const shift of [-step, 0, step]) {
-      context.moveTo(shift - 1 + by, step + 1);
-      context.lineTo(shift + step + 1 + by, -1);
+    for (const start of [-step, 0, step]) {
+      context.moveTo(start - 1 + right, step + 1);
+      context.lineTo(start + step + 1 + right, -1);
     }
     context.stroke();
   }
+  strokeLines(paper, dots);
+  strokeLines(ink, 0);
   return context.createPattern(tile, "repeat");
 }
 
@@ -54,13 +62,8 @@ function hatch(cells, width, height, look) {
   const layer = makeCanvas(width, height);
   const context = layer.getContext("2d");
   context.imageSmoothingEnabled = false;
-  context.drawImage(
-    pixels(cells, (i) => (isHidden(cells, i) ? 0xff000000 : 0)),
-    0,
-    0,
-    layer.width,
-    layer.height,
-  );
+  const hidden = pixels(cells, (i) => (isHidden(cells, i) ? 0xff000000 : 0));
+  context.drawImage(hidden, 0, 0, layer.width, layer.height);
   context.globalCompositeOperation = "source-in";
   context.fillStyle = hatching(look);
   context.fillRect(0, 0, layer.width, layer.height);
@@ -68,13 +71,12 @@ function hatch(cells, width, height, look) {
 }
 
 /** Draw a matrix into a box. Where a cell is hidden and holds nothing the paper shows. */
-export function paintCells(context, cells, { palette, low, high }, box, look) {
+export function paintCells(context, cells, colours, box, look) {
   const { values, rows, columns } = cells;
-  const range = { low, high };
   const colourOf = (i) => {
     const value = values[i];
-    if (Number.isNaN(value) || value === Infinity) return NAN;
-    return isHidden(cells, i) && !leaks(value) ? 0 : palette[shade(value, range)];
+    if (isNoNumber(value)) return NAN;
+    return isHidden(cells, i) && !leaks(value) ? 0 : colours.palette[shade(value, colours)];
   };
   context.fillStyle = look.paper;
   context.fillRect(box.x, box.y, box.w, box.h);
@@ -83,16 +85,6 @@ export function paintCells(context, cells, { palette, low, high }, box, look) {
   context.drawImage(pixels(cells, colourOf), box.x, box.y, box.w, box.h);
   if (cells.hidden)
     context.drawImage(hatch(cells, box.w * look.dots, box.h * look.dots, look), box.x, box.y, box.w, box.h);
-}
-
-const lengths = new WeakMap(); // by lists of words: to measure takes long
-
-function longest(context, names, font) {
-  if (lengths.has(names)) return lengths.get(names);
-  context.font = font;
-  const length = Math.min(110, Math.max(...names.map((name) => context.measureText(short(name)).width)));
-  lengths.set(names, length);
-  return length;
 }
 
 /** Return the sides of a cell, whole pixels of the screen where there is space for that. */
@@ -106,32 +98,30 @@ function cellSize({ T, S }, wide, high, dots) {
   return { w: Math.min(w, Math.max(h, oblong)) / dots, h: Math.min(h, Math.max(w, oblong)) / dots };
 }
 
-/** Find where everything stands: the matrix, one cell of it, the bars, and the whole picture. */
-export function arrange(context, maps, item, { width, height, font }, dots) {
-  const [rows, columns] = [maps.queries(item), maps.keys(item)].map((names) => longest(context, names, font));
+/** Find where everything stands: the matrix, one cell of it, and the whole picture. */
+export function arrange(context, maps, item, { width, height }, { font, dots }) {
+  context.font = font;
+  const widthOf = (name) => context.measureText(short(name)).width;
+  const longest = (names) => Math.min(110, Math.max(...names.map(widthOf)));
+  const [rows, columns] = [longest(maps.queries(item)), longest(maps.keys(item))];
   const left = Math.ceil(rows) + 14;
   const top = Math.ceil(columns * Math.sin(SLANT)) + 16;
-  const right = Math.max(Math.ceil(columns * Math.cos(SLANT)) + 4, 40); // a number stands beside the bars
+  const right = Math.ceil(columns * Math.cos(SLANT)) + 4;
   const cell = cellSize(maps, Math.max(60, width - left - right) * dots, height * dots, dots);
   const box = { x: left, y: top, w: maps.S * cell.w, h: maps.T * cell.h };
-  const bars = { ...box, y: top + box.h + GAP, h: BARS };
-  return { box, cell, bars, width: left + Math.max(box.w, 200) + right, height: bars.y + bars.h + LEGEND };
+  return { box, cell, width: left + Math.max(box.w, 200) + right, height: top + box.h + LEGEND };
 }
 
 /** Return which cell lies at a point, or which row or column the word there names; nothing elsewhere. */
-export function cellAt({ x, y }, { box, cell, bars }, { T, S }, litRow) {
+export function cellAt({ x, y }, { box, cell }, { T, S }) {
   const slant = y < box.y ? (box.y - y) / Math.tan(SLANT) : 0; // of the words above the columns
   const within = (index, size) => (index >= 0 && index < size ? index : null);
   const row = within(Math.floor((y - box.y) / cell.h), T);
   const column = within(Math.floor((x - box.x - slant) / cell.w), S);
   if (row !== null) return x < box.x ? { row } : column === null ? null : { row, column };
-  if (column === null) return null;
-  if (y < box.y) return { column };
-  const inBars = y > bars.y && y < bars.y + bars.h && litRow != null;
-  return inBars ? { row: litRow, column } : null;
+  return column !== null && y < box.y ? { column } : null;
 }
 
-/** Write a word beside a row, or slanted above a column. */
 function paintWord(context, text, { x, y }, slanted, look, lit) {
   context.save();
   context.translate(x, y);
@@ -171,34 +161,29 @@ export function paintWords(context, maps, item, { box, cell }, look, lit = null)
 function decimalsFor(context, values, { w, h }) {
   if (w < 34 || h < 18) return undefined;
   return [2, 1].find((decimals) => {
-    let widest = "";
-    for (const value of values) {
-      const text = number(value, false, decimals);
-      if (text.length > widest.length) widest = text;
-    }
-    return context.measureText(widest).width <= w;
+    const texts = Array.from(values, (value) => number(value, false, decimals));
+    const longest = texts.reduce((one, other) => (other.length > one.length ? other : one));
+    return context.measureText(longest).width <= w;
   });
 }
 
 /** Write the numbers into cells that are large enough, and mark those that are none. */
-export function paintNumbers(context, cells, { box, cell }, { palette, low, high }, look) {
+export function paintNumbers(context, cells, { box, cell }, colours, look) {
   if (cell.w < 13 || cell.h < 13) return;
   context.textAlign = "center";
   context.textBaseline = "middle";
   context.font = look.small;
   const decimals = decimalsFor(context, cells.values, cell);
-  const range = { low, high };
   cells.values.forEach((value, i) => {
     const x = box.x + ((i % cells.columns) + 0.5) * cell.w;
     const y = box.y + (Math.floor(i / cells.columns) + 0.5) * cell.h;
-    const none = Number.isNaN(value) || value === Infinity;
+    const none = isNoNumber(value);
     if (!none && (decimals === undefined || (isHidden(cells, i) && !leaks(value)))) return;
-    context.fillStyle = none ? "#fff" : inkOn(palette[shade(value, range)]);
+    context.fillStyle = none ? "#fff" : inkOn(colours.palette[shade(value, colours)]);
     context.fillText(none && decimals === undefined ? "×" : number(value, false, decimals), x, y + 0.5);
   });
 }
 
-/** Draw lines between cells that are large enough. */
 export function paintGaps(context, { box, cell }, look) {
   if (Math.min(cell.w, cell.h) < 9) return;
   context.strokeStyle = look.paper;
@@ -209,70 +194,29 @@ export function paintGaps(context, { box, cell }, look) {
   context.stroke();
 }
 
-/** Draw a small sample of what is no colour of the palette. */
-function paintMark(context, kind, x, y, look) {
-  context.fillStyle = kind === "nan" ? "#e61e6b" : look.paper;
-  context.fillRect(x, y, 14, 10);
-  context.strokeStyle = look.hatch;
-  context.lineWidth = 1;
-  context.strokeRect(x + 0.5, y + 0.5, 13, 9);
-  context.beginPath();
-  for (const start of kind === "nan" ? [] : [-4, 2, 8]) {
-    context.moveTo(x + Math.max(0, start), y + 10 + Math.min(0, start));
-    context.lineTo(x + Math.min(14, start + 10), y + Math.max(0, start - 4));
-  }
-  context.stroke();
-}
-
-/** Draw the legend: which colour is which number, and what stands for none. */
-export function paintLegend(context, { box, bars }, { palette, low, high }, marks, look) {
-  const y = bars.y + bars.h + 12;
-  const w = 150;
+/** Draw the legend: which colour is which number, and a sample of each of the marks that stand for none. */
+export function paintLegend(context, { box }, { palette, low, high }, marks, look) {
+  const y = box.y + box.h + 22;
+  const width = 150;
+  const range = { palette, low: 0, high: palette.length - 1 };
   const ramp = { values: [...palette.keys()], rows: 1, columns: palette.length };
-  paintCells(context, ramp, { palette, low: 0, high: palette.length - 1 }, { x: box.x, y, w, h: 10 }, look);
+  paintCells(context, ramp, range, { x: box.x, y, w: width, h: 10 }, look);
   context.font = look.small;
   context.textBaseline = "top";
   context.fillStyle = look.ink;
-  for (const [x, value, align] of [
-    [0, low, "left"],
-    [w / 2, (low + high) / 2, "center"],
-    [w, high, "right"],
-  ]) {
+  ["left", "center", "right"].forEach((align, i) => {
     context.textAlign = align;
-    context.fillText(number(value), box.x + x, y + 14);
-  }
+    context.fillText(number(low + (i * (high - low)) / 2), box.x + (i * width) / 2, y + 14);
+  });
   context.textAlign = "left";
-  let x = box.x + w + 18;
-  for (const [kind, word] of marks) {
-    paintMark(context, kind, x, y, look);
+  let x = box.x + width + 18;
+  for (const { word, ...cell } of marks) {
+    paintCells(context, { ...cell, rows: 1, columns: 1 }, range, { x, y, w: 14, h: 10 }, look);
+    context.strokeStyle = look.hatch;
+    context.lineWidth = 1;
+    context.strokeRect(x + 0.5, y + 0.5, 13, 9);
     context.fillStyle = look.ink;
     context.fillText(word, x + 20, y);
     x += 20 + context.measureText(word).width + 16;
   }
-}
-
-/** Draw a row's numbers as bars under their columns, the largest as high as there is space. */
-export function paintBars(context, cells, { box, cell, bars }, row, signed, name, look) {
-  const line = cells.values.subarray(row * cells.columns, (row + 1) * cells.columns);
-  const values = Array.from(line, (value) => (Number.isFinite(value) ? value : 0));
-  const top = Math.max(...values.map(Math.abs));
-  const high = signed ? bars.h / 2 : bars.h;
-  const zero = bars.y + high;
-  const gap = cell.w > 4 ? 1 : 0;
-  context.fillStyle = look.hatch;
-  context.fillRect(box.x, zero - 0.5, box.w, 1);
-  context.fillStyle = look.accent;
-  values.forEach((value, j) => {
-    const size = (Math.abs(value) / (top || 1)) * high;
-    const width = Math.max(cell.w - 2 * gap, 0.75);
-    if (size) context.fillRect(box.x + j * cell.w + gap, value < 0 ? zero : zero - size, width, size);
-  });
-  context.font = look.font;
-  context.textAlign = "right";
-  context.textBaseline = "alphabetic";
-  context.fillStyle = look.ink;
-  context.fillText(short(name), box.x - 6, bars.y + bars.h);
-  context.textAlign = "left";
-  context.font = look.small;
-  context.fillText(number(top), box.x + box.w + 4, bars.y + 9);
 }

@@ -1,6 +1,6 @@
 // Pointer and keyboard: what is pointed at, what is chosen, and what is painted. `explorer` is that of widget.js.
 
-import { clamp } from "../dom.js";
+import { clamp, hasModifier } from "../dom.js";
 import { cellAt } from "./draw.js";
 
 /** A brush for masks: all cells of a stroke become what its first one became. */
@@ -8,23 +8,23 @@ function makeBrush(explorer) {
   let stroke = null;
   function paint({ row, column }) {
     if (row == null || column == null) return;
-    stroke ??= { rows: explorer.visibleMask().map((cells) => [...cells]), to: null };
-    stroke.to ??= stroke.rows[row][column] === "1" ? "0" : "1";
-    if (stroke.rows[row][column] === stroke.to) return;
-    stroke.rows[row][column] = stroke.to;
-    explorer.recompute.paint(stroke.rows.map((cells) => cells.join("")));
+    const rows = stroke?.rows ?? explorer.visibleMask().map((cells) => [...cells]);
+    stroke ??= { rows, to: rows[row][column] === "1" ? "0" : "1" };
+    if (rows[row][column] === stroke.to) return;
+    rows[row][column] = stroke.to;
+    explorer.recompute.paint(rows.map((cells) => cells.join("")));
   }
   const lift = () => (stroke = null);
   return { paint, lift, down: () => stroke !== null };
 }
 
 /** Follow the pointer over the large picture; with a painted mask it is a brush, which is returned. */
-export function followPointer(explorer, overlay) {
+export function followPointer(explorer) {
+  const { overlay } = explorer;
   const brush = makeBrush(explorer);
   const place = ({ clientX, clientY }) => {
     const { left, top } = overlay.getBoundingClientRect();
-    const row = (explorer.hover ?? explorer.cursor)?.row;
-    return cellAt({ x: clientX - left, y: clientY - top }, explorer.scene.plan, explorer.maps, row);
+    return cellAt({ x: clientX - left, y: clientY - top }, explorer.scene.plan, explorer.maps);
   };
   const listeners = {
     pointermove(event) {
@@ -61,9 +61,7 @@ export function followPointer(explorer, overlay) {
   return brush;
 }
 
-/** Say what each key does in the large picture. */
 function keysOfLarge(explorer, brush) {
-  const far = 1e6;
   const move = (down, right) => () => {
     const { T, S } = explorer.maps;
     const { row, column } = { row: 0, column: 0, ...explorer.cursor };
@@ -84,8 +82,8 @@ function keysOfLarge(explorer, brush) {
     ArrowLeft: move(0, -1),
     ArrowDown: move(1, 0),
     ArrowUp: move(-1, 0),
-    Home: move(0, -far),
-    End: move(0, far),
+    Home: move(0, -Infinity),
+    End: move(0, Infinity),
     PageUp: turn(-1),
     PageDown: turn(1),
     Escape: () => (explorer.cursor = null),
@@ -94,17 +92,17 @@ function keysOfLarge(explorer, brush) {
 }
 
 /** Answer to a key among the small pictures, and say whether it was one of ours. */
-function pressThumb(explorer, list, { key, shiftKey }, target) {
+function pressThumb(explorer, { key, shiftKey }, target) {
   const { slots, L } = explorer.maps;
   const { layer, slot } = explorer.current();
   const last = L * slots - 1;
   const own = explorer.thumbs.findIndex(({ node }) => node === target);
-  const from = shiftKey ? own : layer * slots + slot;
   if (key === "Enter" && shiftKey) {
     explorer.compare(own);
     return true;
   }
-  const across = L > 1 ? slots : getComputedStyle(list).gridTemplateColumns.split(" ").length;
+  const from = shiftKey ? own : layer * slots + slot;
+  const across = L > 1 ? slots : getComputedStyle(explorer.list).gridTemplateColumns.split(" ").length;
   const steps = { ArrowRight: 1, ArrowLeft: -1, ArrowDown: across, ArrowUp: -across, Home: -from, End: last - from };
   if (!Object.hasOwn(steps, key)) return false;
   const to = from + steps[key];
@@ -115,11 +113,11 @@ function pressThumb(explorer, list, { key, shiftKey }, target) {
 }
 
 /** Answer to keys, and keep those that are answered from JupyterLab. Return how to stop. */
-export function followKeys(explorer, { root, overlay, list }, brush) {
+export function followKeys(explorer, brush) {
+  const { root, overlay, list } = explorer;
   const large = keysOfLarge(explorer, brush);
-  const leaves = ({ key, ctrlKey, metaKey, altKey }) => ctrlKey || metaKey || altKey || key === "Tab";
   function answer(event, target) {
-    if (target !== overlay) return list.contains(target) && pressThumb(explorer, list, event, target);
+    if (target !== overlay) return list.contains(target) && pressThumb(explorer, event, target);
     if (!Object.hasOwn(large, event.key)) return false;
     large[event.key]();
     explorer.drawOverlay();
@@ -129,16 +127,15 @@ export function followKeys(explorer, { root, overlay, list }, brush) {
     // on the window, because JupyterLab listens on the document before we would hear of it
     const path = event.composedPath();
     const [target] = path;
-    if (!path.includes(root) || leaves(event)) return;
-    const field = ["INPUT", "SELECT"].includes(target.tagName);
-    const button = ["BUTTON", "SUMMARY"].includes(target.tagName);
-    if (field) {
+    if (!path.includes(root) || hasModifier(event) || event.key === "Tab") return;
+    if (target.matches("input, select")) {
       // they answer by themselves
       if (event.key !== "Escape") event.stopPropagation();
       return;
     }
     const ours = answer(event, target);
-    if (ours || (button && [" ", "Enter"].includes(event.key))) event.stopPropagation();
+    const pressed = target.matches("button, summary") && [" ", "Enter"].includes(event.key);
+    if (ours || pressed) event.stopPropagation();
     if (ours) event.preventDefault();
   }
   window.addEventListener("keydown", press, true);

@@ -9,13 +9,12 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from mha_course.errors import ShapeError
+from mha_course.errors import ShapeError, require
 from mha_course.plots.inputs import as_hidden, as_numbers, as_row_and_column_names
 
 PLACE = "HeadExplorer"
@@ -26,16 +25,15 @@ HALF = ("torch.float16", "torch.bfloat16", "float16")
 
 @dataclass(frozen=True)
 class Maps:
-    """Numbers (L, B, M, T, S), names of rows and columns, and where a mask hides the numbers.
+    """Numbers (L, B, M, T, S), names of rows and columns, and which cells a mask or a score of -inf hides.
 
-    ``tokens`` has one pair of lists for all sentences, or one for each; ``tolerance`` is by how much a row of weights
-    may miss 1.
+    ``tokens`` has a pair of lists for each sentence; ``tolerance`` is by how much a row of weights may miss 1.
     """
 
     numbers: NDArray[np.float32]
     num_heads: int
     tokens: list[tuple[list[str], list[str]]]
-    hidden: NDArray[np.bool_] | None
+    hidden: NDArray[np.bool_]
     tolerance: float
 
     @property
@@ -49,28 +47,15 @@ class Maps:
         """Count the maps of a layer: its heads and their average."""
         return self.numbers.shape[2]
 
-    @cached_property
-    def hatched(self) -> NDArray[np.bool_] | None:
-        """Return which cells are drawn as hidden: by the mask, or because a score of -inf says so."""
-        hidden = np.isneginf(self.numbers)
-        if self.hidden is not None:
-            hidden |= self.hidden
-        return hidden if hidden.any() else None
-
-    def names(self, item: int) -> tuple[list[str], list[str]]:
-        """Return the names of the rows and columns of one sentence."""
-        return self.tokens[item % len(self.tokens)]
-
     def message(self, serial: int) -> dict[str, Any]:
         """Return what the browser draws: facts as JSON, numbers as float32, hidden cells as one byte each."""
         facts = [self._facts(*index) for index in np.ndindex(self.numbers.shape[:3])]
-        hatched = self.hatched
         return {
             "serial": serial, "shape": list(self.shape), "slots": self.slots, "facts": facts,
             "queries": [queries for queries, _ in self.tokens], "keys": [keys for _, keys in self.tokens],
             "low": min(fact["low"] for fact in facts), "high": max(fact["high"] for fact in facts),
             "numbers": self.numbers.astype("<f4", copy=False).tobytes(),
-            "hidden": None if hatched is None else hatched.tobytes(),
+            "hidden": self.hidden.tobytes() if self.hidden.any() else None,
         }  # fmt: skip
 
     def _facts(self, layer: int, item: int, slot: int) -> dict[str, Any]:
@@ -80,14 +65,11 @@ class Maps:
         ``entropy`` is the mean over rows, in nats, where each of them sums to 1; ``over_queries`` says that instead the
         columns do; ``leak`` is the largest weight in a cell that the mask hides.
         """
-        matrix = self.numbers[layer, item, slot]
-        hidden = None if self.hidden is None else self.hidden[layer, item, slot]
+        matrix, hidden = self.numbers[layer, item, slot], self.hidden[layer, item, slot]
         finite, nans = np.isfinite(matrix), np.isnan(matrix)
         numbers = np.where(finite, matrix, 0)
         low, high = (float(matrix[finite].min()), float(matrix[finite].max())) if finite.any() else (0.0, 0.0)
-        used = (numbers != 0).any(1) & ~nans.any(1)
-        if hidden is not None:
-            used &= ~hidden.all(1)
+        used = (numbers != 0).any(1) & ~nans.any(1) & ~hidden.all(1)
         rows = numbers.sum(1, dtype=np.float64)[used]
         columns = numbers.sum(0, dtype=np.float64)
         logs = np.log(np.where(numbers > 0, numbers, 1))
@@ -100,7 +82,7 @@ class Maps:
             "sums": [float(rows.min()), float(rows.max())] if used.any() else None,
             "over_queries": not sum_to_1 and bool((np.abs(columns - 1) <= self.tolerance).all()),
             "nans": int(nans.sum()),
-            "leak": 0.0 if hidden is None else float(np.abs(numbers * hidden).max()),
+            "leak": float(np.abs(numbers * hidden).max()),
         }
 
 
@@ -114,28 +96,22 @@ def read(weights: Any, queries: Any = None, keys: Any = None, mask: Any = None) 
     five = (1,) * (5 - given.ndim) + given.shape
     _, B, H, T, S = five
     names = _names(B, T, S, queries, keys)
-    hidden = _hidden(mask, given.shape)
+    hidden = _hidden(mask, given.shape).reshape(five)
     with np.errstate(over="ignore", invalid="ignore"):  # the average of inf and -inf is NaN
         numbers = given.reshape(five).astype(np.float32)
         if H > 1:
             numbers = np.concatenate([numbers, numbers.mean(2, keepdims=True)], 2)
-    if hidden is not None:
-        hidden = hidden.reshape(five)
-        if H > 1:
             hidden = np.concatenate([hidden, hidden.all(2, keepdims=True)], 2)
     tolerance = 2e-2 if str(getattr(weights, "dtype", "")) in HALF else 1e-3
-    return Maps(numbers, H, names, hidden, tolerance)
+    return Maps(numbers, H, names, hidden | np.isneginf(numbers), tolerance)
 
 
 def _check_size(shape: tuple[int, ...]) -> None:
     """Raise unless these are 2 to 5 axes, none of them empty, that the browser can draw at once."""
-    expected = "(T, S), (H, T, S), (B, H, T, S) or (L, B, H, T, S)"
-    if not 2 <= len(shape) <= 5:
-        fix = "weights[0]" if len(shape) == 6 else None
-        raise ShapeError(PLACE, "weights must have 2 to 5 axes", expected=expected, got=str(tuple(shape)), fix=fix)
-    if 0 in shape:
-        expected = f"{expected}, none of them 0"
-        raise ShapeError(PLACE, "weights must not be empty", expected=expected, got=str(tuple(shape)))
+    axes, got = "(T, S), (H, T, S), (B, H, T, S) or (L, B, H, T, S)", str(tuple(shape))
+    fix = "weights[0]" if len(shape) == 6 else None
+    require(2 <= len(shape) <= 5, PLACE, "weights must have 2 to 5 axes", expected=axes, got=got, fix=fix)
+    require(0 not in shape, PLACE, "weights must not be empty", expected=f"{axes}, none of them 0", got=got)
     fits = [*shape[:-2], *(min(size, MAX_TOKENS) for size in shape[-2:])]
     for axis in range(len(fits) - 2):  # fewer layers if that is enough, then fewer sentences, then fewer heads
         while fits[axis] > 1 and _bytes(fits) > MAX_BYTES:
@@ -146,7 +122,7 @@ def _check_size(shape: tuple[int, ...]) -> None:
             PLACE,
             f"the explorer shows up to {MAX_TOKENS} tokens and {MAX_BYTES >> 20} MiB",
             expected=f"T and S <= {MAX_TOKENS}, and heads with their average in {MAX_BYTES >> 20} MiB of float32",
-            got=f"{tuple(shape)}, {_bytes(shape) / 2**20:.0f} MiB",
+            got=f"{got}, {_bytes(shape) / 2**20:.0f} MiB",
             fix=f"weights[{index}], and tokens and mask that fit it",
         )
 
@@ -159,27 +135,25 @@ def _bytes(shape: Sequence[int]) -> int:
 
 
 def _names(sentences: int, T: int, S: int, queries: Any, keys: Any) -> list[tuple[list[str], list[str]]]:
-    """Return names of rows and columns: once for all sentences, or for each of them."""
-    lists = []
-    for word, given in (("queries", queries), ("keys", keys)):
-        many = isinstance(given, Sequence) and len(given) > 0 and not isinstance(given, str)
-        nested = many and all(isinstance(one, Sequence) and not isinstance(one, str) for one in given)
-        if nested and len(given) not in (1, sentences):
-            rule, expected = f"{word} must name every token", f"one list, or {sentences}, one a sentence"
-            raise ShapeError(PLACE, rule, expected=expected, got=f"{len(given)} lists")
-        lists.append(given if nested else [given])
-    count = max(map(len, lists))
-    places = [PLACE] if count == 1 else [f"{PLACE}: sentence {n}" for n in range(count)]
-    rows, columns = ([one[n % len(one)] for n in range(count)] for one in lists)
+    """Return names of rows and columns for each sentence."""
+    rows, columns = _for_each("queries", queries, sentences), _for_each("keys", keys, sentences)
+    places = [PLACE] if sentences == 1 else [f"{PLACE}: sentence {n}" for n in range(sentences)]
     return [as_row_and_column_names(place, (T, S), *pair) for place, *pair in zip(places, rows, columns, strict=True)]
 
 
-def _hidden(mask: Any, shape: tuple[int, ...]) -> NDArray[np.bool_] | None:
+def _for_each(word: str, given: Any, sentences: int) -> list[Any]:
+    """Return the tokens of each sentence, where one list may stand for all."""
+    if not (isinstance(given, list | tuple) and given and all(isinstance(one, list | tuple) for one in given)):
+        return [given] * sentences
+    rule, expected = f"{word} must name every token", f"one list, or {sentences}, one a sentence"
+    require(len(given) == sentences, PLACE, rule, expected=expected, got=f"{len(given)} lists")
+    return list(given)
+
+
+def _hidden(mask: Any, shape: tuple[int, ...]) -> NDArray[np.bool_]:
     """Return where a mask hides the weights, in their shape."""
-    if mask is None:
-        return None
-    if np.ndim(mask) == 3 and len(shape) > 3 and len(mask) > 1:
-        rule, got = "a mask of 3 axes is ambiguous: sentences or heads?", str(tuple(np.shape(mask)))
-        fix = "mask[:, None], one a sentence"
-        raise ShapeError(PLACE, rule, expected="(T, S) or (B, 1, T, S)", got=got, fix=fix)
+    ambiguous = np.ndim(mask) == 3 and len(shape) > 3 and len(mask) > 1
+    rule, got = "a mask of 3 axes is ambiguous: sentences or heads?", str(tuple(np.shape(mask)))
+    expected, fix = "(T, S) or (B, 1, T, S)", "mask[:, None], one a sentence"
+    require(not ambiguous, PLACE, rule, expected=expected, got=got, fix=fix)
     return as_hidden(PLACE, mask, shape)

@@ -1,16 +1,8 @@
 // Gathers what the large picture shows, and draws it as a whole: on the screen, and once more for a file.
 
+import { clamp } from "../dom.js";
 import { difference, limits, limitsOfDifference } from "./data.js";
-import {
-  arrange,
-  makeCanvas,
-  paintBars,
-  paintCells,
-  paintGaps,
-  paintLegend,
-  paintNumbers,
-  paintWords,
-} from "./draw.js";
+import { arrange, makeCanvas, paintCells, paintGaps, paintLegend, paintNumbers, paintWords } from "./draw.js";
 
 const TALLEST = 512; // pixels of the matrix, with which it is still seen as a whole
 
@@ -30,7 +22,6 @@ export function lookOf(root) {
   };
 }
 
-/** Choose the palette that numbers between two ends need. */
 export const coloursFor = (palettes, range) => ({
   ...range,
   palette: range.low < 0 ? palettes.signed : palettes.plain,
@@ -42,15 +33,14 @@ export function compose(maps, palettes, { at, compared, scale }, look, width) {
   const other = compared && maps.matrix(compared);
   const cells = other ? difference(one, other) : one;
   const range = other ? limitsOfDifference(maps, cells, scale) : limits(maps, at, scale);
-  const space = { width, height: Math.max(240, Math.min(TALLEST, width)), font: look.font };
-  const plan = arrange(makeCanvas(1, 1).getContext("2d"), maps, at.item, space, look.dots);
+  const space = { width, height: clamp(width, 240, TALLEST) };
+  const plan = arrange(makeCanvas(1, 1).getContext("2d"), maps, at.item, space, look);
   const marks = [];
-  if (cells.hidden?.includes(1)) marks.push(["hidden", "hidden"]);
-  if (cells.values.some(Number.isNaN)) marks.push(["nan", "NaN"]);
+  if (cells.hidden?.includes(1)) marks.push({ word: "hidden", values: [0], hidden: [1] });
+  if (cells.values.some(Number.isNaN)) marks.push({ word: "NaN", values: [NaN] });
   return { at, compared, one, other, cells, plan, colours: coloursFor(palettes, range), marks, look };
 }
 
-/** Draw the whole picture. */
 export function paintScene(context, maps, { at, cells, plan, colours, marks, look }) {
   paintCells(context, cells, colours, plan.box, look);
   paintGaps(context, plan, look);
@@ -60,7 +50,7 @@ export function paintScene(context, maps, { at, cells, plan, colours, marks, loo
 }
 
 /** Light a row, a column, or the cell where they cross: all else lies under a veil. */
-export function paintLit(context, maps, { at, cells, plan, colours, look }, lit) {
+export function paintLit(context, maps, { at, plan, look }, lit) {
   const { box, cell } = plan;
   const [w, h] = [Math.max(cell.w, 3), Math.max(cell.h, 3)];
   const row = lit.row == null ? null : { ...box, y: box.y + (lit.row + 0.5) * cell.h - h / 2, h };
@@ -73,16 +63,14 @@ export function paintLit(context, maps, { at, cells, plan, colours, look }, lit)
   context.fill("evenodd");
   context.restore();
   const frame = both ?? row ?? column;
-  for (const [width, colour] of [
-    [4, look.paper],
-    [2, look.accent],
-  ]) {
+  const strokeFrame = (width, colour) => {
     context.lineWidth = width;
     context.strokeStyle = colour;
     context.strokeRect(frame.x, frame.y, frame.w, frame.h);
-  }
+  };
+  strokeFrame(4, look.paper);
+  strokeFrame(2, look.accent);
   paintWords(context, maps, at.item, plan, look, lit);
-  if (row) paintBars(context, cells, plan, lit.row, colours.low < 0, maps.queries(at.item)[lit.row], look);
 }
 
 /** Draw the picture at twice its size on a canvas of its own, with its title. */

@@ -1,12 +1,8 @@
-"""The head explorer without Python or without scripts: a caption, a picture, and a page that needs no network."""
+"""The head explorer without scripts: a caption and a picture; and the palettes of both."""
 
 from __future__ import annotations
 
-import base64
-import html
-import json
 from functools import cache
-from typing import Any
 
 import numpy as np
 import seaborn as sns
@@ -45,16 +41,14 @@ def caption(maps: Maps, layer: int, item: int, slot: int) -> str:
     elif H > MAX_HEADS:
         counted += f" (a still picture shows the first {MAX_HEADS} heads)"
     where = _name(maps, layer, slot, "the average of heads")
-    matrix, hatched = maps.numbers[layer, item, slot], maps.hatched
-    seen = np.isfinite(matrix)
-    if hatched is not None:
-        seen &= ~hatched[layer, item, slot]
+    matrix = maps.numbers[layer, item, slot]
+    seen = np.isfinite(matrix) & ~maps.hidden[layer, item, slot]
     if not seen.any():
         return f"{counted}; in {where} there is no number to be seen."
     choosing = seen & (seen.sum(axis=1, keepdims=True) > 1)
     candidates = np.where(choosing if choosing.any() else seen, matrix, -np.inf)
     row, column = np.unravel_index(candidates.argmax(), matrix.shape)
-    queries, keys = maps.names(item)
+    queries, keys = maps.tokens[item]
     pair = f"from “{shorten(queries[row])}” to “{shorten(keys[column])}”"
     return f"{counted}; in {where} the largest number is {matrix[row, column]:.2f}, {pair}."
 
@@ -62,11 +56,10 @@ def caption(maps: Maps, layer: int, item: int, slot: int) -> str:
 def figure(maps: Maps, layer: int, item: int, slot: int) -> Axes | Figure:
     """Draw up to 16 heads of a layer, or one head alone where numbers are no weights or tokens are many."""
     L, _, H, T, S = maps.shape
-    matrices, hatched = maps.numbers[layer, item], maps.hatched
-    seen = np.ones_like(matrices, dtype=bool) if hatched is None else ~hatched[layer, item]
+    matrices, seen = maps.numbers[layer, item], ~maps.hidden[layer, item]
     numbers = matrices[seen & np.isfinite(matrices)]
     weights = not numbers.size or (numbers.min() >= 0 and numbers.max() <= 1.01)
-    queries, keys = ([shorten(name) for name in names] for names in maps.names(item))
+    queries, keys = ([shorten(name) for name in names] for names in maps.tokens[item])
     if H > 1 and weights and max(T, S) <= MAX_TOKENS:
         shown, above = slice(min(H, MAX_HEADS)), layer if L > 1 else None
         return plots.head_grid(matrices[shown], mask=seen[shown], layer=above, queries=queries, keys=keys)
@@ -87,54 +80,3 @@ def palettes() -> dict[str, bytes]:
     places = np.linspace(0, 1, 256)
     colours = {"plain": colormaps["cividis"], "signed": sns.color_palette("vlag", as_cmap=True)}
     return {name: (colour(places) * 255).round().astype("u1").tobytes() for name, colour in colours.items()}
-
-
-PAGE = """<!doctype html>
-<html lang="en">
-<head>
-<meta charset="utf-8">
-<meta name="viewport" content="width=device-width, initial-scale=1">
-<title>%(title)s</title>
-<style>
-:root { color-scheme: light dark; }
-body { margin: 12px; background: Canvas; color: CanvasText; font-family: system-ui, sans-serif; }
-%(css)s
-</style>
-</head>
-<body>
-<div id="explorer"></div>
-<noscript><p>%(title)s</p></noscript>
-<script type="application/json" id="state">%(state)s</script>
-<script type="module">
-const source = `<!doctype html>\\n${document.documentElement.outerHTML}`; // before anything is drawn
-%(esm)s
-function bytesFrom(base64) {
-  const text = atob(base64), bytes = new Uint8Array(text.length);
-  for (let i = 0; i < bytes.length; i++) bytes[i] = text.charCodeAt(i); // Uint8Array.from takes ten times as long
-  return bytes;
-}
-const revive = (key, value) => (value?.base64 === undefined ? value : bytesFrom(value.base64));
-const state = JSON.parse(document.getElementById("state").textContent, revive);
-const events = new EventTarget();
-const model = {
-  get: (key) => (key === "page" ? new TextEncoder().encode(source) : state[key]),
-  set(key, value) {
-    state[key] = value;
-    events.dispatchEvent(new Event(`change:${key}`));
-  },
-  save_changes() {},
-  on: (event, call) => events.addEventListener(event, call),
-  off: (event, call) => events.removeEventListener(event, call),
-};
-render({ model, el: document.getElementById("explorer") });
-</script>
-</body>
-</html>
-"""
-
-
-def write_page(title: str, css: str, esm: str, state: dict[str, Any]) -> str:
-    """Write a page that draws a state, in which bytes may lie, with the widget's own script."""
-    data = json.dumps(state, default=lambda data: {"base64": base64.b64encode(data).decode()})
-    data = data.replace("<", "\\u003c")  # no word can end the script
-    return PAGE % {"title": html.escape(title), "css": css, "esm": esm, "state": data}

@@ -31,7 +31,6 @@ function differenceText(maps, { row, column }, one, other) {
   return `${number(a)} − ${second} = ${number(a === b ? 0 : a - b, true)}${hidden}`;
 }
 
-/** Write the three largest numbers of a row or a column. */
 function lineText(maps, item, { row, column }, one) {
   const along = row != null;
   const [queries, keys] = [maps.queries(item), maps.keys(item)];

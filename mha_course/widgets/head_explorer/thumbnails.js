@@ -2,7 +2,7 @@
 
 import { clamp, make, makeButton, say } from "../dom.js";
 import { limits, number } from "./data.js";
-import { paintCells } from "./draw.js";
+import { fitCanvas, paintCells } from "./draw.js";
 import { coloursFor } from "./scene.js";
 import { entropyText, nameOf } from "./text.js";
 
@@ -10,7 +10,6 @@ const LARGEST_THUMB = 96;
 const SMALLEST_THUMB = 38; // pixels
 const WIDE = 700; // pixels from which the small pictures stand beside the large one
 
-/** Make a button with a small picture for each map; `act` is called with the map whose button is clicked. */
 export function makeThumbs(maps, list, act) {
   const many = maps.L > 1;
   const thumbs = [];
@@ -34,21 +33,20 @@ export function makeThumbs(maps, list, act) {
 }
 
 /** Choose sizes so that the grid fits into the width of the widget, and return them. */
-export function layThumbs(root, list, maps, count, width) {
-  const wide = width >= WIDE;
+export function layThumbs(root, list, maps, count, space) {
+  const wide = space >= WIDE;
   const many = maps.L > 1;
-  const free = wide ? Math.min(many ? width * 0.5 : 340, width - 340) : width;
+  const free = wide ? Math.min(many ? space * 0.5 : 340, space - 340) : space;
   const fitting = wide ? (count > 4 ? 3 : 2) : Math.floor(free / 76);
   const columns = many ? maps.slots : clamp(fitting, 1, count);
-  const size = clamp(Math.floor((free - (many ? 46 : 0)) / columns) - 12, SMALLEST_THUMB, LARGEST_THUMB);
-  const tall = Math.round(size * clamp(maps.T / maps.S, 0.3, 1.5));
+  const width = clamp(Math.floor((free - (many ? 46 : 0)) / columns) - 12, SMALLEST_THUMB, LARGEST_THUMB);
+  const height = Math.round(width * clamp(maps.T / maps.S, 0.3, 1.5));
   root.classList.toggle("wide", wide);
   root.classList.toggle("single", count === 1);
   list.classList.toggle("dense", many);
-  list.style.setProperty("--size", `${size}px`);
-  list.style.setProperty("--tall", `${tall}px`);
+  list.style.setProperty("--size", `${width}px`);
   list.style.gridTemplateColumns = `${many ? "auto " : ""}repeat(${columns}, max-content)`;
-  return { size, tall };
+  return { width, height };
 }
 
 /** Mark which head is shown and which it is compared with; one of all is reached with Tab. */
@@ -67,14 +65,10 @@ export function markThumbs(thumbs, maps, shown, compared) {
   }
 }
 
-/** Draw one small picture, with its entropy. */
-export function paintThumb({ at, canvas, entropy }, { size, tall }, maps, { item, scale, palettes, look }) {
+export function paintThumb({ at, canvas, entropy }, size, maps, { item, scale, palettes, look }) {
   const own = { ...at, item };
-  const [width, height] = [size, tall].map((length) => Math.round(length * look.dots));
-  if (canvas.width !== width || canvas.height !== height) Object.assign(canvas, { width, height });
-  const context = canvas.getContext("2d");
-  const box = { x: 0, y: 0, w: width / look.dots, h: height / look.dots };
-  context.setTransform(look.dots, 0, 0, look.dots, 0, 0);
+  const context = fitCanvas(canvas, size, look.dots);
+  const box = { x: 0, y: 0, w: size.width, h: size.height };
   paintCells(context, maps.matrix(own), coloursFor(palettes, limits(maps, own, scale)), box, look);
   say(entropy, entropyText(maps, own));
 }

@@ -2,118 +2,80 @@
 
 import { clamp, make, makeButton, say, short } from "../dom.js";
 import { bytesOf, number, readMaps } from "./data.js";
+import { fitCanvas } from "./draw.js";
 import { followKeys, followPointer } from "./input.js";
 import { makeRecompute } from "./recompute.js";
 import { compose, lookOf, paintLit, paintScene, pictureOf } from "./scene.js";
 import { nameOf, notesOf, readoutOf, titleOf } from "./text.js";
 import { layThumbs, makeThumbs, markThumbs, paintThumb } from "./thumbnails.js";
 
-const BUSY = 6; // milliseconds that small pictures may take of a frame
 const SETTLED = 150; // milliseconds until the kernel hears what was chosen: it need not follow every step
 const SPOKEN = 350; // milliseconds until a cell is read aloud: what is passed over is not
-const VIEW = ["layer", "item", "head", "beside", "scale"]; // what is chosen: traits of the model
 const ENTROPY = "Entropy of a head: mean over its rows, in nats; 0 means that each row looks at one key alone.";
-const KEYS = [
-  [
-    "In the large picture",
+const KEYS = {
+  "In the large picture":
     "arrow keys move from cell to cell, Home and End go to the ends of the row, Page Up and Page Down to another head, Escape leaves.",
-  ],
-  [
-    "In the small pictures",
+  "In the small pictures":
     "arrow keys, Home and End choose a head; Shift and click, or Shift and Enter, compares with another.",
-  ],
-  ["With a painted mask", "click or drag in the large picture, or press Space: a cell is hidden or seen."],
-];
+  "With a painted mask": "click or drag in the large picture, or press Space: a cell is hidden or seen.",
+};
 
-function download(name, type, data) {
-  const link = make("a");
-  link.href = URL.createObjectURL(new Blob([data], { type }));
-  link.download = name;
-  link.click();
-  setTimeout(() => URL.revokeObjectURL(link.href), 10000);
+/** Make a menu; its parent is a label with a word before it. */
+function makeSelect(word, changed) {
+  const select = make("select");
+  select.addEventListener("change", () => changed(select.value));
+  make("label", "field", make("span", "", word), select);
+  return select;
 }
-
-/** Bring a canvas to a size in CSS pixels, clear it, and return what draws on it. */
-function fitCanvas(canvas, { width, height }, dots) {
-  const [w, h] = [Math.round(width * dots), Math.round(height * dots)];
-  if (canvas.width !== w || canvas.height !== h) Object.assign(canvas, { width: w, height: h });
-  Object.assign(canvas.style, { width: `${width}px`, height: `${height}px` });
-  const context = canvas.getContext("2d");
-  context.setTransform(dots, 0, 0, dots, 0, 0);
-  context.clearRect(0, 0, width, height);
-  return context;
-}
-
-const field = (word, node) => make("label", "field", make("span", "", word), node);
 
 class Explorer {
   constructor(model, el) {
     this.model = model;
-    this.palettes = Object.fromEntries(
-      Object.entries(model.get("options").palettes).map(([name, bytes]) => [
-        name,
-        new Uint32Array(bytesOf(bytes).buffer),
-      ]),
-    );
+    const coloursOf = (bytes) => new Uint32Array(bytesOf(bytes).buffer);
+    const { plain, signed } = model.get("options").palettes;
+    this.palettes = { plain: coloursOf(plain), signed: coloursOf(signed) };
     this.maps = readMaps(model.get("packet"));
     this.scene = this.hover = this.cursor = null;
     this.width = 0; // of the whole widget
-    this.waiting = []; // small pictures that are to be drawn
     this.recompute = makeRecompute(model, () => this.visibleMask());
     this.build(el);
     this.fill();
-    this.brush = followPointer(this, this.overlay);
-    this.stops = [
-      followKeys(this, this, this.brush),
-      () => this.recompute.stop(),
-      ...this.followModel(),
-      ...this.followPage(),
-    ];
+    const brush = followPointer(this);
+    this.stops = [followKeys(this, brush), this.recompute.stop, ...this.followModel(), ...this.followPage()];
   }
 
   build(el) {
-    this.items = make("select");
-    this.compares = make("select");
-    this.scales = make("select");
-    this.items.addEventListener("change", () => this.put({ item: Number(this.items.value) }));
-    this.compares.addEventListener("change", () => this.put({ beside: Number(this.compares.value) }));
-    this.scales.addEventListener("change", () => this.put({ scale: this.scales.value }));
-    const png = makeButton("", "PNG", () => this.savePicture());
-    const page = makeButton("", "HTML", () => this.savePage());
+    this.items = makeSelect("sentence", (value) => this.put({ item: Number(value) }));
+    this.compares = makeSelect("compare with", (value) => this.put({ beside: Number(value) }));
+    this.scales = makeSelect("colours", (value) => this.put({ scale: value }));
+    const fields = [this.items, this.compares, this.scales].map((select) => select.parentNode);
+    const png = makeButton("save", "PNG", () => this.savePicture());
     png.title = "Save this picture";
-    page.title = "Save a page with all heads that needs no Python";
-    const fields = [field("sentence", this.items), field("compare with", this.compares), field("colours", this.scales)];
-    const bar = make("div", "bar", ...fields, make("span", "saves", png, page));
+    const bar = make("div", "bar", ...fields, png);
 
     this.list = make("div", "thumbs");
-    this.list.setAttribute("role", "group");
-    this.list.setAttribute("aria-label", "Heads: arrow keys choose, Shift+Enter compares");
+    Object.assign(this.list, { role: "group", ariaLabel: "Heads: arrow keys choose, Shift+Enter compares" });
     this.title = make("p", "title");
     this.base = make("canvas", "base");
     this.overlay = make("canvas", "glass"); // what is lit lies over the picture, which stays as it is
-    this.overlay.tabIndex = 0;
-    this.overlay.setAttribute("role", "application");
-    this.overlay.setAttribute("aria-roledescription", "heat map");
+    Object.assign(this.overlay, { tabIndex: 0, role: "application", ariaRoleDescription: "heat map" });
     this.paper = make("div", "paper", this.base, this.overlay);
     this.readout = make("p", "readout");
     this.notes = make("p", "notes");
-    this.spoken = make("p", "spoken");
-    this.spoken.setAttribute("aria-live", "polite");
+    this.spoken = Object.assign(make("p", "spoken"), { ariaLive: "polite" });
     this.view = make("div", "view", this.title, this.paper, this.readout, this.notes, this.spoken);
 
-    const lines = KEYS.map(([where, what]) => make("p", "", make("b", "", where), `: ${what}`));
+    const lines = Object.entries(KEYS).map(([where, what]) => make("p", "", make("b", "", where), `: ${what}`));
     const help = make("details", "keys", make("summary", "", "Keys"), ...lines, make("p", "", ENTROPY));
     const body = make("div", "body", make("div", "side", this.list), this.view);
     this.root = make("div", "mha-heads", this.recompute.node, bar, body, help);
-    this.root.setAttribute("role", "group");
-    this.root.setAttribute("aria-label", "Heads of attention");
+    Object.assign(this.root, { role: "group", ariaLabel: "Heads of attention" });
     el.append(this.root);
   }
 
-  /** Follow the model, and return how to stop. */
   followModel() {
-    const calls = { packet: () => this.packetCame(), page: () => this.keepPage() };
-    for (const name of VIEW) calls[name] = () => this.soon();
+    const [soon, packetCame] = [() => this.soon(), () => this.packetCame()];
+    const calls = { packet: packetCame, layer: soon, item: soon, head: soon, beside: soon, scale: soon };
     return Object.entries(calls).map(([name, call]) => {
       this.model.on(`change:${name}`, call);
       return () => this.model.off(`change:${name}`, call);
@@ -123,11 +85,10 @@ class Explorer {
   /** Follow the widget's width and the page's theme, and return how to stop. */
   followPage() {
     const soon = () => this.soon();
-    const size = new ResizeObserver(([entry]) => {
-      const { width } = entry.contentRect;
-      if (!width || width === this.width) return;
-      this.width = width;
-      this.sizes = layThumbs(this.root, this.list, this.maps, this.thumbs.length, width);
+    const size = new ResizeObserver(([{ contentRect }]) => {
+      if (!contentRect.width || contentRect.width === this.width) return;
+      this.width = contentRect.width;
+      this.layThumbs();
       this.draw();
     });
     const theme = new MutationObserver(soon);
@@ -136,23 +97,16 @@ class Explorer {
     const sight = new IntersectionObserver(soon);
     size.observe(this.root);
     sight.observe(this.root);
-    theme.observe(document.body, {
-      attributes: true,
-      attributeFilter: ["data-jp-theme-light", "data-jp-theme-name", "class"],
-    });
+    theme.observe(document.body, { attributeFilter: ["data-jp-theme-light", "data-jp-theme-name", "class"] });
     dark.addEventListener("change", soon);
-    return [
-      () => size.disconnect(),
-      () => sight.disconnect(),
-      () => theme.disconnect(),
-      () => dark.removeEventListener("change", soon),
-    ];
+    const observers = [size, theme, sight].map((observer) => () => observer.disconnect());
+    return [...observers, () => dark.removeEventListener("change", soon)];
   }
 
   /** Return the map that is shown: of new maps there may be fewer than before. */
   current() {
-    const { L, B, slots } = this.maps;
     const { model } = this;
+    const { L, B, slots } = this.maps;
     return {
       layer: clamp(model.get("layer"), 0, L - 1),
       item: clamp(model.get("item"), 0, B - 1),
@@ -194,50 +148,43 @@ class Explorer {
   /** Fill the selects and the small pictures anew: there are other maps. */
   fill() {
     const { maps } = this;
-    const { L, B, slots, kind } = maps;
-    const all = Array.from({ length: L * slots }, (_, flat) => ({
-      layer: Math.floor(flat / slots),
-      slot: flat % slots,
-    }));
-    this.compares.replaceChildren(
-      new Option("nothing", -1),
-      ...all.map((at, flat) => new Option(nameOf(maps, at, true), flat)),
-    );
+    const { B, slots, kind } = maps;
+    this.thumbs = makeThumbs(maps, this.list, ({ layer, slot }, { shiftKey }) => {
+      if (shiftKey) this.compare(layer * slots + slot);
+      else this.choose(layer, slot);
+    });
+    const heads = this.thumbs.map(({ at }, flat) => new Option(nameOf(maps, at, true), flat));
+    this.compares.replaceChildren(new Option("nothing", -1), ...heads);
     const words = (item) => short(maps.queries(item).slice(0, 8).join(" "), 30);
     this.items.replaceChildren(...Array.from({ length: B }, (_, item) => new Option(`${item}: ${words(item)}`, item)));
     const fixed = { weights: "0 to 1", numbers: `0 to ${number(maps.high)}`, signed: "one for all heads" }[kind];
     this.scales.replaceChildren(new Option(fixed, "fixed"), new Option("each head its own", "head"));
     this.items.parentNode.hidden = B < 2;
-    this.compares.parentNode.hidden = all.length < 2;
-    this.thumbs = makeThumbs(maps, this.list, ({ layer, slot }, { shiftKey }) => {
-      if (shiftKey) this.compare(layer * slots + slot);
-      else this.choose(layer, slot);
-    });
-    this.sizes = layThumbs(this.root, this.list, maps, this.thumbs.length, this.width);
+    this.compares.parentNode.hidden = heads.length < 2;
+    this.layThumbs();
+  }
+
+  layThumbs() {
+    this.thumbSize = layThumbs(this.root, this.list, this.maps, this.thumbs.length, this.width);
   }
 
   packetCame() {
-    const before = this.maps;
-    const maps = (this.maps = readMaps(this.model.get("packet")));
-    const sizes = ["L", "B", "slots", "T", "S", "kind"].some((name) => maps[name] !== before[name]);
-    const sentences = maps.B > 1 && `${maps.queries(0)}` !== `${before.queries(0)}`; // they stand in the select
-    if (sizes || sentences) this.fill();
-    this.recompute.answered(maps.serial);
-    this.draw(); // at once: the screen shows it with the next frame
+    const keyOf = ({ shape, kind, B, queries }) => `${shape} ${kind} ${B > 1 && queries(0)}`; // of what fill() shows
+    const before = keyOf(this.maps);
+    this.maps = readMaps(this.model.get("packet"));
+    if (keyOf(this.maps) !== before) this.fill();
+    this.recompute.answered(this.maps.serial);
+    this.soon();
   }
 
-  /** Draw when all changes of this moment are there; once more in the same frame it waits for the next. */
+  /** Draw with the next frame, when all changes of this moment are there. */
   soon() {
-    if (this.due) return;
-    this.due = true;
-    if (this.fresh) requestAnimationFrame(() => this.draw());
-    else queueMicrotask(() => this.draw());
+    this.due ??= requestAnimationFrame(() => this.draw());
   }
 
   draw() {
-    this.due = false;
-    if (!this.fresh) requestAnimationFrame(() => (this.fresh = false));
-    this.fresh = true; // what is drawn was not on the screen yet
+    cancelAnimationFrame(this.due);
+    this.due = null;
     const look = lookOf(this.root);
     const width = this.view.clientWidth; // asked for first: after a change it would be laid out twice
     if (!this.root.isConnected || !width) return;
@@ -254,10 +201,12 @@ class Explorer {
     this.scene = compose(maps, this.palettes, { at, compared, scale }, look, width);
     markThumbs(this.thumbs, maps, at, compared);
     this.drawLarge();
-    const thumbs = `${maps.serial} ${at.item} ${scale} ${this.width} ${look.ink} ${look.dots}`;
-    if (thumbs !== this.drawnThumbs) this.waiting = [...this.thumbs];
-    this.drawnThumbs = thumbs;
-    this.drawThumbs();
+    const key = `${maps.serial} ${at.item} ${scale} ${this.width} ${look.ink} ${look.dots}`;
+    if (key !== this.root.dataset.drawn) {
+      const view = { item: at.item, scale, palettes: this.palettes, look };
+      for (const thumb of this.thumbs) paintThumb(thumb, this.thumbSize, maps, view);
+    }
+    this.root.dataset.drawn = key;
     this.root.dataset.serial = maps.serial;
   }
 
@@ -269,16 +218,14 @@ class Explorer {
     this.base.dataset.place = [plan.box.x, plan.box.y, plan.cell.w, plan.cell.h].join(" "); // for those who measure
     const { entropy } = maps.facts(at);
     const name = titleOf(maps, scene);
-    this.title.replaceChildren(
-      make("b", "", name),
-      other || entropy === null ? "" : ` · entropy ${number(entropy)} nats`,
-    );
+    const spread = other || entropy === null ? "" : ` · entropy ${number(entropy)} nats`;
+    this.title.replaceChildren(make("b", "", name), spread);
     const notes = notesOf(maps, at).map(({ warning, text }) =>
       make("span", warning ? "odd" : "", `${warning ? "⚠ " : ""}${text}`),
     );
     this.notes.replaceChildren(...notes);
     const help = "Arrow keys move, Home and End, Page Up and Page Down choose a head.";
-    this.overlay.setAttribute("aria-label", `${name}, ${maps.T} queries in rows, ${maps.S} keys in columns. ${help}`);
+    this.overlay.ariaLabel = `${name}, ${maps.T} queries in rows, ${maps.S} keys in columns. ${help}`;
     this.drawOverlay();
   }
 
@@ -287,48 +234,22 @@ class Explorer {
     if (this.due) return; // it comes with the picture
     const lit = this.hover ?? this.cursor;
     const { plan, look } = this.scene;
-    const size = `${plan.width} ${plan.height} ${look.dots}`;
-    if (lit) paintLit(fitCanvas(this.overlay, plan, look.dots), this.maps, this.scene, lit);
-    else if (this.clear !== size) fitCanvas(this.overlay, plan, look.dots);
-    this.clear = lit ? "" : size; // a canvas that is touched is laid on the screen anew
+    const context = fitCanvas(this.overlay, plan, look.dots);
+    if (lit) paintLit(context, this.maps, this.scene, lit);
     const text = lit ? readoutOf(this.maps, this.scene, lit) : "";
     say(this.readout, text || "Point at a cell, or at a word, to see its numbers.");
     clearTimeout(this.speaking);
     this.speaking = setTimeout(() => say(this.spoken, text), SPOKEN);
   }
 
-  /** Draw small pictures as long as there is time in this frame, and the others with the next. */
-  drawThumbs() {
-    const start = performance.now();
-    const { item } = this.current();
-    const { look } = this.scene;
-    const view = { item, scale: this.model.get("scale"), palettes: this.palettes, look };
-    while (this.waiting.length && performance.now() - start < BUSY) {
-      paintThumb(this.waiting.shift(), this.sizes, this.maps, view);
-    }
-    if (this.waiting.length) requestAnimationFrame(() => this.drawThumbs());
-    else this.root.dataset.drawn = this.maps.serial;
-  }
-
   savePicture() {
     const picture = pictureOf(this.maps, this.scene, this.title.textContent, this.cursor);
-    picture.toBlob(async (blob) => download("heads.png", "image/png", await blob.arrayBuffer()));
-  }
-
-  savePage() {
-    this.saves = true;
-    if (this.model.get("options").alone) return this.keepPage();
-    this.model.set("page_requests", this.model.get("page_requests") + 1);
-    this.model.save_changes();
-  }
-
-  keepPage() {
-    if (this.saves) download("heads.html", "text/html", bytesOf(this.model.get("page")));
-    this.saves = false; // another view may have asked for the next one
+    Object.assign(make("a"), { href: picture.toDataURL(), download: "heads.png" }).click();
   }
 
   remove() {
     for (const stop of this.stops) stop();
+    cancelAnimationFrame(this.due);
     clearTimeout(this.saving);
     clearTimeout(this.speaking);
     this.root.remove();

@@ -5,7 +5,6 @@ Axes: L layers, B sentences, H heads, T query tokens, S key tokens.
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -14,14 +13,21 @@ import traitlets
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from mha_course.errors import ShapeError, require
+from mha_course.errors import ShapeError
 from mha_course.widgets.base import StaticFallbackWidget, esm
+from mha_course.widgets.controls import Control
 from mha_course.widgets.head_explorer import static
-from mha_course.widgets.head_explorer.controls import MASKS, RecomputeControls, mask_from_choice, paint, split_result
+from mha_course.widgets.head_explorer.controls import (
+    MASKS,
+    controls_of,
+    mask_from_choice,
+    paint,
+    read_values,
+    split_result,
+)
 from mha_course.widgets.head_explorer.maps import PLACE, Maps, read
 
 HERE = Path(__file__).parent
-VIEW = ("layer", "item", "head", "beside", "scale")
 
 
 class HeadExplorer(StaticFallbackWidget):
@@ -47,14 +53,12 @@ class HeadExplorer(StaticFallbackWidget):
 
     _esm = esm("widget.js", folder=HERE)
     _css = HERE / "head_explorer.css"
-    # What Python sends: the maps, an error of the learner's function, a page to keep; controls and palettes, once.
+    # What Python sends: the maps, an error of the learner's function; controls and palettes, once.
     packet = traitlets.Dict().tag(sync=True)
     trouble = traitlets.Dict().tag(sync=True)
-    page = traitlets.Bytes().tag(sync=True)
     options = traitlets.Dict().tag(sync=True)
-    # What the browser asks: a serial number and the controls' values; how often it wanted the page.
+    # What the browser asks: a serial number, the controls' values and the painted mask.
     request = traitlets.Dict().tag(sync=True, echo_update=False)
-    page_requests = traitlets.Int(0).tag(sync=True)
     layer = traitlets.Int(0).tag(sync=True)
     item = traitlets.Int(0).tag(sync=True)
     head = traitlets.Int(0).tag(sync=True)
@@ -69,36 +73,36 @@ class HeadExplorer(StaticFallbackWidget):
         keys: Sequence[Any] | None = None,
         mask: Any = None,
         recompute: Callable[..., Any] | None = None,
-        **view: Any,
+        layer: int = 0,
+        item: int = 0,
+        head: int = 0,
+        beside: int = -1,
+        scale: str = "fixed",
     ) -> None:
-        unknown = sorted(set(view) - set(VIEW))
-        if unknown:
-            raise TypeError(f"HeadExplorer: unexpected {', '.join(unknown)}")
-        self._maps, self._mask, self._lock = read(weights, queries, keys, mask), mask, threading.Lock()
-        self._sentence = " ".join(self._maps.names(0)[0])
+        self._maps, self._mask = read(weights, queries, keys, mask), mask
+        self._sentence = " ".join(self._maps.tokens[0][0])
         self._device = getattr(weights, "device", "cpu")
-        self._controls: RecomputeControls | None = None
-        options: dict[str, Any] = {"controls": [], "palettes": static.palettes()}
-        request: dict[str, Any] = {"serial": 0, "values": {}, "painted": None}
+        self._recompute: Any = recompute
+        self._controls: dict[str, Control] = {}
+        self._by_position = False
+        painted = None
         if recompute is not None:
-            choice, request["painted"] = _mask_choice(self._maps)
-            self._controls = RecomputeControls(recompute, self._sentence, choice)
-            options["controls"], request["values"] = self._controls.specs(), self._controls.start()
-        super().__init__(packet=self._maps.message(0), request=request, options=options, **view)
+            choice, painted = _mask_choice(self._maps)
+            self._controls, self._by_position = controls_of(recompute, self._sentence, choice)
+        specs = [control.spec() for control in self._controls.values()]
+        values = {name: control.write(control.start) for name, control in self._controls.items()}
+        options = {"controls": specs, "palettes": static.palettes()}
+        request = {"serial": 0, "values": values, "painted": painted}
+        shown = {"layer": layer, "item": item, "head": head, "beside": beside, "scale": scale}
+        super().__init__(packet=self._maps.message(0), request=request, options=options, **shown)
         self._describe()
-
-    @traitlets.validate("layer", "item", "head", "beside")
-    def _within(self, proposal: dict[str, Any]) -> int:
-        """Keep to the maps that there are."""
-        L, B, *_ = self._maps.shape
-        name = proposal["trait"].name
-        count = {"layer": L, "item": B, "head": self._maps.slots, "beside": L * self._maps.slots}[name]
-        return int(max(-1 if name == "beside" else 0, min(proposal["value"], count - 1)))
 
     def _shown(self) -> tuple[int, int, int]:
         """Return layer, sentence and head that are shown: of new maps there may be fewer than before."""
         L, B, *_ = self._maps.shape
-        return min(self.layer, L - 1), min(self.item, B - 1), min(self.head, self._maps.slots - 1)
+        counts = {"layer": L, "item": B, "head": self._maps.slots}
+        layer, item, head = (max(0, min(getattr(self, name), count - 1)) for name, count in counts.items())
+        return layer, item, head
 
     @traitlets.observe("layer", "item", "head")
     def _describe(self, _: Any = None) -> None:
@@ -109,37 +113,36 @@ class HeadExplorer(StaticFallbackWidget):
     def _answer(self, change: dict[str, Any]) -> None:
         """Recompute for the controls' values. What goes wrong is shown in place, and the last picture stays."""
         request = change["new"]
-        if self._controls is None or not request.get("serial"):
+        if not self._controls or not request.get("serial"):
             return  # nothing was asked yet
-        with self._lock:
-            try:
-                self._maps = self._recompute(self._controls, request)
-                self._describe()
-                self.packet = self._maps.message(request["serial"])
-            except _TroubleError as trouble:
-                self.trouble = {"serial": request["serial"], "text": str(trouble)}
+        trouble = self._call(request)
+        if trouble:
+            self.trouble = {"serial": request["serial"], "text": trouble}
+        else:
+            self._describe()
+            self.packet = self._maps.message(request["serial"])
 
-    def _recompute(self, controls: RecomputeControls, request: dict[str, Any]) -> Maps:
-        """Call the function, and read what it returned."""
-        values, mask = controls.read(request.get("values", {})), self._mask
+    def _call(self, request: dict[str, Any]) -> str:
+        """Call the function and keep the maps that it returned; return what went wrong, or nothing."""
+        values, mask = read_values(self._controls, request.get("values", {})), self._mask
         sentence = values.get("sentence", self._sentence)
         # A function may count tokens that are no words, such as [CLS]: sizes change by as many as words were added.
         more = len(sentence.split()) - len(self._sentence.split())
         T, S = (max(size + more, 1) for size in self._maps.shape[3:])
+        if "mask" in values:
+            values["mask"] = mask = mask_from_choice(values["mask"], (T, S), request.get("painted"), self._device)
         try:
-            if "mask" in values:
-                values["mask"] = mask = mask_from_choice(values["mask"], (T, S), request.get("painted"), self._device)
-            result = controls(values)
+            result = self._recompute(*values.values()) if self._by_position else self._recompute(**values)
         except Exception as error:
-            raise _TroubleError(f"your function: {_line(error)}") from error
+            return f"your function: {_line(error)}"
         if result is None:
-            raise _TroubleError("your function returned None: expected weights, such as (H, T, S)")
+            return "your function returned None: expected weights, such as (H, T, S)"
         try:
-            maps = self._read(result, sentence, mask)
+            self._maps = self._read(result, sentence, mask)
         except Exception as error:
-            raise _TroubleError(f"your function returned something else: {_line(error)}") from error
+            return f"your function returned something else: {_line(error)}"
         self._sentence = sentence
-        return maps
+        return ""
 
     def _read(self, result: Any, sentence: str, mask: Any) -> Maps:
         """Read a result; tokens that it does not name are those of the sentence, or as before, where they fit."""
@@ -157,39 +160,16 @@ class HeadExplorer(StaticFallbackWidget):
         except ShapeError:  # the mask was made for other tokens
             return read(weights, queries, keys)
 
-    @traitlets.observe("page_requests")
-    def _send_page(self, _: Any) -> None:
-        """Send the page that the learner wants to keep."""
-        self.page = self.to_html().encode()
-
-    def to_html(self) -> str:
-        """Return a page that shows all heads as they are now, without Python and without a network."""
-        state = {name: getattr(self, name) for name in VIEW}
-        state |= {"packet": self._maps.message(0), "request": {"serial": 0, "values": {}}, "trouble": {}}
-        state |= {"options": {**self.options, "controls": [], "alone": True}, "page_requests": 0}
-        return static.write_page(repr(self), str(self._css), self._esm, state)
-
-    def save(self, path: str | Path) -> None:
-        """Write the picture (.png) or the page (.html)."""
-        file = Path(path)
-        rule = "the name must end in .png or .html"
-        require(file.suffix in (".png", ".html"), f"{PLACE}.save", rule, expected="a name", got=repr(str(path)))
-        file.write_bytes(self.png() if file.suffix == ".png" else self.to_html().encode())
-
     def picture(self) -> Axes | Figure:
         """Draw the heads that are shown: up to 16 of the layer, or the head alone where numbers are no weights."""
         return static.figure(self._maps, *self._shown())
 
 
-class _TroubleError(Exception):
-    """What a learner's function did wrong, in one line."""
-
-
 def _mask_choice(maps: Maps) -> tuple[str, list[str] | None]:
     """Return which choice of a mask the maps have, and its cells if it is none of ours."""
-    if maps.hidden is None or (maps.hidden != maps.hidden[0, 0, 0]).any():  # a menu cannot say a mask for each head
-        return "none", None
     allowed = ~maps.hidden[0, 0, 0]
+    if allowed.all() or (maps.hidden == allowed).any():  # a menu cannot say a mask for each head
+        return "none", None
     for choice in MASKS[1:3]:
         if (mask_from_choice(choice, allowed.shape, None, "cpu").numpy() == allowed).all():
             return choice, None

@@ -22,17 +22,16 @@ class CacheLab(Lab):
     """Choose a published model, and see what its cache takes for texts of any length and number.
 
     The number of KV heads starts as published, and moves over those that divide the model's heads. Weights are
-    counted in float16. Raises: ShapeError for a model that is not in MODELS of experiments.model_sizes.
+    counted in float16.
     """
 
     question = "When does the cache outgrow the model?"
 
-    def __init__(self, model: str = "Llama 3 8B") -> None:
-        menu = ChoiceControl("model", "model", "menu", tuple(_BY_NAME), model)
-        menu.accept("CacheLab", model)
+    def __init__(self) -> None:
+        model = "Llama 3 8B"
         super().__init__(
             [
-                menu,
+                ChoiceControl("model", "model", "menu", tuple(_BY_NAME), model),
                 ChoiceControl("tokens", "tokens", "slider", TOKENS, 4096, tuple(map(length, TOKENS))),
                 ChoiceControl("batch", "texts at once", "slider", BATCHES, 1),
                 ChoiceControl("num_kv_heads", "KV heads", "slider", _GROUPS, _BY_NAME[model].num_kv_heads),
@@ -55,10 +54,15 @@ class CacheLab(Lab):
         chosen, at = _BY_NAME[model], TOKENS.index(tokens)
         options = {"num_kv_heads": num_kv_heads, "bytes_per_value": STORED[stored]}
         sizes = [chosen.cache_bytes(count, batch=batch, **options) for count in TOKENS]
+        cache, weights = [size / GIB for size in sizes], chosen.weight_bytes / GIB
+        drawn = [
+            {"name": "weights", "style": "faint", "values": [weights] * len(TOKENS)},
+            {"name": "cache", "style": "main", "values": cache},
+        ]
         panels = (
-            self._bars(sizes[at], chosen.weight_bytes),
+            bars("GiB", ["cache", "weights"], [cache[at], weights], high=max(cache[at], weights), lit=[0]),
             self._table(chosen, sizes[at], chosen.cache_bytes(1, **options), num_kv_heads),
-            self._lines(sizes, chosen.weight_bytes, at),
+            lines("GiB, along the length", [n // 1024 for n in TOKENS], drawn, at=at, xlabel="k tokens"),
         )
         own = "" if tokens <= chosen.context else f" The model itself is made for {chosen.context:,} tokens."
         texts = "1 text" if batch == 1 else f"{batch} texts"
@@ -69,14 +73,7 @@ class CacheLab(Lab):
         )
 
     @staticmethod
-    def _bars(cache: int, weights: int) -> dict[str, Any]:
-        """Set the cache beside the weights."""
-        sizes = [cache / GIB, weights / GIB]
-        return bars("GiB", ["cache", "weights"], sizes, high=max(sizes), lit=[0])
-
-    @staticmethod
     def _table(model: Published, cache: int, token: int, num_kv_heads: int) -> dict[str, Any]:
-        """List what goes into the product, and what comes out."""
         rows = [
             ["layers × KV heads × D", f"{model.layers} × {num_kv_heads} × {model.head_dim}"],
             ["heads that share one", f"{model.num_heads // num_kv_heads}"],
@@ -86,12 +83,3 @@ class CacheLab(Lab):
         ]
         kv = "as published" if num_kv_heads == model.num_kv_heads else f"published: {model.num_kv_heads}"
         return table("bytes", ("", model.name), rows, f"KV heads {kv}. 1 KiB is 1,024 bytes.")
-
-    @staticmethod
-    def _lines(sizes: list[int], weights: int, at: int) -> dict[str, Any]:
-        """Follow both along the length."""
-        drawn = [
-            {"name": "weights", "style": "faint", "values": [weights / GIB] * len(TOKENS)},
-            {"name": "cache", "style": "main", "values": [size / GIB for size in sizes]},
-        ]
-        return lines("GiB, along the length", [n // 1024 for n in TOKENS], drawn, at=at, xlabel="k tokens")

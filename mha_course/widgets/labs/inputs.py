@@ -9,15 +9,17 @@ from torch import Tensor
 
 from mha_course.errors import require, require_float, require_shape
 
+MOST = 32  # tokens
 
-def scores_and_tokens(place: str, scores: Any, tokens: Sequence[str], most: int = 32) -> tuple[Tensor, list[str]]:
+
+def scores_and_tokens(place: str, scores: Any, tokens: Sequence[str]) -> tuple[Tensor, list[str]]:
     """Return the scores (S, S) and the tokens as words, or raise ShapeError."""
     require_float(place, {"scores": scores})
     while scores.dim() > 2 and scores.size(0) == 1:
         scores = scores[0]
     words = [str(token) for token in ([] if tokens is None or isinstance(tokens, str) else tokens)]
     rule, got = "tokens must be a list of words", f"{len(words)} tokens" if words else repr(tokens)
-    require(1 <= len(words) <= most, place, rule, expected=f"1 to {most} tokens", got=got)
+    require(1 <= len(words) <= MOST, place, rule, expected=f"1 to {MOST} tokens", got=got)
     fix = "scores[0, 0], one head of one sentence" if scores.dim() > 2 else None
     require_shape(place, "scores", scores, {"T": len(words), "S": len(words)}, fix)
     finite, fix = bool(scores.isfinite().all()), "the scaled scores, before a mask hides any"

@@ -95,22 +95,6 @@ function keepKeys(root) {
   });
 }
 
-/** Let a sentence that has been as high stay so: nothing moves away under the pointer. Return how to start anew, and to stop. */
-function keepHeight(node) {
-  let tall = 0;
-  const keep = () => {
-    if (node.offsetHeight > tall) node.style.minHeight = `${(tall = node.offsetHeight)}px`;
-  };
-  const watch = new ResizeObserver(keep);
-  watch.observe(node);
-  const reset = () => {
-    node.style.minHeight = "";
-    tall = 0;
-    keep();
-  };
-  return { reset, stop: () => watch.disconnect() };
-}
-
 export function render({ model, el }) {
   const { kind, question, hint, controls: specs, start, palettes } = model.get("spec");
   const asker = Math.random().toString(36).slice(2); // which of the views of one lab asked
@@ -163,18 +147,19 @@ export function render({ model, el }) {
     }
     if (room) boards.draw(view.panels, room);
     if (sentence.textContent !== view.text) speak(view.text);
+    // A sentence that has been as high stays so: nothing moves away under the pointer.
+    if (room) sentence.style.minHeight = `${sentence.offsetHeight}px`;
     sentence.textContent = view.text;
     tell(view.trouble);
     cancelAnimationFrame(frame);
     frame = requestAnimationFrame(() => (root.dataset.serial = view.serial)); // drawn, and on the screen with this frame
     queue.pump();
   }
-  const height = keepHeight(sentence);
   const watch = new ResizeObserver(([{ contentRect }]) => {
     const width = Math.floor(contentRect.width);
     if (!width || width === room) return;
     room = width;
-    height.reset();
+    sentence.style.minHeight = "";
     boards.draw(model.get("view").panels, room);
   });
   model.on("change:view", follow);
@@ -183,7 +168,6 @@ export function render({ model, el }) {
   watch.observe(boards.node);
   return () => {
     watch.disconnect();
-    height.stop();
     stopSpeaking();
     queue.stop();
     cancelAnimationFrame(frame);

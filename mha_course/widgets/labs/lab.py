@@ -84,7 +84,6 @@ class Lab(StaticFallbackWidget):
             self._move(moved, asked)
 
     def _move(self, moved: Mapping[str, Any], asked: Mapping[str, Any] | None = None) -> None:
-        """Bring picture and sentence up to the controls."""
         with self._lock:
             trouble = ""
             self.values = self.reconcile({**self.values, **moved}, moved)
@@ -96,7 +95,6 @@ class Lab(StaticFallbackWidget):
             self._reply(asked or {}, trouble)
 
     def _reply(self, asked: Mapping[str, Any], trouble: str) -> None:
-        """Send what is to be drawn, and to whom it answers."""
         self._serial += 1
         self.view = {
             "serial": self._serial,
@@ -109,7 +107,6 @@ class Lab(StaticFallbackWidget):
         }
 
     def _written(self) -> dict[str, Any]:
-        """Return the values of all controls as the browser knows them."""
         return {name: control.write(self.values[name]) for name, control in self._controls.items()}
 
 

@@ -100,16 +100,14 @@ def preset(name: str, size: int, n: int) -> Tensor:
     >>> preset("window", 3, 1).int().tolist()
     [[1, 1, 0], [1, 1, 1], [0, 1, 1]]
     """
-    places, causal = torch.arange(size), causal_mask(size)
-    if name == "causal":
-        return causal
-    if name == "padding":
-        return padding_mask([size - n], size)[0, 0].expand(size, size)
-    if name == "left padding, causal":
-        return combine_masks(causal, padding_mask([size - n], size).flip(-1))[0, 0]
-    if name == "window":
-        return (places[:, None] - places).abs() <= n
-    return torch.ones(size, size, dtype=torch.bool)
+    places, causal, padding = torch.arange(size), causal_mask(size), padding_mask([size - n], size)
+    return {
+        "none": torch.ones(size, size, dtype=torch.bool),
+        "causal": causal,
+        "padding": padding[0, 0].expand(size, size),
+        "left padding, causal": combine_masks(causal, padding.flip(-1))[0, 0],
+        "window": (places[:, None] - places).abs() <= n,
+    }[name]
 
 
 def filled(scores: Tensor, allowed: Tensor, fill: str) -> Tensor:
@@ -126,16 +124,11 @@ def _sentence(allowed: Tensor, weights: Tensor, tokens: Sequence[str], fill: str
     if not blind:
         seen = "word" if size == 1 else "words"
         return f"{counted} Every word sees something: the fewest see {int(allowed.sum(-1).min())} of {size} {seen}."
-    who = f"{len(blind)} {'row sees' if len(blind) == 1 else 'rows see'} nothing ({_first(blind)})"
+    first = ", ".join(f"“{word}”" for word in blind[:3]) + (" …" if len(blind) > 3 else "")
+    who = f"{len(blind)} {'row sees' if len(blind) == 1 else 'rows see'} nothing ({first})"
     does = {
         COURSE: "the weights there are all 0",
         BY_HAND: "softmax gives NaN there, and NaN spreads",
         FINITE: f"the weights there are all alike, {1 / size:.2f}: what may see nothing sees everything",
     }
     return f"{counted} {who}: {does[fill]}."
-
-
-def _first(words: Sequence[str]) -> str:
-    """Name the first few words."""
-    named = ", ".join(f"“{word}”" for word in words[:3])
-    return named if len(words) <= 3 else f"{named} …"

@@ -44,33 +44,23 @@ export function neighbour(key, [row, column], columns) {
   return Object.hasOwn(ways, key) ? ways[key] : null;
 }
 
+/** A matrix that keeps its cursor and its listeners; all else is drawn anew on every update. */
 class Matrix {
   constructor(panel, tools) {
-    const { rows, columns, size, paint, pick } = panel;
-    Object.assign(this, { rows, columns, paint, pick, tools, now: panel, cursor: [0, 0], brush: null });
+    const { rows, columns, size, paint, pick, palette } = panel;
+    Object.assign(this, { rows, columns, paint, pick, tools, cursor: [0, 0], brush: null });
     this.big = size === "big";
     this.at = layOut(panel, tools.width);
     const { left, top, cell, right, bottom } = this.at;
-    const [wholeWidth, wholeHeight] = [cell * columns.length, cell * rows.length];
-    this.ramp = tools.palettes[panel.palette]; // a mask has none: its cells are full or empty
-    this.written = this.big && cell >= 30 && panel.palette !== "bool";
+    this.ramp = tools.palettes[palette]; // a mask has none: its cells are full or empty
+    this.written = this.big && this.ramp && cell >= 30;
     this.root = svg("svg", {
-      width: left + wholeWidth + right,
-      height: top + wholeHeight + bottom,
+      width: left + cell * columns.length + right,
+      height: top + cell * rows.length + bottom,
       class: `matrix ${size}${paint ? " paint" : ""}${pick ? " pick" : ""}`,
       role: "img",
     });
-    this.sheet = svg("g"); // colours,
-    this.veil = svg("g"); // and what lies on them
-    this.cells = rows.map((_, i) => columns.map((_, j) => this.makeCell(i, j)));
-    const frame = svg("rect", { x: left, y: top, width: wholeWidth, height: wholeHeight, class: "frame" });
-    this.root.append(this.sheet, this.veil, frame);
-    if (this.big) this.writeNames();
-    this.sums = this.big && panel.rows_sum ? this.makeSums(left + wholeWidth, top + wholeHeight) : null;
     this.ring = svg("rect", { x: left, y: top, width: cell, height: cell, class: "ring" });
-    if (this.big) this.root.append(this.ring);
-    this.lit = svg("rect", { x: left, width: wholeWidth, height: cell, class: "chosen" });
-    if (pick) this.root.append(this.lit);
     if (this.big) this.listen();
     this.update(panel);
   }
@@ -83,32 +73,67 @@ class Matrix {
     return this.at.top + row * this.at.cell;
   }
 
-  makeCell(i, j) {
+  update(next) {
+    this.now = next;
+    const { cell, left, top } = this.at;
+    const [width, height] = [cell * this.columns.length, cell * this.rows.length];
+    const cells = this.rows.flatMap((_, i) => this.columns.map((_, j) => this.drawCell(i, j)));
+    const frame = svg("rect", { x: left, y: top, width, height, class: "frame" });
+    this.root.replaceChildren(...cells.map(({ fill }) => fill), ...cells.flatMap(({ marks }) => marks), frame);
+    if (this.big) this.root.append(...this.drawNames(), ...this.drawSums(), this.ring);
+    if (this.pick)
+      this.root.append(svg("rect", { x: left, y: this.y(next.lit), width, height: cell, class: "chosen" }));
+    const keys = ` Arrow keys walk${this.paint ? ", space paints, shift with an arrow key paints on" : ""}.`;
+    const spoken = `${next.title}. ${this.rows.length} rows, ${this.columns.length} columns.${this.big ? keys : ""}`;
+    this.root.setAttribute("aria-label", spoken);
+  }
+
+  /** Draw a cell, and what lies on it: hatching where it is hidden, and its number. */
+  drawCell(i, j) {
+    const [number, hidden] = [this.value(i, j), this.isHidden(i, j)];
     const box = { x: this.x(j), y: this.y(i), width: this.at.cell, height: this.at.cell };
-    const fill = svg("rect", { ...box, class: "cell" });
-    this.sheet.append(fill);
-    return { box, fill, over: null, text: null, seen: "" };
+    const leaks = Boolean(this.ramp && number); // a weight where there must be none
+    const marks = hidden ? [this.drawHatching(box, leaks)] : [];
+    if (!this.ramp) return { fill: svg("rect", { ...box, class: number ? "cell yes" : "cell no" }), marks };
+    const empty = number === null || (hidden && number === 0);
+    const color = empty ? "none" : shade(this.ramp, number, this.now.low, this.now.high);
+    if (number === null || (this.written && !empty)) marks.push(this.drawNumber(box, number, color));
+    return { fill: svg("rect", { ...box, class: "cell", fill: color }), marks };
   }
 
-  writeNames() {
-    this.rows.forEach((name, i) =>
-      this.root.append(word(name, { x: this.at.left - 6, y: this.y(i + 0.5) + 4, class: "word" })),
+  drawHatching(box, leaks) {
+    const [look, pattern] = leaks ? ["over leaks", "bright"] : ["over", "dim"];
+    return svg("rect", { ...box, class: look, fill: `url(#${this.tools.hatch}-${pattern})` });
+  }
+
+  drawNumber({ x, y, width }, number, color) {
+    const middle = { x: x + width / 2, y: y + width / 2 + 4 };
+    if (number === null) return svg("text", { ...middle, class: "in none" }, width >= 22 ? "NaN" : "×");
+    const look = pale(color) ? "in dark" : "in";
+    return svg("text", { ...middle, class: look }, figure(number).replace("0.", "."));
+  }
+
+  drawNames() {
+    const beside = this.rows.map((name, i) =>
+      word(name, { x: this.at.left - 6, y: this.y(i + 0.5) + 4, class: "word" }),
     );
-    this.columns.forEach((name, j) => {
+    const above = this.columns.map((name, j) => {
       const [x, y] = [this.x(j + 0.5) + 2, this.at.top - 5];
-      this.root.append(word(name, { x, y, class: "over-column", transform: `rotate(${-SLANT} ${x} ${y})` }));
+      return word(name, { x, y, class: "over-column", transform: `rotate(${-SLANT} ${x} ${y})` });
     });
+    return [...beside, ...above];
   }
 
-  /** Make room for a sum at the end of each row and column. */
-  makeSums(right, bottom) {
-    const beside = this.rows.map((_, i) => svg("text", { x: right + 5, y: this.y(i + 0.5) + 4, class: "sum" }));
-    const below = this.columns.map((_, j) => {
-      const [x, y] = [this.x(j + 0.5) + 4, bottom + 4];
-      return svg("text", { x, y, class: "sum under", transform: `rotate(90 ${x - 4} ${y}) translate(0 4)` });
+  /** Write the sum of each row beside it and that of each column below it, if the panel has them. */
+  drawSums() {
+    const { rows_sum: rows = [], columns_sum: columns = [] } = this.now;
+    const right = this.x(this.columns.length) + 5;
+    const beside = rows.map((sum, i) => svg("text", { x: right, y: this.y(i + 0.5) + 4, class: "sum" }, sum));
+    const below = columns.map((sum, j) => {
+      const [x, y] = [this.x(j + 0.5) + 4, this.y(this.rows.length) + 4];
+      return svg("text", { x, y, class: "sum", transform: `rotate(90 ${x - 4} ${y}) translate(0 4)` }, sum);
     });
-    this.root.append(...beside, ...below);
-    return [beside, below];
+    return [...beside, ...below];
   }
 
   /** The number of a cell: of a painted one what the learner sees, which may be ahead of the kernel. */
@@ -116,67 +141,14 @@ class Matrix {
     return this.paint ? this.tools.value(this.paint)[i][j] : this.now.values[i][j];
   }
 
+  isHidden(i, j) {
+    return this.paint ? !this.value(i, j) : Boolean(this.now.hidden?.[i][j]);
+  }
+
   describe(i, j) {
     const pair = `${this.rows[i]} → ${this.columns[j]}`;
     if (this.now.on) return `${pair}: ${this.value(i, j) ? this.now.on : this.now.off}`;
-    return `${pair} ${figure(this.value(i, j))}${this.now.hidden?.[i][j] ? ", hidden" : ""}`;
-  }
-
-  /** Hatch a cell, or no longer. Most cells never are: what hatches one is made when it is needed. */
-  hatch(one, hidden, leaks) {
-    if (!one.over && !hidden) return;
-    one.over ??= this.veil.appendChild(svg("rect", one.box));
-    setAttributes(one.over, {
-      class: `over${leaks ? " leaks" : ""}`,
-      fill: `url(#${this.tools.hatch}-${leaks ? "bright" : "dim"})`,
-      visibility: hidden ? "visible" : "hidden",
-    });
-  }
-
-  write(one, words, look) {
-    if (!one.text && !words) return;
-    const { x, y, width } = one.box;
-    one.text ??= this.veil.appendChild(svg("text", { x: x + width / 2, y: y + width / 2 + 4 }));
-    one.text.setAttribute("class", `in ${look}`);
-    one.text.textContent = words;
-  }
-
-  show(i, j, number, hidden) {
-    const [one, state] = [this.cells[i][j], `${number} ${hidden}`];
-    if (state === one.seen) return; // most cells stay as they are: leave them alone
-    one.seen = state;
-    if (this.ramp) this.showNumber(one, number, hidden);
-    else {
-      one.fill.setAttribute("class", number ? "cell yes" : "cell no");
-      this.hatch(one, hidden, false);
-    }
-  }
-
-  showNumber(one, number, hidden) {
-    const empty = number === null || (hidden && number === 0);
-    const color = empty ? "none" : shade(this.ramp, number, this.now.low, this.now.high);
-    setAttributes(one.fill, { class: empty ? "cell empty" : "cell", fill: color });
-    this.hatch(one, hidden, Boolean(hidden && number)); // a weight where there must be none
-    if (number === null) this.write(one, this.at.cell >= 22 ? "NaN" : "×", "none");
-    else this.write(one, this.written && !empty ? figure(number).replace("0.", ".") : "", pale(color) ? "dark" : "");
-  }
-
-  update(next) {
-    this.now = next;
-    this.rows.forEach((_, i) =>
-      this.columns.forEach((_, j) => {
-        const number = this.value(i, j);
-        this.show(i, j, number, this.paint ? !number : Boolean(next.hidden?.[i][j]));
-      }),
-    );
-    if (this.sums)
-      [next.rows_sum, next.columns_sum].forEach((all, k) =>
-        all.forEach((total, i) => (this.sums[k][i].textContent = total)),
-      );
-    if (this.pick) this.lit.setAttribute("y", this.y(next.lit));
-    const keys = ` Arrow keys walk${this.paint ? ", space paints, shift with an arrow key paints on" : ""}.`;
-    const spoken = `${next.title}. ${this.rows.length} rows, ${this.columns.length} columns.${this.big ? keys : ""}`;
-    this.root.setAttribute("aria-label", spoken);
+    return `${pair} ${figure(this.value(i, j))}${this.isHidden(i, j) ? ", hidden" : ""}`;
   }
 
   /** Move the cursor, and say what the cell holds. */
@@ -193,7 +165,7 @@ class Matrix {
     const next = mask.map((row) => [...row]);
     next[i][j] = number;
     this.tools.move(this.paint, next);
-    this.show(i, j, number, !number);
+    this.update(this.now);
     this.go(i, j);
   }
 

@@ -87,7 +87,7 @@ const plane = afresh((panel, { width }) => {
   const root = svg("svg", { width: size, height: size, class: "plane", role: "img" });
   root.setAttribute("aria-label", `${title}: the context is ${inside ? "inside" : "outside"} the hull`);
   root.append(svg("path", { d: `M0 ${size / 2}H${size}M${size / 2} 0V${size}`, class: "rule" }));
-  root.append(svg("polygon", { points: panel.hull.map((point) => place(point).join()).join(" "), class: "hull" }));
+  root.append(svg("polygon", { points: points.map((point) => place(point).join()).join(" "), class: "hull" }));
   // Values added head to tail, each times its weight, end at the context.
   root.append(svg("path", { d: pathOf([zero, ...chainOf(points, weights).map(place)]), class: "chain" }));
   points.forEach((point, i) => root.append(...drawValue(names[i], zero, place(point), Math.abs(weights[i]), size)));

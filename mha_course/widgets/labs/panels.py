@@ -81,10 +81,10 @@ def lines(title: str, x: Sequence[float], drawn: Sequence[dict[str, Any]], *, at
     return {**words, "lines": ready, "at": at, "note": ""}
 
 
-def plane(title: str, names: Sequence[str], points: Any, context: Any, hull: Any, **more: Any) -> dict[str, Any]:
-    """Describe points of a plane as arrows from 0, the shaded hull around them, and the context among them."""
+def plane(title: str, names: Sequence[str], points: Any, context: Any, **more: Any) -> dict[str, Any]:
+    """Describe points of a plane as arrows from 0, corners of the shaded hull, and the context among them."""
     words = {"kind": "plane", "title": title, "names": list(names), "note": "", **more}
-    return {**words, "points": plain(points), "context": plain(context), "hull": plain(hull)}
+    return {**words, "points": plain(points), "context": plain(context)}
 
 
 def weight_rows(title: str, width: int, num_heads: int, note: str = "") -> dict[str, Any]:

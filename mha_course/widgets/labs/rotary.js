@@ -21,18 +21,13 @@ function drawDial({ name, turn, q, k, start }, reach, size) {
   const angles = `q at ${angleOf(q)} degrees, k at ${angleOf(k)} degrees`;
   root.setAttribute("aria-label", `${name}: ${angles}; ${turn} radians a token`);
   root.append(svg("circle", { cx: middle, cy: middle, r: radius, class: "rim" }));
-  for (const [vector, kind] of [
-    [start[1], "k"],
-    [start[0], "q"],
-  ]) {
-    const [x2, y2] = place(vector);
+  for (const kind of ["k", "q"]) {
+    const [x2, y2] = place(start[kind]);
     root.append(svg("line", { x1: middle, y1: middle, x2, y2, class: `ghost ${kind}` }));
   }
   let before = [0, 0]; // where the letter of k stands: that of q makes way
-  for (const [vector, kind, thick] of [
-    [k, "k", 2],
-    [q, "q", 3.5],
-  ]) {
+  for (const kind of ["k", "q"]) {
+    const [vector, thick] = kind === "q" ? [q, 3.5] : [k, 2];
     const [end, length] = [place(vector), Math.hypot(...vector) || 1];
     const beside = (far) => [end[0] + (vector[0] / length) * far, end[1] - (vector[1] / length) * far + 4];
     const near = beside(11);
@@ -56,13 +51,13 @@ function makePlay({ move, value, idle }, places) {
   }
   function step() {
     const next = value("position") + 1;
-    if (!button.isConnected || next >= places()) stop();
+    if (!button.isConnected || next >= places) stop();
     else if (idle()) move("position", next);
   }
   function start() {
     button.textContent = STOP;
     timer = setInterval(step, matchMedia("(prefers-reduced-motion: reduce)").matches ? CALM : PLACE);
-    if (value("position") + 1 >= places()) move("position", 0);
+    if (value("position") + 1 >= places) move("position", 0);
   }
   return button;
 }
@@ -71,21 +66,9 @@ function dials(panel, tools) {
   const across = [6, 3, 2].find((n) => n * 116 <= tools.width) ?? 2;
   const size = Math.min(DIAL, Math.floor(tools.width / across) - 6);
   const board = make("div", "dials");
-  let places = panel.places;
-  const update = (now) => {
-    places = now.places;
-    board.replaceChildren(...now.pairs.map((pair) => drawDial(pair, now.reach, size)));
-  };
+  const update = (now) => board.replaceChildren(...now.pairs.map((pair) => drawDial(pair, now.reach, size)));
   update(panel);
-  return {
-    node: make(
-      "div",
-      "",
-      board,
-      makePlay(tools, () => places),
-    ),
-    update,
-  };
+  return { node: make("div", "", board, makePlay(tools, panel.places)), update };
 }
 
 KINDS.dials = { draw: dials, needs: 2000, most: 960 }; // more than any page has: they have a row of their own

@@ -12,27 +12,24 @@ from matplotlib.patches import Circle
 from torch import Tensor
 
 from mha_course import plots, positions
-from mha_course.errors import require, require_float, require_shape
 from mha_course.widgets.base import esm
 from mha_course.widgets.controls import ChoiceControl
 from mha_course.widgets.labs import static
 from mha_course.widgets.labs.lab import HERE, Lab, LearnerFunction
 from mha_course.widgets.labs.panels import Panels, bars, lines, plain
 
-PLACES, FURTHEST, MOST_PAIRS = 121, 40, 12
+PLACES, FURTHEST = 121, 40
 BASES = (100.0, 10_000.0, 500_000.0)
-ACROSS = 6  # dials in a row of the static picture
-Q = "#c27800"  # as in rotary.css
-# One query and one key of 6 pairs, drawn once.
-QUERY = (1.0, 0.7, -0.8, 0.9, 0.5, 1.1, 0.3, -0.8, 0.6, 0.5, -0.9, 0.2)
-KEY = (0.8, 0.9, -0.3, 0.4, 0.9, 0.7, -0.5, -0.4, 0.9, 0.8, -0.2, 0.6)
+Q = "#c27800"  # as in lab.css
+# One query and one key of 6 pairs, drawn once, (D,) each.
+QUERY = torch.tensor((1.0, 0.7, -0.8, 0.9, 0.5, 1.1, 0.3, -0.8, 0.6, 0.5, -0.9, 0.2)).double()
+KEY = torch.tensor((0.8, 0.9, -0.3, 0.4, 0.9, 0.7, -0.5, -0.4, 0.9, 0.8, -0.2, 0.6)).double()
 
 
 class RotaryLab(Lab):
     """Move a query and a key along, and see their pairs turn and their dot product stay.
 
     Args:
-        q, k: (D,), of one head, before they are turned; D even, at most 24.
         rope: the learner's own function, which then turns them; until it is written, the course's does.
     Raises: ShapeError.
     """
@@ -40,17 +37,8 @@ class RotaryLab(Lab):
     question = "Both tokens move on, and every arrow turns. What becomes of q · k?"
     hint = "Dashed: before the turn. Pair i is made of the channels i and i + D/2."
     _esm = esm("rotary.js", folder=HERE)
-    _css = "".join((HERE / name).read_text(encoding="utf-8") for name in ("lab.css", "rotary.css"))  # type: ignore[assignment]
 
-    def __init__(self, q: Any = None, k: Any = None, *, rope: Any = None) -> None:
-        q, k = (torch.tensor(start) if given is None else given for given, start in ((q, QUERY), (k, KEY)))
-        require_float("RotaryLab", {"q": q, "k": k})
-        require_shape("RotaryLab", "q", q, {"D": None})
-        require_shape("RotaryLab", "k", k, {"D": q.size(0)})
-        even = q.size(0) % 2 == 0 and 2 <= q.size(0) <= 2 * MOST_PAIRS
-        expected, got = f"D even, from 2 to {2 * MOST_PAIRS}", f"D={q.size(0)}"
-        require(even, "RotaryLab", "channels go in pairs", expected=expected, got=got)
-        self._q, self._k = (vector.detach().cpu().double() for vector in (q, k))
+    def __init__(self, *, rope: Any = None) -> None:
         self._rope = LearnerFunction("RotaryLab", "rope", rope, positions.rope)
         super().__init__(
             [
@@ -67,12 +55,12 @@ class RotaryLab(Lab):
 
     def draw(self, position: int, distance: int, base: float) -> tuple[Panels, str]:
         """Draw the pairs, what each adds to the dot product, and the dot product by distance."""
-        q = self.turned(self._q, torch.tensor([distance, position + distance]), base)  # (2, D): the key at 0, and here
-        k = self.turned(self._k, torch.tensor([0, position]), base)
+        q = self.turned(QUERY, torch.tensor([distance, position + distance]), base)  # (2, D): the key at 0, and here
+        k = self.turned(KEY, torch.tensor([0, position]), base)
         start, now = (q * k).sum(-1).tolist()
         parts = _pairs(q[1] * k[1]).sum(-1)  # (D/2,)
-        waves = self.turned(self._q, torch.arange(FURTHEST + 1), base) @ k[0]  # (41,)
-        limit = float(_pairs(self._q).norm(dim=-1).mul(_pairs(self._k).norm(dim=-1)).max())
+        waves = self.turned(QUERY, torch.arange(FURTHEST + 1), base) @ k[0]  # (41,)
+        limit = float(_pairs(QUERY).norm(dim=-1).mul(_pairs(KEY).norm(dim=-1)).max())
         names = [f"pair {i}" for i in range(len(parts))]
         line = {"name": "q · k", "style": "main", "values": waves}
         xlabel = "distance from key to query"
@@ -88,14 +76,18 @@ class RotaryLab(Lab):
         )
 
     def _dials(self, q: Tensor, k: Tensor, base: float) -> dict[str, Any]:
-        """Describe a dial for each pair."""
-        rates = base ** (-torch.arange(len(q) // 2) / (len(q) // 2))  # (D/2,)
-        vectors = zip(*map(_pairs, (q, k, self._q, self._k)), rates.tolist(), strict=True)
+        turned, start = {"q": _pairs(q), "k": _pairs(k)}, {"q": _pairs(QUERY), "k": _pairs(KEY)}  # (D/2, 2) each
+        count = len(turned["q"])
         pairs = [
-            {"name": f"pair {i}", "turn": f"{rate:.2g}", "q": plain(a), "k": plain(b), "start": plain([c, d])}
-            for i, (a, b, c, d, rate) in enumerate(vectors)
+            {
+                "name": f"pair {i}",
+                "turn": f"{base ** (-i / count):.2g}",  # radians a token
+                **{name: plain(vectors[i]) for name, vectors in turned.items()},
+                "start": {name: plain(vectors[i]) for name, vectors in start.items()},
+            }
+            for i in range(count)
         ]
-        reach = max(math.hypot(*vector) for pair in pairs for vector in (pair["q"], pair["k"], *pair["start"]))
+        reach = max(math.hypot(*vector) for pair in pairs for vector in (pair["q"], pair["k"], *pair["start"].values()))
         title = "each pair of channels: query (q) and key (k), turned by their places"
         return {"kind": "dials", "title": title, "pairs": pairs, "reach": reach, "places": PLACES, "note": ""}
 
@@ -107,23 +99,20 @@ def _pairs(vector: Tensor) -> Tensor:
 
 def _dials(ax: Axes, panel: Mapping[str, Any]) -> None:
     """Draw the dials beside each other: each has a square of the side 1, its circle in the middle."""
-    pairs, reach = panel["pairs"], panel["reach"]
-    for n, pair in enumerate(pairs):
-        x, y = n % ACROSS + 0.5, n // ACROSS + 0.5
-        ends = {name: (x + 0.36 * pair[name][0] / reach, y - 0.36 * pair[name][1] / reach) for name in "qk"}
-        for name, start, color in zip("qk", pair["start"], (Q, plots.BAR), strict=True):
-            ax.plot((x, x + 0.36 * start[0] / reach), (y, y - 0.36 * start[1] / reach), ":", color=color, linewidth=1.2)
-            ax.annotate("", ends[name], (x, y), arrowprops={"arrowstyle": "-|>", "color": color, "linewidth": 1.8})
-            beside = (x + 1.14 * (ends[name][0] - x), y + 1.14 * (ends[name][1] - y))
+    scale = 0.36 / panel["reach"]
+    for n, pair in enumerate(panel["pairs"]):
+        x, y = n + 0.5, 0.5
+        for name, color in (("q", Q), ("k", plots.BAR)):
+            (right, up), (start_right, start_up) = pair[name], pair["start"][name]
+            start, end = (x + scale * start_right, y - scale * start_up), (x + scale * right, y - scale * up)
+            ax.plot((x, start[0]), (y, start[1]), ":", color=color, linewidth=1.2)
+            ax.annotate("", end, (x, y), arrowprops={"arrowstyle": "-|>", "color": color, "linewidth": 1.8})
+            beside = (x + 1.14 * (end[0] - x), y + 1.14 * (end[1] - y))
             ax.annotate(name, beside, ha="center", va="center", fontsize=9, color=plots.INK)
         ax.add_patch(Circle((x, y), 0.36, fill=False, edgecolor=plots.QUIET))
         ax.text(x, y - 0.44, f"{pair['name']}: {pair['turn']} rad a token", ha="center", va="bottom", fontsize=8)
-    ax.set(xlim=(0, ACROSS), ylim=(_down(panel), 0), aspect="equal", anchor="W")
+    ax.set(xlim=(0, len(panel["pairs"])), ylim=(1, 0), aspect="equal", anchor="W")
     ax.axis("off")
 
 
-def _down(panel: Mapping[str, Any]) -> int:
-    return math.ceil(len(panel["pairs"]) / ACROSS)
-
-
-static.KINDS["dials"] = static.Kind(_dials, row=lambda panel: 0.4 + 1.8 * _down(panel))
+static.KINDS["dials"] = static.Kind(_dials, row=lambda _: 2.2)

@@ -18,21 +18,19 @@ LINES, SHOWN = 6, 9
 class SamplingLab(Lab):
     """Turn the temperature of a language model, and see the next word's chances and whole sentences change.
 
-    Args:
-        model: as trained by ``language.train_language_model``.
-        starts: beginnings to choose from; empty for none. Raises: ShapeError for a word that the model does not know.
+    Args: model is as trained by ``language.train_language_model``.
     """
 
     question = "How bold may it be before it talks nonsense?"
     hint = "At temperature 0 the likeliest word is always taken."
 
-    def __init__(self, model: CausalLanguageModel, *, starts: tuple[str, ...] = STARTS) -> None:
-        self._model, self._read = model, {start: language.prompt(start) for start in starts}
-        names = tuple(start or "<start>" for start in starts)
+    def __init__(self, model: CausalLanguageModel) -> None:
+        self._model, self._read = model, {start: language.prompt(start) for start in STARTS}
+        names = tuple(start or "<start>" for start in STARTS)
         super().__init__(
             [
                 ChoiceControl("temperature", "temperature", "slider", TEMPERATURES, 1.0),
-                ChoiceControl("start", "words so far", "menu", tuple(starts), starts[0], names),
+                ChoiceControl("start", "words so far", "menu", STARTS, STARTS[0], names),
                 ChoiceControl("seed", "dice", "slider", tuple(range(30)), 0),
             ]
         )

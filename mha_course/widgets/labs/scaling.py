@@ -8,7 +8,6 @@ from typing import Any
 
 from torch import Tensor
 
-from mha_course.errors import require_int
 from mha_course.experiments import scaling
 from mha_course.experiments.scaling import KEYS, Saturation
 from mha_course.widgets.controls import ChoiceControl
@@ -18,20 +17,21 @@ from mha_course.widgets.labs.panels import Panels, bars, lines, table
 WIDTHS = (8, 16, 32, 64, 128, 256, 512, 1024)
 DIVISORS = ("√D", "nothing", "D", "√d_model")
 YOURS = "yours"
+HEADS = 8  # H, for d_model = H · D
 SHOWN = 12  # weights of one row that are drawn
-# What can be followed along D: its name, and the lines with what each is of a measurement.
-CURVES: dict[str, dict[str, Callable[[Saturation], float]]] = {
-    "gradient at the softmax's input": {
-        "median": lambda found: float(found.at_scores.median()),
-        "mean": lambda found: float(found.at_scores.mean()),
-    },
-    "gradient at q": {
-        "median": lambda found: float(found.at_q.median()),
-        "mean": lambda found: float(found.at_q.mean()),
-    },
-    "spread of the scores": {"spread": lambda found: found.spread},
-    "entropy": {"entropy": lambda found: found.entropy},
-    "saturated rows": {"saturated rows": lambda found: found.saturated},
+
+
+def _lengths(gradient: Tensor) -> dict[str, float]:
+    return {"median": float(gradient.median()), "mean": float(gradient.mean())}
+
+
+# What can be followed along D: its name, and the lines that it has with what each is of a measurement.
+CURVES: dict[str, Callable[[Saturation], dict[str, float]]] = {
+    "gradient at the softmax's input": lambda found: _lengths(found.at_scores),
+    "gradient at q": lambda found: _lengths(found.at_q),
+    "spread of the scores": lambda found: {"spread": found.spread},
+    "entropy": lambda found: {"entropy": found.entropy},
+    "saturated rows": lambda found: {"saturated rows": found.saturated},
 }
 
 
@@ -40,18 +40,15 @@ class ScalingLab(Lab):
 
     Args:
         scores: your ``scaled_scores(q, k)``, one more thing to divide by: ``yours``.
-        softmax: your ``softmax(scores)``, in the place of torch's.
-        num_heads: H, for d_model = H · D.
-    The set-up is that of ``experiments``: 400 queries, each with 64 keys of its own; values of width 16.
+    The set-up is that of ``experiments``: 400 queries, each with 64 keys of its own; values of width 16;
+    d_model = 8 · D.
     """
 
     question = "Which divisor keeps softmax awake at every width D?"
 
-    def __init__(self, *, scores: Any = None, softmax: Any = None, num_heads: int = 8) -> None:
-        require_int("ScalingLab", "num_heads", num_heads)
+    def __init__(self, *, scores: Any = None) -> None:
         self._scores = LearnerFunction("ScalingLab", "scaled_scores", scores, _scaled_scores)
-        self._softmax = LearnerFunction("ScalingLab", "softmax", softmax, lambda s: s.softmax(-1))
-        self._heads, self._found = num_heads, dict[str, list[Saturation]]()
+        self._found: dict[str, list[Saturation]] = {}
         options = DIVISORS if scores is None else (*DIVISORS, YOURS)
         super().__init__(
             [
@@ -72,7 +69,7 @@ class ScalingLab(Lab):
             self._table(found),
             self._curve(follow, divide_by, at),
         )
-        said = (self._scores.caption if divide_by == YOURS else "") + self._softmax.caption
+        said = self._scores.caption if divide_by == YOURS else ""
         by = "scaled by your scaled_scores" if divide_by == YOURS else f"divided by {divide_by}"
         return panels, (
             f"D = {head_dim}, {by}: the scores spread by {found.spread:.2f}, the largest weight is {found.top:.2f} "
@@ -84,28 +81,19 @@ class ScalingLab(Lab):
     def _measured(self, divide_by: str) -> list[Saturation]:
         """Return what was measured at each width. It is measured once: every later move only looks it up."""
         if divide_by not in self._found:
+            drawn = [scaling.draw(width) for width in WIDTHS]
             if divide_by == YOURS:
-                self._found[YOURS] = [self._own(scaling.draw(width)) for width in WIDTHS]
+                self._found[YOURS] = [scaling.measure(each, self._yours)[0] for each in drawn]
             else:
-                every = [self._by_divisors(width) for width in WIDTHS]
+                divisors = [list(scaling.divisors(width, HEADS).values()) for width in WIDTHS]
+                every = [scaling.by_divisors(each, among) for each, among in zip(drawn, divisors, strict=True)]
                 self._found |= {name: [found[i] for found in every] for i, name in enumerate(DIVISORS)}
         return self._found[divide_by]
 
-    def _by_divisors(self, width: int) -> list[Saturation]:
-        """Measure all divisors at one width."""
-        divisors = list(scaling.divisors(width, self._heads).values())
-        return scaling.by_divisors(scaling.draw(width), divisors, self._soft)
-
-    def _own(self, drawn: scaling.Draws) -> Saturation:
-        """Measure the learner's scaled scores at one width."""
-        return scaling.measure(drawn, lambda q, k: self._scores(q, k, shape=(len(q), 1, 1, KEYS)), self._soft)[0]
-
-    def _soft(self, scores: Tensor) -> Tensor:
-        """Turn scores into weights."""
-        return self._softmax(scores, shape=scores.shape)
+    def _yours(self, q: Tensor, k: Tensor) -> Tensor:
+        return self._scores(q, k, shape=(len(q), 1, 1, KEYS))
 
     def _table(self, found: Saturation) -> dict[str, Any]:
-        """Set the measurements beside each other."""
         rows = [
             ["spread of the scores", f"{found.spread:.2f}"],
             ["largest weight, mean", f"{found.top:.2f}"],
@@ -119,16 +107,13 @@ class ScalingLab(Lab):
 
     def _curve(self, follow: str, divide_by: str, at: int) -> dict[str, Any]:
         """Follow one measurement along D, and that of √D faintly beside it."""
-        drawn = [
-            {"name": f"{name}, ÷ √D", "style": "faint", "values": list(map(read, self._measured("√D")))}
-            for name, read in list(CURVES[follow].items())[:1]
-            if divide_by != "√D"
-        ]
-        styles = zip(CURVES[follow].items(), ("main", "dashed"), strict=False)
-        drawn += [
-            {"name": name, "style": style, "values": list(map(read, self._measured(divide_by)))}
-            for (name, read), style in styles
-        ]
+        measured = [CURVES[follow](found) for found in self._measured(divide_by)]
+        names, drawn = list(measured[0]), []
+        if divide_by != "√D":
+            roots = [CURVES[follow](found)[names[0]] for found in self._measured("√D")]
+            drawn.append({"name": f"{names[0]}, ÷ √D", "style": "faint", "values": roots})
+        for name, style in zip(names, ("main", "dashed"), strict=False):
+            drawn.append({"name": name, "style": style, "values": [each[name] for each in measured]})
         by = YOURS if divide_by == YOURS else f"÷ {divide_by}"
         return lines(f"{follow}, {by}", WIDTHS, drawn, at=at, xlabel="D")
 

@@ -57,17 +57,17 @@ class SoftmaxLab(Lab):
         row, tokens = weights[word], self._tokens
         top = max(1.0, float(row.nan_to_num().max()))
         inputs_row, reach = self._scores[word] / temperature, float((self._scores / temperature).abs().max()) or 1.0
-        note = _shifted(shift, temperature)
+        done = [f"divided by {temperature:g}"] if temperature != 1 else []
+        done += [f"drawn without the {shift} added to each"] if shift else []
         sums: dict[str, Any] = {"rows_sum": _sums(weights, 1), "columns_sum": _sums(weights, 0)}
         panels = (
-            bars(f"scores of “{tokens[word]}”", tokens, inputs_row, low=-reach, high=reach, note=note),
+            bars(f"scores of “{tokens[word]}”", tokens, inputs_row, low=-reach, high=reach, note=", ".join(done)),
             bars(f"weights of “{tokens[word]}”: sum {float(row.sum()):.2f}", tokens, row, high=top),
             matrix("all weights, with their sums", tokens, tokens, weights, lit=word, pick="word", **sums),
         )
         return panels, self._sentence(word, weights, turned) + self._softmax.caption
 
     def _sentence(self, word: int, weights: Tensor, turned: bool) -> str:
-        """Read the row of a word, and the sums of all."""
         row, tokens = weights[word], self._tokens
         if not bool(row.isfinite().all()):
             return f"“{tokens[word]}”: the weights are not numbers (NaN): e to such scores overflows."
@@ -85,17 +85,8 @@ class SoftmaxLab(Lab):
 
 
 def _sums(weights: Tensor, dim: int) -> list[str]:
-    """Write the sums along an axis."""
     return [f"{total:.2f}" if math.isfinite(total) else "NaN" for total in weights.sum(dim).tolist()]
 
 
 def _range(numbers: Tensor) -> str:
-    """Write the smallest and the largest number."""
     return f"{float(numbers.min()):.2f} … {float(numbers.max()):.2f}"
-
-
-def _shifted(shift: int, temperature: float) -> str:
-    """Say what was done to the scores before they are drawn."""
-    done = [f"divided by {temperature:g}"] if temperature != 1 else []
-    done += [f"drawn without the {shift} added to each"] if shift else []
-    return ", ".join(done)

@@ -62,7 +62,6 @@ def figure(question: str, panels: Sequence[Panel]) -> Figure:
 
 
 def _height(panel: Panel) -> float:
-    """Return how many inches a panel needs."""
     own = KINDS[panel["kind"]].row
     if own:
         return own(panel)
@@ -77,7 +76,6 @@ def _short(word: str) -> str:
 
 
 def _numbers(values: Any) -> Any:
-    """Return numbers as an array, with None as NaN."""
     return np.array(values, dtype=float)
 
 
@@ -120,7 +118,6 @@ def _matrix(ax: Axes, panel: Panel) -> None:
 
 
 def _lines(ax: Axes, panel: Panel) -> None:
-    """Draw lines over evenly spaced places, and mark the place that was chosen."""
     names, places, at = [f"{x:g}" for x in panel["x"]], range(len(panel["x"])), panel["at"]
     values = {line["name"]: _numbers(line["values"]) for line in panel["lines"]}
     plots.curves(places, values, xlabel=panel["xlabel"], ylabel="", logarithmic=False, ax=ax)
@@ -137,8 +134,7 @@ def _lines(ax: Axes, panel: Panel) -> None:
 
 
 def _plane(ax: Axes, panel: Panel) -> None:
-    look = {"corners": panel["hull"], "reach": panel["reach"], "labels": ["context"]}
-    plots.plane(panel["points"], [panel["context"]], [_short(name) for name in panel["names"]], **look, ax=ax)
+    plots.plane(panel["points"], [panel["context"]], panel["names"], labels=["context"], reach=panel["reach"], ax=ax)
     ax.annotate("", panel["context"], (0, 0), arrowprops={"arrowstyle": "-|>", "color": plots.ACCENT, "lw": 2.4})
 
 
@@ -155,7 +151,6 @@ def _weight_rows(ax: Axes, panel: Panel) -> None:
 
 
 def _table(ax: Axes, panel: Panel) -> None:
-    """Write the rows below each other."""
     ax.axis("off")
     columns = len(panel["head"])
     lines = [panel["head"], *panel["rows"]] if any(panel["head"]) else panel["rows"]

@@ -72,11 +72,9 @@ class TilingLab(Lab):
         )
 
     def _tiles(self, size: int, causal: bool) -> list[tuple[slice, slice]]:
-        """List the tiles that are visited."""
         return flash.blocks(len(self._tokens), len(self._tokens), size, causal=causal)
 
     def _held(self, rows: slice, columns: slice, hidden: Tensor, title: str) -> dict[str, Any]:
-        """Draw the scores of one tile; all others are not there."""
         shown = torch.zeros_like(self._scores)  # (T, S)
         shown[rows, columns] = self._scores[rows, columns]
         shown = shown.masked_fill(hidden, 0.0)
@@ -85,7 +83,6 @@ class TilingLab(Lab):
         return matrix(title, self._tokens, self._tokens, shown, **look)
 
     def _changes(self, rows: slice, now: Sequence[Running], *, first: bool) -> dict[str, Any]:
-        """Set down what this tile changed in its rows."""
         lines = [
             [
                 self._tokens[t],
@@ -99,7 +96,6 @@ class TilingLab(Lab):
         return table("what this tile does to its rows", ("query", "max", "factor", "added"), lines, note)
 
     def _order(self, tiles: Sequence[tuple[slice, slice]], tile: int) -> dict[str, Any]:
-        """Draw where each tile lies: gone, held, to come, or never made."""
         values, skipped = torch.zeros_like(self._scores), torch.ones_like(self._scores)  # (T, S)
         for number, (rows, columns) in enumerate(tiles, start=1):
             values[rows, columns] = NOW if number == tile else DONE if number < tile else 0.0

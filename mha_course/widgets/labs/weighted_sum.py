@@ -9,53 +9,41 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from mha_course.errors import require, require_float, require_shape
+from mha_course.errors import require
 from mha_course.widgets.controls import ChoiceControl, PaintedControl, ToggleControl
 from mha_course.widgets.labs.lab import Lab
 from mha_course.widgets.labs.panels import Panels, bars, plain, plane
 
-VALUES = ((2.0, 0.5), (0.6, 2.1), (-1.7, 1.3), (-1.2, -1.5), (1.3, -1.4))
-WORDS = ("cat", "hungry", "ate", "chased", "dogs")
+# The corners of their hull, counter-clockwise.
+VALUES = torch.tensor([[2.0, 0.5], [0.6, 2.1], [-1.7, 1.3], [-1.2, -1.5], [1.3, -1.4]], dtype=torch.float64)  # (S, 2)
+TOKENS = ("cat", "hungry", "ate", "chased", "dogs")
+FIRST = 0.4  # the weight of the first token at the start
 STEEPEST = 4.0  # the largest score that can be dragged
 FREE = (-1.0, 1.5)  # weights that need not sum to 1
 SHARES, SCORES = "the weights", "the scores"
 
 
 class WeightedSumLab(Lab):
-    """Drag weights, and see the context move among the values.
-
-    Args: v, 3 to 6 values in the plane, (S, 2); tokens, their words.
-    """
+    """Drag weights, and see the context move among the values."""
 
     question = "Where can the context go, if all you have are weights that sum to 1?"
     hint = "Drag a bar, or go to it with Tab and press ← and →. The other weights make room."
 
-    def __init__(self, v: Any = None, tokens: Sequence[str] | None = None) -> None:
-        self._v = torch.tensor(VALUES, dtype=torch.float64) if v is None else v
-        require_float("WeightedSumLab", {"v": self._v})
-        require_shape("WeightedSumLab", "v", self._v, {"S": None, "2": 2})
-        count = len(self._v)
-        names = (WORDS if v is None else [f"v{n}" for n in range(count)]) if tokens is None else tokens
-        self._tokens = [str(name) for name in names]
-        rule, got = "every value needs its token", f"{count} values, {len(self._tokens)} tokens"
-        alike = 3 <= count <= 6 and len(self._tokens) == count
-        require(alike, "WeightedSumLab", rule, expected="3 to 6 of both", got=got)
-        finite = bool(self._v.isfinite().all())
-        require(finite, "WeightedSumLab", "v must be finite", expected="finite numbers", got="inf or NaN")
-        self._v = self._v.detach().cpu().double()
-        start = [0.4, *[0.6 / (count - 1)] * (count - 1)]
+    def __init__(self) -> None:
+        rest = (1 - FIRST) / (len(VALUES) - 1)
+        start = [FIRST, *[rest] * (len(VALUES) - 1)]
         super().__init__(
             [
                 ChoiceControl("drag", "drag", "choice", (SHARES, SCORES), SHARES),
                 ToggleControl("free", "let weights be negative, or not sum to 1"),
                 PaintedControl("weights", start, self._checked),
-                PaintedControl("scores", [math.log(share / start[0]) for share in start], self._checked),
+                PaintedControl("scores", [math.log(share / FIRST) for share in start], self._checked),
             ]
         )
 
     def _checked(self, sent: Any) -> list[float | None]:
         """Return a finite number for every token; None, for what stays as it is, comes from a bar that is dragged."""
-        count = len(self._tokens)
+        count = len(TOKENS)
         numbers = sent.tolist() if isinstance(sent, Tensor) else sent
         whole = isinstance(numbers, list | tuple) and len(numbers) == count
         finite = whole and all(x is None or (isinstance(x, int | float) and math.isfinite(x)) for x in numbers)
@@ -84,33 +72,32 @@ class WeightedSumLab(Lab):
 
     def draw(self, drag: str, free: bool, weights: list[float], scores: list[float]) -> tuple[Panels, str]:
         """Draw the bars that can be dragged, and the plane."""
-        shares, around = torch.tensor(weights, dtype=torch.float64), hull(self._v)
-        context = shares @ self._v  # (2,)
+        shares = torch.tensor(weights, dtype=torch.float64)
+        context = shares @ VALUES  # (2,)
         low, high = FREE if free else (0.0, 1.0)
         total = f"sum {sum(weights):.2f}"
         if drag == SCORES:
             left = [
-                bars("scores", self._tokens, scores, low=-STEEPEST, high=STEEPEST, drag="scores"),
-                bars(f"weights that softmax makes, {total}", self._tokens, weights),
+                bars("scores", TOKENS, scores, low=-STEEPEST, high=STEEPEST, drag="scores"),
+                bars(f"weights that softmax makes, {total}", TOKENS, weights),
             ]
         else:
-            left = [bars(f"weights, {total}", self._tokens, weights, low=low, high=high, drag="weights")]
-        holds = inside(context, around)
-        reach = 1.15 * float(self._v.abs().max()) or 1.0
-        picture = plane("values, and the context they make", self._tokens, self._v, context, around,
+            left = [bars(f"weights, {total}", TOKENS, weights, low=low, high=high, drag="weights")]
+        holds = inside(context, VALUES)
+        reach = 1.15 * float(VALUES.abs().max())
+        picture = plane("values, and the context they make", TOKENS, VALUES, context,
                         reach=plain(reach), inside=holds, weights=plain(shares),
                         note="Dashed: each value times its weight, head to tail. Shaded: the hull.")  # fmt: skip
-        away = (self._v - context).norm(dim=-1)
+        away = (VALUES - context).norm(dim=-1)
         near = int(away.argmin())
-        told = ", ".join(f"{word} {share:.2f}" for word, share in zip(self._tokens, weights, strict=True))
+        told = ", ".join(f"{word} {share:.2f}" for word, share in zip(TOKENS, weights, strict=True))
         return (*left, picture), (
             f"Weights {told}: the context is ({context[0]:.2f}, {context[1]:.2f}), {'inside' if holds else 'outside'} "
-            f"the hull of the values. The nearest value is that of “{self._tokens[near]}”, {away[near]:.2f} away."
+            f"the hull of the values. The nearest value is that of “{TOKENS[near]}”, {away[near]:.2f} away."
         )
 
 
 def _kept(numbers: Sequence[float | None], before: Sequence[float]) -> list[float]:
-    """Fill in what was not moved."""
     return [then if now is None else now for now, then in zip(numbers, before, strict=True)]
 
 
@@ -131,45 +118,13 @@ def shared(weights: Sequence[float], before: Sequence[float]) -> list[float]:
     return [x / total if total > 0 else 1 / len(kept) for x in kept]
 
 
-def hull(points: Tensor) -> Tensor:
-    """Return the corners of the hull of points (S, 2), counter-clockwise; of points in a line its two ends.
-
-    >>> hull(torch.tensor([[0.0, 0.0], [2.0, 0.0], [1.0, 0.5], [0.0, 2.0]])).tolist()
-    [[0.0, 0.0], [2.0, 0.0], [0.0, 2.0]]
-    """
-    ordered = [torch.tensor(point, dtype=points.dtype) for point in sorted(set(map(tuple, points.tolist())))]
-    if len(ordered) < 3:
-        return torch.stack(ordered)
-    return torch.stack(_half(ordered)[:-1] + _half(ordered[::-1])[:-1])
-
-
-def _half(ordered: list[Tensor]) -> list[Tensor]:
-    """Return the lower half of the hull of ordered points, each turn of it to the left."""
-    corners: list[Tensor] = []
-    for point in ordered:
-        while len(corners) > 1 and float(_turn(corners[-2], corners[-1], point)) <= 0:
-            corners.pop()
-        corners.append(point)
-    return corners
-
-
-def _turn(a: Tensor, b: Tensor, c: Tensor) -> Tensor:
-    """Return twice the area of a triangle: positive where the way a, b, c turns left."""
-    (ux, uy), (wx, wy) = (b - a).unbind(-1), (c - a).unbind(-1)
-    return ux * wy - uy * wx
-
-
 def inside(point: Tensor, corners: Tensor) -> bool:
-    """Return whether a point lies in a hull or on its edge, but for rounding.
+    """Return whether a point lies in the hull of its corners (S, 2), counter-clockwise, or on its edge.
 
     >>> square = torch.tensor([[0.0, 0.0], [1.0, 0.0], [1.0, 1.0], [0.0, 1.0]])
     >>> inside(torch.tensor([0.5, 1.0]), square), inside(torch.tensor([0.5, 1.1]), square)
     (True, False)
     """
-    slack = 1e-9 * (1 + float(corners.abs().max()) ** 2)
-    spread = corners.amax(0) + slack, corners.amin(0) - slack
-    within = bool((point <= spread[0]).all() and (point >= spread[1]).all())
-    after = corners.roll(-1, 0)
-    turns = [float(_turn(a, b, point)) for a, b in zip(corners, after, strict=True)]
-    level = all(abs(turn) <= slack for turn in turns) if len(corners) < 3 else True
-    return within and level and min(turns, default=0.0) >= -slack
+    edges, ways = corners.roll(-1, 0) - corners, point - corners  # (S, 2) each
+    turns = edges[:, 0] * ways[:, 1] - edges[:, 1] * ways[:, 0]  # (S,): positive where the point lies to the left
+    return bool((turns >= -1e-9).all())

@@ -13,10 +13,10 @@ from mha_course.tracing.records import Argument, Step
 if TYPE_CHECKING:
     from mha_course.tracing import Trace
 
-LIMIT, WHOLE = 512, 128  # numbers that can be drawn at all, and numbers up to which every sentence of a batch is
+LIMIT = 512  # numbers that can be drawn
 RESHAPES = {"view", "reshape", "unflatten", "flatten", "view_as", "reshape_as", "ravel"}
 KEEPS_ORDER = RESHAPES | {"contiguous", "clone"}  # element by element, where it copies
-ROLES = {"token": ("T", "S", "N"), "head": ("H",), "batch": ("B",), "part": ("3",)}
+ROLES = {"token": ("N", "S", "T"), "head": ("H",), "batch": ("B",), "part": ("3",)}  # of several names the last counts
 HUES = ("#a393f5", "#ecca45", "#3fbf9f", "#f4856f", "#8fb8ea", "#d1efb3", "#e59ad0", "#b99646")  # not those of axes
 PLAIN = "#e4e0ee"
 
@@ -45,45 +45,21 @@ def chains(trace: Trace) -> list[list[Tensor]]:
     return found
 
 
-def choose(trace: Trace, wanted: int | str | None) -> list[Tensor]:
-    """Return the chain that is asked for, by default the first with a reshape, if it can be drawn."""
+def choose(trace: Trace) -> list[Tensor]:
+    """Return the first chain with a reshape, or the first of all, if it can be drawn."""
     found = chains(trace)
     if not found:
         rule, expected = "the trace must hold a step that lays a tensor out anew", "view, reshape, transpose, permute …"
         got = ", ".join(dict.fromkeys(step.op for step in trace.steps)) or "no step"
         raise ShapeError("LayoutPlayer", rule, expected=expected, got=got)
-    names = [_names(chain) for chain in found]
-    if wanted is None:
-        number = next((i for i, chain in enumerate(found) if _reshapes(chain)), 0)
-    elif isinstance(wanted, str):
-        number = next((i for i, own in enumerate(names) if wanted in own), len(found))
-    else:
-        number = wanted
-    if not -len(found) <= number < len(found):
-        expected = f"0 to {len(found) - 1}, or one of {', '.join(sorted(set().union(*names)))}"
-        raise ShapeError("LayoutPlayer", "chain must be one that there is", expected=expected, got=repr(wanted))
-    _require_small(found[number])
-    return found[number]
-
-
-def _names(chain: list[Tensor]) -> set[str]:
-    """Return what the tensors of a chain are called."""
-    return {getattr(tensor, field, None) or "" for tensor in chain for field in ("name", "stage")} - {""}
-
-
-def _reshapes(chain: list[Tensor]) -> bool:
-    """Return whether axes are cut or joined."""
-    return any(isinstance(tensor, Step) and tensor.op in RESHAPES for tensor in chain)
-
-
-def _require_small(chain: list[Tensor]) -> None:
-    """Raise where there are too many numbers to be drawn one by one, or none."""
-    for tensor in chain:
+    chosen = next((chain for chain in found if any(getattr(one, "op", "") in RESHAPES for one in chain)), found[0])
+    for tensor in chosen:
         numbers = math.prod(tensor.shape)
         if not 0 < numbers <= LIMIT:
             rule, fix = "each number is drawn as a cell", "trace it with smaller sizes, e.g. B=1, S=3, C=8, H=2"
             got = f"{written(tensor.axes, tensor.shape)}, {numbers} numbers"
             raise ShapeError("LayoutPlayer", rule, expected=f"1 to {LIMIT} numbers", got=got, fix=fix)
+    return chosen
 
 
 def written(axes: tuple[str, ...], shape: tuple[int, ...]) -> str:
@@ -115,14 +91,6 @@ def replay(chain: list[Tensor]) -> tuple[list[dict[int, int]], list[tuple[int, l
     return strips, reads
 
 
-def completed(sizes: dict[str, int]) -> dict[str, int]:
-    """Add what follows from C = H D."""
-    width, heads, each = (sizes.get(name) for name in "CHD")
-    if width and each and not heads:
-        return {**sizes, "H": width // each}
-    return {**sizes, "C": heads * each} if heads and each and not width else sizes
-
-
 def _factors(axis: str, length: int, sizes: dict[str, int]) -> list[tuple[str, int]]:
     """Take an axis apart: C of 8 with two heads is H of 2 and D of 4."""
     names = [name for part in axis.split("*") for name in (("H", "D") if part == "C" and "H" in sizes else (part,))]
@@ -136,16 +104,11 @@ def _factors(axis: str, length: int, sizes: dict[str, int]) -> list[tuple[str, i
 
 def owners_by_axes(axes: tuple[str, ...], shape: tuple[int, ...], sizes: dict[str, int]) -> list[Owner]:
     """Return whose numbers the elements are if the axes are what they are called."""
-    taken_apart = [_factors(axis, length, sizes) for axis, length in zip(axes, shape, strict=True)]
+    factors = [factor for axis, size in zip(axes, shape, strict=True) for factor in _factors(axis, size, sizes)]
     found = []
-    for index in product(*map(range, shape)):
-        at = {}
-        for place, factors in zip(index, taken_apart, strict=True):
-            rest = place
-            for name, size in reversed(factors):
-                rest, at[name] = divmod(rest, size)
-        own = {role: [at[name] for name in names if name in at] for role, names in ROLES.items()}
-        found.append({role: values[0] for role, values in own.items() if values})
+    for index in product(*(range(size) for _, size in factors)):
+        at = {name: place for (name, _), place in zip(factors, index, strict=True)}
+        found.append({role: at[name] for role, names in ROLES.items() for name in names if name in at})
     return found
 
 

@@ -10,22 +10,12 @@ const still = () => window.matchMedia("(prefers-reduced-motion: reduce)").matche
 /** Give each element of a frame a key; a number may be read more than once, and is then as many cells. */
 function keysOf({ ids }) {
   const seen = {};
-  return ids.map((id) => (id < 0 ? null : `${id}/${(seen[id] = (seen[id] ?? -1) + 1)}`));
+  return ids.map((id) => `${id}/${(seen[id] = (seen[id] ?? -1) + 1)}`);
 }
 
 /** Name a strip of memory, by its number where there are several, and say what became of it. */
 function stripWords(number, count, what) {
   return `memory${count > 1 ? `, strip ${number + 1}` : ""}${what ? `: ${what}` : ""}`;
-}
-
-/** Write the title of a place; a view writes nothing. */
-function writeCell(cell, place, strip, odd, whose) {
-  const first = strip ? `, first at ${cell.dataset.id}` : "";
-  const title = `place ${place} of strip ${strip + 1}${first}: ${whose}`;
-  cell.classList.toggle("odd", odd);
-  if (cell.title === title) return;
-  cell.title = title;
-  cell.firstChild.textContent = place;
 }
 
 /** Make the name or the border of an axis, or of a box. */
@@ -60,15 +50,10 @@ export class Lane {
     this.warning = make("p", "warning");
     const crumbs = make("ol", "crumbs", ...this.steps.map((step) => make("li", "", step)));
     this.node = make("section", "lane", crumbs, this.sentence, this.stage, this.warning);
-    if (lane.part) this.node.append(make("p", "part", lane.part));
     this.strips = lane.strips.map((places, number) => this.makeStrip(places, number));
     this.keys = lane.frames.map(keysOf);
-    this.pool = new Map(
-      this.keys
-        .flat()
-        .filter(Boolean)
-        .map((key) => [key, this.makeCell(parseInt(key))]),
-    );
+    this.pool = new Map(); // a cell for each key
+    for (const key of new Set(this.keys.flat())) this.pool.set(key, this.makeCell(parseInt(key)));
     this.board.append(...this.pool.values());
     this.stage.addEventListener("pointerover", (event) => this.light(event.target.closest(".cell")?.dataset.id));
     this.stage.addEventListener("pointerleave", () => this.light());
@@ -102,7 +87,10 @@ export class Lane {
   }
 
   write(cell, place, strip, odd) {
-    writeCell(cell, place, strip, odd, this.lane.cells[cell.dataset.id].whose);
+    const first = strip ? `, first at ${cell.dataset.id}` : "";
+    cell.title = `place ${place} of strip ${strip + 1}${first}: ${this.lane.cells[cell.dataset.id].whose}`;
+    cell.firstChild.textContent = place;
+    cell.classList.toggle("odd", odd);
   }
 
   /** Mark the cells that hold the same number. */
@@ -140,26 +128,21 @@ export class Lane {
     const number = Math.min(wanted, this.frames.length - 1);
     if (near && number === this.shown) return 0;
     const [frame, forward] = [this.frames[number], number === this.shown + 1];
-    const moves = near && number !== this.shown && !still();
     clearTimeout(this.timer);
     this.flights.splice(0).forEach((flight) => flight.cancel());
     this.tell(frame, number);
     this.shown = number;
     if (!this.plans.length) return 0; // not laid out yet
-    if (!moves) {
+    if (!near || still()) {
       this.drawGrid(number, null);
       return 0;
     }
-    return this.move(number, forward ? SPREAD : 0, forward && frame.storage === "copy");
-  }
-
-  /** Let the cells go to their places, one after the other; a copy writes its strip first. */
-  move(number, spread, writes) {
-    if (!writes) {
+    const spread = forward ? SPREAD : 0;
+    if (!forward || frame.storage !== "copy") {
       this.drawGrid(number, spread);
       return spread + FLIGHT;
     }
-    this.writeStrip(this.frames[number].strip);
+    this.writeStrip(frame.strip);
     this.timer = setTimeout(() => this.drawGrid(number, spread), WRITE);
     return WRITE + spread + FLIGHT;
   }
@@ -196,12 +179,9 @@ export class Lane {
   }
 
   drawGrid(number, spread) {
-    const [frame, { cells, height, unit }, from, keys] = [
-      this.frames[number],
-      this.plans[number],
-      this.spots,
-      this.keys[number],
-    ];
+    const frame = this.frames[number];
+    const { cells, height, unit } = this.plans[number];
+    const [from, keys] = [this.spots, this.keys[number]];
     const [odd, used] = [new Set(frame.odd), new Set(keys)];
     this.board.style.height = `${height}px`;
     this.board.style.setProperty("--unit", `${unit}px`);
@@ -209,17 +189,12 @@ export class Lane {
     this.spots = new Map();
     for (const [key, cell] of this.pool) cell.hidden = !used.has(key);
     keys.forEach((key, i) => {
-      if (!key) return;
       const [cell, to, start] = [this.pool.get(key), cells[i], from.get(key)];
       this.spots.set(key, to);
       cell.style.transform = at(to);
       this.write(cell, frame.places[i], frame.strip, odd.has(i));
       if (spread === null) return;
-      const moved = () => [
-        { transform: at(start), zIndex: 2 },
-        { transform: at(to), zIndex: 2 },
-      ];
-      const path = start ? moved() : [{ opacity: 0 }, { opacity: 1 }];
+      const path = start ? { transform: [at(start), at(to)], zIndex: [2, 2] } : { opacity: [0, 1] };
       this.fly(cell, path, { duration: FLIGHT, delay: (i / cells.length) * spread, easing: "ease-in-out" });
     });
     this.drawReading(frame);
@@ -251,19 +226,9 @@ export class Lane {
 
   /** Say which heads of which tokens lie in the box of a head, and warn where they do not belong there. */
   makeContents(frame, [start, end]) {
-    const inside = frame.ids
-      .slice(start, end)
-      .filter((id) => id >= 0)
-      .map((id) => this.lane.cells[id]);
     const odd = frame.odd.some((i) => i >= start && i < end);
-    const heads = spans(
-      inside.map((cell) => cell.head),
-      "h",
-    );
-    const tokens = spans(
-      inside.map((cell) => cell.token),
-      "t",
-    );
-    return make("em", odd ? "odd" : "", `${odd ? "⚠ " : ""}${heads} of ${tokens}`);
+    const owners = (role) => frame.ids.slice(start, end).map((id) => this.lane.cells[id][role]);
+    const words = `${spans(owners("head"), "h")} of ${spans(owners("token"), "t")}`;
+    return odd ? make("em", "odd", `⚠ ${words}`) : make("em", "", words);
   }
 }

@@ -25,7 +25,7 @@ export function spans(numbers, letter) {
 
 /** Where the cells and the names of a frame go: outer axes are boxes in boxes, the last two are rows and columns. */
 export function arrange(frame, width, unit) {
-  const { shape, axes, colors, ids } = frame;
+  const { shape, axes, colors } = frame;
   const last = shape.length - 1;
   const [rows, columns] = [shape[last - 1] ?? 1, shape[last] ?? 1];
   const [left, top] = [last > 0 ? BAR + INDEX : 0, last >= 0 ? BAR + INDEX : 0];
@@ -63,7 +63,6 @@ export function arrange(frame, width, unit) {
     let [dx, dy, wide, tall] = [0, 0, 0, 0];
     for (let i = 0; i < shape[level]; i++) {
       const start = base + i * size;
-      if (ids.slice(start, start + size).every((id) => id < 0)) continue; // not shown
       const before = marks.length;
       const inside = () => boxes(level + 1, x + dx + PAD, y + dy + head + PAD, room - 2 * PAD, start);
       let [w, h] = inside();

@@ -24,8 +24,8 @@ HERE = Path(__file__).parent
 class LayoutPlayer(StaticFallbackWidget):
     """Follow a tensor through view, reshape, transpose and contiguous, every number with its place in memory.
 
-    Args: trace holds the steps; beside is a second trace, such as the wrong view, that plays along. chain chooses
-        where several tensors are laid out anew: by number, or by the name or the stage of a tensor on the way.
+    Args: trace holds the steps, of which the first that reshape a tensor are played; beside is a second trace, such as
+        the wrong view, that plays along.
     Raises: ShapeError if nothing is laid out anew, or more than 512 numbers are.
 
     >>> import torch
@@ -40,10 +40,12 @@ class LayoutPlayer(StaticFallbackWidget):
     data = traitlets.Dict().tag(sync=True)
     position = traitlets.Int(0).tag(sync=True)
 
-    def __init__(self, trace: Trace, beside: Trace | None = None, *, chain: int | str | None = None) -> None:
+    def __init__(self, trace: Trace, beside: Trace | None = None) -> None:
         traces = [trace, *([beside] if beside else [])]
-        sizes = cells.completed({name: size for one in reversed(traces) for name, size in one.sizes.items()})
-        chains = [cells.choose(one, chain) for one in traces]
+        sizes = {name: size for one in reversed(traces) for name, size in one.sizes.items()}
+        if {"H", "D"} <= sizes.keys():
+            sizes["C"] = sizes["H"] * sizes["D"]
+        chains = [cells.choose(one) for one in traces]
         known = [tensor for tensors in chains for tensor in tensors if "?" not in tensor.axes]
         lanes = [_lane(one, tensors, known, sizes) for one, tensors in zip(traces, chains, strict=True)]
         self.text = "; beside it ".join(map(_summary, lanes)) + "."
@@ -52,16 +54,13 @@ class LayoutPlayer(StaticFallbackWidget):
 
     @traitlets.validate("position")
     def _within(self, proposal: dict[str, Any]) -> int:
-        """Keep to the frames that there are."""
         last = max(len(lane["frames"]) for lane in self.data["lanes"]) - 1
         return int(max(0, min(proposal["value"], last)))
 
 
 def _lane(trace: Trace, chain: list[cells.Tensor], known: list[cells.Tensor], sizes: dict[str, int]) -> dict[str, Any]:
-    """Return what is drawn of one trace."""
     strips, reads = cells.replay(chain)
     whose = cells.owners_by_number(chain, strips, reads, sizes)
-    hidden = {n for n, own in whose.items() if own.get("batch", 0)} if len(whose) > cells.WHOLE else set()
     frames: list[dict[str, Any]] = []
     for number, (tensor, (strip, places)) in enumerate(zip(chain, reads, strict=False)):
         axes = cells.assumed_axes(tensor, known, chain[0], sizes)
@@ -75,19 +74,14 @@ def _lane(trace: Trace, chain: list[cells.Tensor], known: list[cells.Tensor], si
             "reading": cells.written(axes, tensor.shape),
             "axes": list(axes), "colors": [color(axis) for axis in axes], "shape": list(tensor.shape),
             "strides": list(tensor.strides), "offset": tensor.offset, "strip": strip, "places": places,
-            "ids": [-1 if n in hidden else n for n in ids], "mixed": mixed, "odd": odd, "mixing": mixing,
+            "ids": ids, "mixed": mixed, "odd": odd, "mixing": mixing,
         })  # fmt: skip
-    kept = {n: own for n, own in whose.items() if n not in hidden}
-    return {
-        "cells": _cells(kept, 1 + max(own.get("token", 0) for own in whose.values())),
-        "strips": [[[place, n] for place, n in strip.items() if n not in hidden] for strip in strips],
-        "frames": frames,
-        "part": f"Shown: B=0, {len(kept)} of {len(whose)} numbers." if hidden else "",
-    }
+    strips_in_order = [[[place, n] for place, n in strip.items()] for strip in strips]
+    return {"cells": _cells(whose), "strips": strips_in_order, "frames": frames}
 
 
-def _cells(whose: dict[int, cells.Owner], tokens: int) -> dict[str, dict[str, Any]]:
-    """Return colour and labels of each number."""
+def _cells(whose: dict[int, cells.Owner]) -> dict[str, dict[str, Any]]:
+    tokens = 1 + max(own.get("token", 0) for own in whose.values())
     several = any(own.get("batch") for own in whose.values())
     labels = {n: {"tag": cells.tag(own), "whose": cells.tag(own, several)} for n, own in whose.items()}
     return {str(n): {"fill": cells.fill(own, tokens), **labels[n], **own} for n, own in whose.items()}
@@ -120,11 +114,12 @@ def _odd(whose: list[cells.Owner], seen: list[cells.Owner], axes: tuple[str, ...
 
 
 def _words(trace: Trace, tensor: cells.Tensor, before: cells.Tensor | None) -> dict[str, str]:
-    """Return what is said about one tensor."""
     numbers, read = math.prod(tensor.shape), f"strides {tensor.strides}"
     if before is None or isinstance(tensor, Argument):
         call, line = str(tensor.name or getattr(tensor, "op", "")), str(getattr(tensor, "line", ""))
-        sentence = f"{call}: {_count(numbers, 'number', 'numbers')} in one strip of memory, read with {read}."
+        sentence = (
+            f"{call}: {numbers} {'number' if numbers == 1 else 'numbers'} in one strip of memory, read with {read}."
+        )
         return {"call": call, "line": line, "storage": "start", "sentence": sentence, "warning": ""}
     moved = "strides stay" if tensor.strides == before.strides else f"strides go from {before.strides} to"
     order = "in the order of the axes" if tensor.contiguous else "in the order in which they lay"
@@ -144,13 +139,8 @@ def _words(trace: Trace, tensor: cells.Tensor, before: cells.Tensor | None) -> d
 
 def _call(trace: Trace, step: Step) -> str:
     """Return the call as its line has it, transpose(1, 2); only its shape where the line has another one, too."""
-    found = []
-    for match in re.finditer(rf"\b{re.escape(step.op)}\(", step.line):
-        depth, end = 1, match.end()
-        while depth and end < len(step.line):
-            depth += {"(": 1, ")": -1}.get(step.line[end], 0)
-            end += 1
-        found += [step.line[match.start() : end]] * (not depth)
+    inside = r"(?:[^()]|\([^()]*\))*"  # calls among the arguments, too
+    found = re.findall(rf"\b{re.escape(step.op)}\({inside}\)", step.line)
     here = [one.index for one in trace.steps if (one.source, one.lineno, one.op) == (step.source, step.lineno, step.op)]
     if len(set(found)) == 1 or (found and len(here) % len(found) == 0):
         return found[here.index(step.index) % len(found)]
@@ -161,9 +151,8 @@ def _summary(lane: dict[str, Any]) -> str:
     """Say which steps a lane takes, and what they do to memory and to the heads."""
     _, *steps = lane["frames"]
     copies = sum(frame["storage"] == "copy" for frame in steps)
-    strips = (
-        f"{copies + 1} strips of memory, {_count(copies, 'copy', 'copies')}" if copies else "1 strip of memory, no copy"
-    )
+    strips = f"{copies + 1} strips of memory, {copies} {'copy' if copies == 1 else 'copies'}"
+    strips = strips if copies else "1 strip of memory, no copy"
     ops = ", ".join(frame["call"].partition("(")[0] for frame in steps)
     mixing = next((f"; ⚠ {frame['mixing']}" for frame in reversed(steps) if frame["mixing"]), "")
     return f"{ops}: {strips}{mixing}"
@@ -173,7 +162,6 @@ def _tables(lanes: list[dict[str, Any]]) -> str:
     """Return the strips and every reading of them as tables; what the second lane begins with alike comes once."""
     parts = []
     for beside, lane in enumerate(lanes):
-        parts += [f"<p>{lane['part']}</p>"] if lane["part"] else []
         starts = [(one["cells"], one["strips"][0], one["frames"][0]["ids"]) for one in (lane, lanes[0])]
         for number, frame in enumerate(lane["frames"]):
             if beside and not number and starts[0] == starts[1]:
@@ -186,7 +174,6 @@ def _tables(lanes: list[dict[str, Any]]) -> str:
 
 
 def _table(caption: str, rows: list[str]) -> str:
-    """Return a table."""
     return f'<table><caption style="text-align:left">{html.escape(caption)}</caption>{"".join(rows)}</table>'
 
 
@@ -220,26 +207,17 @@ def _grid_table(lane: dict[str, Any], frame: dict[str, Any], which: str) -> str:
     for name, begin in lines([k for k in range(last + 1) if k not in across]):
         row = [begin + offset for _, offset in lines(across)]
         tds = [_td(lane, frame["ids"][i], frame["places"][i], "⚠" if i in frame["odd"] else "") for i in row]
-        rows += [f'<tr><th scope="row">{name}</th>{"".join(tds)}</tr>'] if any(tds) else []
+        rows.append(f'<tr><th scope="row">{name}</th>{"".join(tds)}</tr>')
     read = "read as if it were" if frame["odd"] else "read as"
     return _table(f"{which}{frame['sentence']} Strip {frame['strip'] + 1}, {read} {frame['reading']}.", rows)
 
 
 def _index(axis: str, i: int) -> str:
-    """Write an index with its axis, H=1."""
     return html.escape("qkv"[i] if axis == "3" else str(i) if axis in ("?", "1") else f"{axis}={i}")
 
 
 def _td(lane: dict[str, Any], n: int, place: int, note: str, tag: str = "tag") -> str:
-    """Return one number: its place, and whose it is."""
-    if n < 0:
-        return ""
     cell = lane["cells"][str(n)]
     small = " ".join(word for word in (cell[tag], note) if word)
     style = f"background:{cell['fill']};color:#1f2430;text-align:center"
     return f'<td style="{style}">{place}<br><small>{small}</small></td>'
-
-
-def _count(number: int, word: str, many: str) -> str:
-    """Return a number and its noun."""
-    return f"{number} {word if number == 1 else many}"

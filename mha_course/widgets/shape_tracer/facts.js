@@ -9,8 +9,7 @@ const STORAGE = {
   new: ["new: computed here", "new"],
 };
 
-/** Say in a sentence what became of the memory. */
-export const storageWords = (storage) => STORAGE[storage]?.[1] ?? "";
+export const storageWords = (storage) => STORAGE[storage][1];
 
 export function bytesOf(number) {
   if (number < 1000) return `${number} byte${number === 1 ? "" : "s"}`;
@@ -28,24 +27,17 @@ export function cutWarning(whole) {
   return { id, text: words.charAt(0).toUpperCase() + words.slice(1) };
 }
 
-/** Return a box with a warning. */
 export function warningBox(title, whole) {
   const { id, text } = cutWarning(whole);
-  return make(
-    "div",
-    "warning",
-    make("p", "", makeMark("warns"), make("b", "", title), " ", quiet(id)),
-    make("p", "", text),
-  );
+  const heading = make("p", "", makeMark("warns"), make("b", "", title), " ", quiet(id));
+  return make("div", "warning", heading, make("p", "", text));
 }
 
-/** Say what the step did to the memory, and how large its tensor is. */
-function sizeRow(step, word) {
-  const storage = word(step.storage);
-  const strides = `(${step.strides.join(", ")}${step.strides.length === 1 ? "," : ""})`;
-  const badge = `${STORAGE[storage]?.[0] ?? storage}${storage === "view" ? `, strides ${strides}` : ""}`;
-  const facts = [step.scattered ? "not contiguous" : "contiguous", bytesOf(step.bytes), word(step.kind)];
-  if (step.flops) facts.push(`${step.flops.toLocaleString("en")} FLOPs (multiply-add = 2)`);
+function sizeRow({ storage, strides, contiguous, bytes, kind, flops }) {
+  const written = `(${strides.join(", ")}${strides.length === 1 ? "," : ""})`;
+  const badge = `${STORAGE[storage][0]}${storage === "view" ? `, strides ${written}` : ""}`;
+  const facts = [contiguous ? "contiguous" : "not contiguous", bytesOf(bytes), kind];
+  if (flops) facts.push(`${flops.toLocaleString("en")} FLOPs (multiply-add = 2)`);
   return make("div", "row", make("b", `badge ${storage}`, badge), ...facts.map((text) => make("span", "", text)));
 }
 
@@ -56,11 +48,11 @@ function hiddenCopies(count, storage) {
 }
 
 /** Return all that is to be said of a step; `failure` is what stopped after it. */
-export function factsOf(step, word, failure) {
-  const rows = [sizeRow(step, word)];
-  if (step.hidden) rows.push(hiddenCopies(step.hidden, word(step.storage)));
-  if (step.note !== undefined) rows.push(make("p", "", word(step.note)));
-  if (step.warning !== undefined) rows.push(warningBox("Warning", word(step.warning)));
+export function factsOf(step, failure) {
+  const rows = [sizeRow(step)];
+  if (step.hidden_copies) rows.push(hiddenCopies(step.hidden_copies, step.storage));
+  if (step.note) rows.push(make("p", "", step.note));
+  if (step.warning) rows.push(warningBox("Warning", step.warning));
   if (failure) rows.push(warningBox("Stopped after this step", failure));
   return rows;
 }

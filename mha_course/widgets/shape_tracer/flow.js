@@ -10,7 +10,6 @@ const BESIDE = 480; // pixels from where on they stand side by side
 const MOST = 4; // inputs that are drawn
 const ORDERED = "reshape view flatten unflatten squeeze unsqueeze reshape_as view_as ravel".split(" ");
 
-/** Make the chip of an axis, in its colours. */
 function makeChip(form, i) {
   const [chip, colours] = [make("span", "chip", label(form, i)), form[2][i]];
   const part = 100 / colours.length;
@@ -19,7 +18,6 @@ function makeChip(form, i) {
   return chip;
 }
 
-/** Return a tensor with its title and the chips of its shape, in order. */
 function makeBlock(title, form, options) {
   const chips = form[0].map((_, i) => makeChip(form, i));
   const shape = make("div", "chips", ...(chips.length ? chips : [quiet("one number")]));
@@ -35,8 +33,8 @@ export function cutsOf(ordered, from, made) {
 
 /** The place where tensors are drawn; `jump` goes to the step that made one. */
 export class Flow {
-  constructor({ steps, forms }, word, jump) {
-    Object.assign(this, { steps, forms, word, jump });
+  constructor({ steps }, jump) {
+    Object.assign(this, { steps, jump });
     [this.free, this.scale] = [0, 1];
     this.node = make("div", "flow");
   }
@@ -46,40 +44,37 @@ export class Flow {
     this.free = free;
     this.node.classList.toggle("beside", free >= BESIDE);
     this.node.style.minHeight = "";
-    const simple = this.steps.filter((step) => this.forms[step.form][0].length < 5);
+    const simple = this.steps.filter(({ form }) => form[0].length < 5);
     this.scale = Math.max(0.6, Math.min(1.5, ...simple.map((step) => this.scaleOf(step))));
   }
 
-  /** Return at which scale a step fits. */
   scaleOf({ form, inputs }) {
     const beside = this.free >= BESIDE;
-    const given = beside ? inputs.map(([, number]) => this.forms[number]) : [];
+    const given = beside ? inputs.map(([, one]) => one) : [];
     const long = (one) => layout(one[1], 1).extent[0];
     const taken = beside ? 118 + Math.max(0, ...given.map(margins)) : 0; // the arrow, and the names
-    const room = this.free - taken - margins(this.forms[form]);
-    return room / (long(this.forms[form]) + INPUT * Math.max(0, ...given.map(long)));
+    const room = this.free - taken - margins(form);
+    return room / (long(form) + INPUT * Math.max(0, ...given.map(long)));
   }
 
   show(step, i) {
-    const { forms, word } = this;
-    const [made, from] = [forms[step.form], step.inputs.length ? forms[step.inputs[0][1]] : null];
-    const ordered = ORDERED.includes(word(step.op)) && from && product(from[1]) === product(made[1]);
+    const { op, name, storage, form: made } = step;
+    const from = step.inputs[0]?.[1];
+    const ordered = ORDERED.includes(op) && from && product(from[1]) === product(made[1]);
     const scale = Math.max(0.35, Math.min(this.scale, this.scaleOf(step)));
     const cuts = cutsOf(ordered, from, made);
-    const title = [short(word(step.name) || word(step.op), 40), quiet(`step ${i + 1}`)];
-    const options = { scale, storage: word(step.storage), every: cuts.ofResult, before: ordered ? from : undefined };
+    const title = [short(name || op, 40), quiet(`step ${i + 1}`)];
+    const options = { scale, storage, every: cuts.ofResult, before: ordered ? from : undefined };
     this.node.replaceChildren(
       this.makeInputs(step, scale, cuts.ofInput),
-      this.makeArrow(word(step.op)),
+      this.makeArrow(op),
       makeBlock(title, made, options),
     );
   }
 
-  /** Draw what a step reads: tensors, and beneath them parameters. */
   makeInputs({ inputs }, scale, every) {
     const [tensors, parameters] = [make("div", "operands"), make("div", "operands")];
-    inputs.slice(0, MOST).forEach(([source, number], n) => {
-      const form = this.forms[number];
+    inputs.slice(0, MOST).forEach(([source, form], n) => {
       const parameter = n > 0 && !this.steps[source] && form[0].every((axis) => axis === "?");
       const options = { storage: "", every: n ? undefined : every, scale: scale * (parameter ? WEIGHT : INPUT) };
       (parameter ? parameters : tensors).append(makeBlock(this.titleOf(source), form, options));
@@ -92,7 +87,7 @@ export class Flow {
   titleOf(source) {
     const maker = this.steps[source];
     if (!maker) return [short(source, 40)];
-    const name = this.word(maker.name) || this.word(maker.op);
+    const name = maker.name || maker.op;
     const link = makeButton("link", short(name, 40), () => this.jump(source), `${name}, go to step ${source + 1}`);
     return [link, quiet(`step ${source + 1}`)];
   }

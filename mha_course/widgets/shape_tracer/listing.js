@@ -31,7 +31,7 @@ function coloured(text) {
 }
 
 /** Return a pane, and how to light a step in it; `go` is called with the first step of a line that is clicked. */
-export function listing({ steps, sources, words }, go) {
+export function listing({ steps, sources }, go) {
   const pane = make("div", "code");
   const firsts = new Map();
   steps.forEach(({ source, lineno }, i) => {
@@ -42,7 +42,7 @@ export function listing({ steps, sources, words }, go) {
 
   function light(step) {
     const alone = step.source === null;
-    const source = alone ? { name: "line", first: step.lineno, code: words[step.line] } : sources[step.source];
+    const source = alone ? { name: "line", first: step.lineno, code: step.line } : sources[step.source];
     const key = alone ? `line ${step.line}` : step.source;
     if (key !== shown) {
       const rows = coloured(source.code).map((text, i) => {

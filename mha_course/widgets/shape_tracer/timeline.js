@@ -5,28 +5,27 @@ import { makeMark } from "./facts.js";
 
 const MANY = 30; // steps, beyond which the timeline spells out only the stage it is in
 
-function makePill(step, i, word, stopped, go) {
-  const [op, name] = [word(step.op), word(step.stage)];
-  const warned = step.warning !== undefined || stopped;
-  const spoken = `Step ${i + 1}: ${op}${warned ? ", warning" : ""}${step.hidden ? ", hidden copies" : ""}`;
-  const pill = makeButton(`pill ${word(step.storage)}`, short(op, 16), () => go(i), spoken);
+function makePill({ op, stage, storage, warning, hidden_copies: hidden }, i, stopped, go) {
+  const warned = warning || stopped;
+  const spoken = `Step ${i + 1}: ${op}${warned ? ", warning" : ""}${hidden ? ", hidden copies" : ""}`;
+  const pill = makeButton(`pill ${storage}`, short(op, 16), () => go(i), spoken);
   pill.tabIndex = -1; // arrow keys step: Tab need not lead through all of them
-  pill.title = `${i + 1}. ${op}${name && ` (${name})`}`;
-  pill.append(...(warned ? [makeMark("warns")] : []), ...(step.hidden ? [makeMark("hides")] : []));
+  pill.title = `${i + 1}. ${op}${stage && ` (${stage})`}`;
+  if (warned) pill.append(makeMark("warns"));
+  if (hidden) pill.append(makeMark("hides"));
   return pill;
 }
 
-/** Return the timeline, how to mark the step that is shown, and the pill of each step. */
-export function makeTimeline({ steps, failure }, word, go) {
+export function makeTimeline({ steps, failure }, go) {
   const node = make("div", `timeline${steps.length > MANY ? " dense" : ""}`);
-  const staged = steps.some((step) => step.stage !== undefined);
+  const staged = steps.some((step) => step.stage);
   let group = null;
   const pills = steps.map((step, i) => {
     if (!i || step.stage !== steps[i - 1].stage) {
-      group = make("div", "group", ...(staged ? [make("span", "part", word(step.stage))] : []), make("div", "pills"));
+      group = make("div", "group", ...(staged ? [make("span", "part", step.stage)] : []), make("div", "pills"));
       node.append(group);
     }
-    const pill = makePill(step, i, word, failure && i === steps.length - 1, go);
+    const pill = makePill(step, i, failure && i === steps.length - 1, go);
     group.lastChild.append(pill);
     return { pill, group };
   });

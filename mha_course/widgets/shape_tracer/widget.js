@@ -12,12 +12,11 @@ const SAVED = 150; // until the kernel is told: it need not follow every step of
 const WIDE = 720; // pixels from where on the code stands beside the tensors
 const [PLAY, STOP] = ["▶\ufe0e Play", "❚❚ Pause"];
 
-/** Say what lines, shades and marks mean, as far as this trace has them. */
-function makeLegend({ steps, forms }) {
+function makeLegend({ steps }) {
   const legend = make("p", "note", "Dashed: a view, with no memory of its own.");
-  if (forms.some((form) => tokens(form))) legend.prepend("Shade: the stronger the colour, the later the token. ");
-  if (steps.some((step) => step.hidden)) legend.append(" ", makeMark("hides"), " copies that nobody wrote.");
-  if (steps.some((step) => step.warning !== undefined)) legend.append(" ", makeMark("warns"), " warning.");
+  if (steps.some(({ form }) => tokens(form))) legend.prepend("Shade: the stronger the colour, the later the token. ");
+  if (steps.some((step) => step.hidden_copies)) legend.append(" ", makeMark("hides"), " copies that nobody wrote.");
+  if (steps.some((step) => step.warning)) legend.append(" ", makeMark("warns"), " warning.");
   return legend;
 }
 
@@ -33,26 +32,19 @@ function answerKeys(root, actions) {
   });
 }
 
-/** A trace without steps. */
-function drawNothing(root, failure) {
-  root.append(
-    "No steps: nothing was called that makes a tensor.",
-    ...(failure ? [warningBox("Stopped", failure)] : []),
-  );
-  return () => root.remove();
-}
-
 function render({ model, el }) {
   const data = model.get("data");
-  const { steps, forms, words, notes, failure } = data;
+  const { steps, notes, failure } = data;
   const last = steps.length - 1;
-  const word = (number) => words[number] ?? "";
   const root = make("div", "mha-tracer");
   root.tabIndex = 0;
   root.setAttribute("role", "group");
   root.setAttribute("aria-label", "Shapes, step by step. Arrow keys step, space plays, Home and End jump.");
   el.append(root);
-  if (!steps.length) return drawNothing(root, failure);
+  if (!steps.length) {
+    root.append("No steps: nothing was called that makes a tensor.", failure ? warningBox("Stopped", failure) : "");
+    return () => root.remove();
+  }
   let [at, timer, saving, room] = [-1, null, null, 0];
 
   const back = makeButton("", "◀\ufe0e Back", () => go(at - 1), "Back");
@@ -63,9 +55,9 @@ function render({ model, el }) {
   range.addEventListener("input", () => go(Number(range.value)));
   const [place, spoken, facts] = [make("span", "place"), make("p", "said"), make("div", "facts")];
   spoken.setAttribute("aria-live", "polite");
-  const timeline = makeTimeline(data, word, go);
+  const timeline = makeTimeline(data, go);
   const code = listing(data, go);
-  const flow = new Flow(data, word, (i) => {
+  const flow = new Flow(data, (i) => {
     go(i);
     root.focus(); // the link that was clicked is gone
   });
@@ -77,11 +69,9 @@ function render({ model, el }) {
 
   /** Bring line and pill into view. All that is measured is measured first: the page is laid out once. */
   function scrollTo(pill) {
-    const [height, middle, top] = [
-      flow.node.offsetHeight,
-      pill.offsetLeft - timeline.node.clientWidth / 2,
-      code.away(),
-    ];
+    const height = flow.node.offsetHeight;
+    const middle = pill.offsetLeft - timeline.node.clientWidth / 2;
+    const top = code.away();
     flow.node.style.minHeight = `${height}px`; // what has been as high stays so: nothing below jumps
     if (top !== null) code.pane.lastChild.scrollTop = top;
     timeline.node.scrollLeft = middle;
@@ -95,12 +85,11 @@ function render({ model, el }) {
     place.textContent = `${i + 1} / ${steps.length}`;
     back.setAttribute("aria-disabled", i === 0);
     next.setAttribute("aria-disabled", i === last);
-    const result = `${word(step.name) || "a tensor"} of shape ${describe(forms[step.form])}`;
-    const kind = storageWords(word(step.storage));
-    say(spoken, `Step ${i + 1} of ${steps.length}: ${word(step.op)} makes ${result}, ${kind}.`);
-    body.classList.toggle("warned", step.warning !== undefined);
+    const result = `${step.name || "a tensor"} of shape ${describe(step.form)}`;
+    say(spoken, `Step ${i + 1} of ${steps.length}: ${step.op} makes ${result}, ${storageWords(step.storage)}.`);
+    body.classList.toggle("warned", Boolean(step.warning));
     flow.show(step, i);
-    facts.replaceChildren(...factsOf(step, word, i === last ? failure : null));
+    facts.replaceChildren(...factsOf(step, i === last ? failure : null));
     code.light(step);
     if (forward) flow.wander();
     scrollTo(timeline.pill(i));

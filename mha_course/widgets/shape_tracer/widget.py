@@ -52,56 +52,31 @@ def sentence(trace: Trace) -> str:
 
 
 def payload(trace: Trace) -> dict[str, Any]:
-    """Return what the browser draws from. Shapes and texts that come again are sent once and then meant by number."""
-    table = _Table()
-    steps = [_step(step, table) for step in trace.steps]
+    """Return what the browser draws from."""
     return {
-        "steps": steps,
-        "forms": [[list(axes), list(sizes), [_colors(axis) for axis in axes]] for axes, sizes in table.forms],
-        "words": list(table.words),
+        "steps": [_step(step) for step in trace.steps],
         "sources": [_source(source) for source in trace.sources],
         "notes": list(trace.notes),
         "failure": trace.failure,
     }
 
 
-class _Table:
-    """What was sent already, and its number."""
-
-    def __init__(self) -> None:
-        self.forms: dict[tuple[tuple[str, ...], tuple[int, ...]], int] = {}
-        self.words: dict[str, int] = {}
-
-    def form(self, axes: tuple[str, ...], sizes: tuple[int, ...]) -> int:
-        return self.forms.setdefault((tuple(axes), tuple(sizes)), len(self.forms))
-
-    def word(self, text: str) -> int:
-        return self.words.setdefault(text, len(self.words))
-
-
-def _step(step: Step, table: _Table) -> dict[str, Any]:
-    """Return one step; what is empty or as usual is left out."""
-    texts = {"stage": step.stage, "name": step.name, "warning": step.warning, "note": step.note}
-    numbers = {"scattered": int(not step.contiguous), "flops": step.flops, "hidden": step.hidden_copies}
+def _step(step: Step) -> dict[str, Any]:
+    kind = f"{str(step.dtype).removeprefix('torch.')} on {step.device}"
+    names = ("op", "name", "stage", "storage", "bytes", "flops", "contiguous", "line", "lineno", "source")
     return {
-        "op": table.word(step.op),
-        "inputs": [[operand.source, table.form(operand.axes, operand.shape)] for operand in step.inputs],
-        "form": table.form(step.axes, step.shape),
+        **{name: getattr(step, name) for name in (*names, "warning", "note", "hidden_copies")},
+        "inputs": [[operand.source, _form(operand.axes, operand.shape)] for operand in step.inputs],
+        "form": _form(step.axes, step.shape),
         "strides": list(step.strides),
-        "storage": table.word(step.storage),
-        "bytes": step.bytes,
-        "kind": table.word(f"{str(step.dtype).removeprefix('torch.')} on {step.device}"),
-        "source": step.source,
-        "lineno": step.lineno,
-        **{key: table.word(text) for key, text in texts.items() if text},
-        **{key: number for key, number in numbers.items() if number},
-        **({"line": table.word(step.line)} if step.source is None else {}),
+        "kind": kind,
     }
 
 
-def _colors(axis: str) -> list[str]:
-    """Return the colours of an axis: of a product those of its factors."""
-    return ["#ffffff"] if axis == "1" else [color(part) for part in axis.split("*")]
+def _form(axes: tuple[str, ...], sizes: tuple[int, ...]) -> list[list[Any]]:
+    """Return the names of axes, their sizes and the colours of each, of a product those of its factors."""
+    colors = [["#ffffff"] if axis == "1" else [color(part) for part in axis.split("*")] for axis in axes]
+    return [list(axes), list(sizes), colors]
 
 
 def _source(source: Source) -> dict[str, Any]:

@@ -43,16 +43,6 @@ test("neighbours along the last axis stand side by side, along the one before be
   assert.deepEqual(cell(1, 2, 3), [cell(1, 1, 3)[0], cell(1, 1, 3)[1] + 30]);
 });
 
-test("a box whose numbers are not shown is left out", () => {
-  const frame = frameOf(["B", "S", "D"], [2, 2, 2], [0, 1, 2, 3, -1, -1, -1, -1]);
-  const { cells, marks } = arrange(frame, 600, 30);
-  assert.equal(cells.length, 4);
-  assert.deepEqual(
-    marks.filter(({ kind }) => kind === "name").map(({ text }) => text),
-    ["B = 0"],
-  );
-});
-
 test("heads say which numbers they hold, and boxes that find no room begin a new row", () => {
   const frame = frameOf(["H", "S", "D"], [4, 3, 4]);
   const boxes = (width) => arrange(frame, width, 28).marks.filter(({ kind }) => kind === "box");
