@@ -47,6 +47,22 @@ def every_split_gives_what_the_whole_gives():
             assert cache.length == S
 
 
+def one_token_after_the_other_gives_the_whole():
+    mha, x = reference(bias=False), numbers(B, S, C)
+    weights = [linear.weight for linear in mha.children()]
+    k_cache = v_cache = torch.zeros(B, H, 0, D, dtype=x.dtype)
+    outs = []
+    for token in x.split(1, dim=1):
+        before = k_cache.clone()
+        out, k, v_cache = caching.decode_step(token, k_cache, v_cache, *weights, H)
+        assert torch.equal(k_cache, before)
+        outs, k_cache = [*outs, out], k
+    same(torch.cat(outs, dim=1), mha(x, mask=masks.causal_mask(S))[0])
+    steps = mha.steps(x)
+    same(k_cache, steps.k)
+    same(v_cache, steps.v)
+
+
 def gradients_flow_through_the_cache():
     module, x = grouped(2), numbers(B, S, C).requires_grad_()
     cache = caching.KVCache()
@@ -149,6 +165,7 @@ CHECKS = (
     the_cache_weighs_what_was_foretold,
     what_was_handed_out_stays,
     parameters_shrink_with_the_groups,
+    one_token_after_the_other_gives_the_whole,
 )
 
 
@@ -266,6 +283,7 @@ WRONG = {
     "kernel's own empty rows": (CHECKS[5], {"attention": empty_rows_opened}),
     "bytes of the keys": (CHECKS[6], {"KVCache": BytesOfTheKeys}),
     "written over": (CHECKS[7], {"KVCache": WrittenOver}),
+    "past forgotten": (CHECKS[9], {"attention": lambda q, k, v: attention(q, k[:, :, -1:], v[:, :, -1:])}),
     "as wide as ever": (CHECKS[8], {"GroupedQueryAttention": AsWideAsEver}),
 }  # fmt: skip
 
@@ -281,6 +299,10 @@ def test_wrong_versions_disagree(wrong):
     assert fails_with(check, caching, parts)
 
 
+def test_one_head_serves_itself():
+    assert torch.equal(caching.repeat_kv(K[:, :1], 1), K[:, :1])
+
+
 def test_grouped_heads_on_each_device(device):
     mha, x = MultiHeadAttention(C, H).to(device, torch.float16), numbers(B, S, C, dtype=torch.float16).to(device)
     module = caching.GroupedQueryAttention.from_multi_head(mha, 2)
@@ -291,7 +313,7 @@ def test_grouped_heads_on_each_device(device):
     assert torch.allclose(outs, want, atol=5e-3)
 
 
-K = torch.ones(B, 2, 3, D)
+K, CACHE, W = torch.ones(B, 2, 3, D), torch.ones(B, H, 3, D), torch.ones(C, C)
 ERRORS = {
     "groups that do not divide": (
         lambda: caching.GroupedQueryAttention(24, 6, 4),
@@ -311,6 +333,32 @@ ERRORS = {
     "another width": (
         lambda: caching.GroupedQueryAttention(24, 4, 2)(torch.ones(B, T, 20)),
         "GroupedQueryAttention: query has the wrong C. expected (B, T, C=24), got (B=2, T=5, C=20)",
+    ),
+    "heads that are no multiple": (
+        lambda: caching.repeat_kv(K, 3),
+        "repeat_kv: num_heads must be a multiple of the key-value heads. expected num_heads % G == 0, num_heads >= 1, "
+        "got num_heads=3, G=2, fix: num_heads=2 or 4",
+    ),
+    "no heads to serve": (
+        lambda: caching.repeat_kv(K, 0),
+        "repeat_kv: num_heads must be a multiple of the key-value heads. expected num_heads % G == 0, num_heads >= 1, "
+        "got num_heads=0, G=2, fix: num_heads=2 or 4",
+    ),
+    "two new tokens": (
+        lambda: caching.decode_step(torch.ones(B, 2, C), CACHE, CACHE, W, W, W, W, H),
+        "decode_step: x_t has the wrong T. expected (B, T=1, C), got (B=2, T=2, C=24)",
+    ),
+    "caches of other lengths": (
+        lambda: caching.decode_step(torch.ones(B, 1, C), CACHE, CACHE[:, :, 1:], W, W, W, W, H),
+        "decode_step: v_cache has the wrong P. expected (B=2, H=4, P=3, D=6), got (B=2, H=4, P=2, D=6)",
+    ),
+    "a weight of another width": (
+        lambda: caching.decode_step(torch.ones(B, 1, C), CACHE, CACHE, W, W[:20], W, W, H),
+        "decode_step: w_k has the wrong C. expected (C=24, C'=24), got (C=20, C'=24)",
+    ),
+    "bytes below 0": (
+        lambda: caching.kv_cache_bytes(1, 1, -1, 1, 1, 2),
+        "kv_cache_bytes: seq_len must be a whole number. expected seq_len >= 0, got seq_len=-1",
     ),
     "a chunk of another width": (
         lambda: caching.decode_chunk(MultiHeadAttention(24, 4), torch.ones(B, T, 20), caching.KVCache()),
