@@ -7,7 +7,7 @@ from unittest import mock
 
 import pytest
 import torch
-from rewriting import Largest, fails_with, numbers, one_thread, same  # noqa: F401
+from rewriting import Largest, fails_with, numbers, one_thread, refused, same  # noqa: F401
 from torch.nn import functional as F
 from torch.nn.attention.bias import causal_lower_right
 
@@ -55,6 +55,17 @@ def tiles_and_their_gradients_equal_the_whole():
                     same(got, want)
                     for mine, theirs in zip(torch.autograd.grad(got, (q, k, v), upstream), gradients, strict=True):
                         same(mine, theirs)
+
+
+def online_sums_are_those_of_the_whole():
+    for dtype in (torch.float64, torch.float32):
+        scores = numbers(B, H, T, S, dtype=dtype)
+        scores[0, 0, 0] = -math.inf
+        for block_size in (1, 3, S, 20):
+            highest, total = flash.online_softmax(scores, block_size)
+            same(highest, scores.amax(-1), dtype)
+            same(highest + total.log(), scores.logsumexp(-1), dtype)
+        assert total[0, 0, 0] == 0
 
 
 def causal_is_that_of_the_last_tokens():
@@ -156,6 +167,7 @@ CHECKS = (
     no_more_blocks_are_computed_than_are_listed,
     no_operation_makes_more_than_a_block,
     nothing_is_kept_but_context_and_one_number_a_row,
+    online_sums_are_those_of_the_whole,
 )
 
 
@@ -247,6 +259,7 @@ WRONG = {
     "NaN where nothing is seen": (CHECKS[0], {"_finite": lambda highest: highest}),
     "sums in half precision": (CHECKS[4], {"_wide": lambda x: x}),
     "cast by autocast": (CHECKS[5], {"_exact": lambda device: contextlib.nullcontext()}),
+    "a hidden row is NaN": (CHECKS[10], {"_finite": lambda highest: highest}),
     "nothing skipped": (CHECKS[6], {"_grid": nothing_skipped}),
     "one block too few": (CHECKS[6], {"_grid": without_the_diagonal}),
     "ragged end lost": (CHECKS[6], {"_grid": whole_blocks_alone}),
@@ -327,6 +340,32 @@ def test_blocks_that_cannot_be(block_size, got):
     for call in (lambda: flash.tiled_attention(q, k, v, block_size), lambda: flash.blocks(T, S, block_size)):
         with pytest.raises(ShapeError, match=f"block_size must be a positive int.*got block_size={got}$"):
             call()
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (
+            lambda: flash.online_softmax(torch.zeros(T, 0), 2),
+            "online_softmax: there must be a key to attend to. expected S >= 1, got S=0",
+        ),
+        (
+            lambda: flash.online_softmax(torch.tensor(1.0), 2),
+            "online_softmax: there must be a key to attend to. expected S >= 1, got S=0",
+        ),
+        (
+            lambda: flash.online_softmax(torch.zeros(T, S).long(), 2),
+            "online_softmax: scores must be floating point. expected a float dtype, got torch.int64, "
+            "fix: scores.float()",
+        ),
+        (
+            lambda: flash.online_softmax(torch.zeros(T, S), 0),
+            "online_softmax: block_size must be a positive int. expected block_size >= 1, got block_size=0",
+        ),
+    ],
+)
+def test_scores_that_cannot_be(call, message):
+    refused(call, message)
 
 
 def test_masks_that_cannot_be():
