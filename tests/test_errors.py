@@ -92,10 +92,6 @@ CASES = {
         lambda: causal_mask(2.5),
         "causal_mask: seq_len must be a positive int. expected seq_len >= 1, got 2.5",
     ),
-    "no tokens": (
-        lambda: causal_mask(0),
-        "causal_mask: seq_len must be a positive int. expected seq_len >= 1, got 0",
-    ),
     "too long": (
         lambda: padding_mask([3, 9], 7),
         "padding_mask: lengths must be whole numbers from 0 to max_len. expected 0 <= length <= 7, got [3, 9]",
@@ -134,16 +130,10 @@ def test_a_condition_that_holds_says_nothing():
         (lambda: require_int("here", "n", 0), "here: n must be a positive int. expected n >= 1, got n=0"),
         (lambda: require_int("here", "n", True), "here: n must be a positive int. expected n >= 1, got n=True"),
         (lambda: require_int("here", "n", 1.0), "here: n must be a positive int. expected n >= 1, got n=1.0"),
-        (lambda: require_int("here", "n", -1, least=0), "here: n must be a whole number. expected n >= 0, got n=-1"),
         (lambda: require_int("here", "n", "2", least=2), "here: n must be a whole number. expected n >= 2, got n='2'"),
         (
             lambda: require_float("here", {"the weights": X, "x": X.to("meta")}),
             "here: x must be on the device of the weights. expected cpu, got meta, fix: x.to('cpu')",
-        ),
-        (
-            lambda: require_float("here", {"the weights": X, "x": X.half()}),
-            "here: x must have the dtype of the weights. expected torch.float32, got torch.float16, "
-            "fix: x.to(torch.float32)",
         ),
     ],
 )

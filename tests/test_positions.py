@@ -102,25 +102,6 @@ def base_forgotten(x, places, base=10000.0):
     return RIGHT.rope_interleaved(x, places)
 
 
-def halves(x, places, base=10000.0):
-    """Return both halves of the channels, and cos and sin of their angles."""
-    half = x.size(3) // 2
-    frequencies = base ** (-torch.arange(half, dtype=torch.float64) / half)
-    angles = torch.as_tensor(places)[:, None] * frequencies
-    return *x.chunk(2, dim=-1), angles.cos().to(x.dtype), angles.sin().to(x.dtype)
-
-
-def lengths_change(x, places, base=10000.0):
-    first, second, cos, sin = halves(x, places, base)
-    return torch.cat((first * cos + second * sin, first * sin + second * cos), dim=-1)
-
-
-def turned_there_not_back(x, places, base=10000.0):
-    """Add a position where a product with one belongs."""
-    first, second, cos, _ = halves(x, places, base)
-    return torch.cat((first + cos.acos(), second + cos.acos()), dim=-1)
-
-
 def rows_across_heads(weight, num_heads):
     return RIGHT.projection_to_half_split(weight, 1)
 
@@ -131,8 +112,8 @@ WRONG = {
     "not brought back": (CHECKS[0], {"rope_interleaved": not_brought_back}),
     "brought the wrong way": (CHECKS[0], {"rope_interleaved": brought_the_wrong_way}),
     "base forgotten": (CHECKS[0], {"rope_interleaved": base_forgotten}),
-    "lengths change": (CHECKS[1], {"rope": lengths_change}),
-    "turned there, not back": (CHECKS[1], {"rope": turned_there_not_back}),
+    "not turned": (CHECKS[1], {"rope": lambda x, places, base=10000.0: x}),
+    "moved, not turned": (CHECKS[1], {"rope": lambda x, places, base=10000.0: x + torch.as_tensor(places)[:, None]}),
     "the wrong order": (CHECKS[2], {"to_interleaved": positions.to_half_split}),
     "the wrong order back": (CHECKS[2], {"to_half_split": positions.to_interleaved}),
     "rows across heads": (CHECKS[3], {"projection_to_half_split": rows_across_heads}),
