@@ -36,11 +36,6 @@ class Example:
     model: MaskedWordModel
 
     @property
-    def num_heads(self) -> int:
-        """H, the number of heads."""
-        return self.mha.num_heads
-
-    @property
     def projections(self) -> dict[str, Tensor]:
         """The weights w_q, w_k, w_v, w_o, each (C, C) as (out, in), and the biases b_q … b_o, each (C,)."""
         linears = {"q": self.mha.q_proj, "k": self.mha.k_proj, "v": self.mha.v_proj, "o": self.mha.out_proj}
@@ -155,9 +150,8 @@ def _index() -> dict[str, int]:
 def _classmates() -> tuple[Tensor, Tensor]:
     """Return for each word the others of its class (V, longest), and how many they are (V,)."""
     others = {word: [w for w in group if w != word] or [word] for group in word_classes() for word in group}
-    longest = max(map(len, others.values()))
-    rows = [[_index()[w] for w in others.get(word, [word])] for word in vocabulary()]
-    return torch.tensor([row + [PAD] * (longest - len(row)) for row in rows]), torch.tensor([len(row) for row in rows])
+    rows = [torch.tensor([_index()[w] for w in others.get(word, [word])]) for word in vocabulary()]
+    return pad_sequence(rows, batch_first=True, padding_value=PAD), torch.tensor([len(row) for row in rows])
 
 
 def _other_word(ids: Tensor, pick: Tensor) -> Tensor:

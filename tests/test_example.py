@@ -109,7 +109,7 @@ def test_the_example_is_the_layer_inside_the_model(device):
         assert torch.equal(loaded.projections[f"w_{letter}"], linear.weight)
         assert torch.equal(loaded.projections[f"b_{letter}"], linear.bias)
     assert not any(p.requires_grad for p in loaded.model.parameters())
-    assert len({*out.shape, loaded.num_heads, loaded.mha.d_model // loaded.num_heads}) == 5
+    assert len({*out.shape, loaded.mha.num_heads, loaded.mha.d_model // loaded.mha.num_heads}) == 5
 
 
 @pytest.mark.parametrize(
