@@ -27,7 +27,7 @@ def box(
 ) -> None:
     """Draw a box with round corners from its lower left one, with words in its middle.
 
-    Args: one without a colour is white with a dashed edge: what it stands for does not last.
+    One without a colour is white with a dashed edge: what it stands for does not last.
     """
     look: dict[str, Any] = {"fc": color, "ec": edge} if color else {"fc": "white", "ec": INK, "linestyle": "--"}
     shape = f"round,pad=0,rounding_size={rounding}"

@@ -1,11 +1,9 @@
-"""Pictures of attention: each function draws on one Axes and returns it, a grid returns its Figure.
+"""Pictures of attention weights, and of other tables of numbers.
 
-Axes of tensors: T query tokens, S key tokens, H heads. Everywhere ``weights`` are numbers as a tensor
-on any device, an array or lists, where axes of size 1 in front are dropped; ``queries`` and ``keys`` name
-every row and column, and keys default to queries where T = S; ``mask`` is bool, True = may attend,
-broadcastable to the weights. Hidden cells and those of -inf are hatched, unlike a weight of 0; NaN and inf are a ×.
-Colours can be told apart without colour vision: cividis, or vlag where numbers have a sign. As many names are written
-as there is room for, long ones shortened. What does not fit raises ShapeError.
+Axes: T query tokens, S key tokens, H heads. Everywhere ``weights`` are a tensor on any device, an array or lists, where
+axes of size 1 in front are dropped; ``queries`` and ``keys`` name rows and columns, and keys default to queries where
+T = S; ``mask`` is bool, True = may attend, broadcastable to the weights. Hidden cells and those of -inf are hatched,
+unlike a weight of 0; NaN and inf are a ×. What does not fit raises ShapeError.
 """
 
 from __future__ import annotations
@@ -52,9 +50,8 @@ def heatmap(
     height = 0.36 * len(rows) + max(0.9, 0.3 + _name_height(columns))
     ax = ax or new_figure(min(max(width, 3.2), 11), min(max(height, 2.2), 10)).subplots()
     side = 0.8 * np.divide(ax.get_window_extent().size, matrix.shape[::-1]).min() * 72 / ax.figure.dpi  # rest: names
-    _draw_cells(
-        ax, matrix, hidden, side, _colors(matrix[~hidden]), annot=len(columns) <= 8 if annotate is None else annotate
-    )
+    annotate = len(columns) <= 8 if annotate is None else annotate
+    _draw_cells(ax, matrix, hidden, side, _colors(matrix[~hidden]), annot=annotate)
     _write_names(ax, rows, columns, side)
     ax.set(xlabel="key" + _note_on_odd(matrix[~hidden]), ylabel="query")
     ax.set_title(title or ax.get_title("left"), loc="left", fontsize=11, fontweight="bold")
@@ -73,9 +70,6 @@ def head_grid(
 
     It runs from 0 to 1, or further where numbers are larger, or evenly to both sides of 0 if some are negative.
     Names stand along the outermost heads; layer, where it is given, above each.
-
-    >>> len(head_grid(np.full((4, 5, 5), 0.2)).axes)  # four heads and the colour bar
-    5
     """
     heads, rows, columns, hidden = as_named_weights("head_grid", weights, ("H", "T", "S"), queries, keys, mask)
     colors = _colors(heads[~hidden], least=1.0)
@@ -85,9 +79,8 @@ def head_grid(
         row, column = divmod(number, across)
         _draw_cells(ax, heads[number], hidden[number], side, colors, cbar=False)
         _write_names(ax, [] if column else rows, [] if row else columns, side)
-        ax.set_title(
-            f"{above}head {number}", fontsize=10, loc="left", y=1, pad=4 if row else 4 + 72 * _name_height(columns)
-        )
+        room = 4 if row else 4 + 72 * _name_height(columns)
+        ax.set_title(f"{above}head {number}", fontsize=10, loc="left", y=1, pad=room)
     label = "weight" if (colors["vmin"], colors["vmax"]) == (0, 1) else "value"
     figure.colorbar(panels[0].collections[0], cax=bar, label=label + _note_on_odd(heads[~hidden]))
     return figure
@@ -96,9 +89,7 @@ def head_grid(
 def head_rows(rows: Mapping[str, Any], names: Sequence[str]) -> Figure:
     """Draw the heads of several layers, a row for each layer, all on one scale from 0 to 1.
 
-    Args:
-        rows: maps the title of a row to its weights (H, S, S).
-        names: the S tokens.
+    Args: rows maps the title of a row to its weights (H, S, S); names are the S tokens.
     """
     layers = [as_named_weights("head_rows", weights, ("H", "S", "S"), names).numbers for weights in rows.values()]
     across = len(layers[0])
@@ -118,12 +109,7 @@ def head_rows(rows: Mapping[str, Any], names: Sequence[str]) -> Figure:
 def heatmap_row(panels: Mapping[str, Any], names: Sequence[str]) -> Figure:
     """Draw heatmaps of the same tokens side by side, all on one scale that begins at 0.
 
-    Args:
-        panels: maps a title to its weights (S, S).
-        names: the S tokens.
-
-    >>> len(heatmap_row({"before": np.eye(3), "after": np.eye(3)}, ["a", "b", "c"]).axes)
-    3
+    Args: panels maps a title to its weights (S, S); names are the S tokens.
     """
     maps = {title: as_array("heatmap_row", weights, ("T", "S")) for title, weights in panels.items()}
     figure = new_figure(6.0 * len(maps), 5.4)
@@ -142,15 +128,8 @@ def number_tables(
 ) -> Figure:
     """Draw tables of numbers on one scale: narrow ones side by side, others under one another.
 
-    Args:
-        panels: maps a title to its numbers (rows, columns).
-        rows: names of the rows.
-        columns: names of the columns.
-        apart: after how many columns, such as those of a layer, there is a gap.
-        unit: what stands beside the colour bar.
-
-    >>> len(number_tables({"before": np.zeros((2, 3)), "after": np.ones((2, 3))}, ["a", "b"], ["x", "y", "z"]).axes)
-    3
+    Args: panels maps a title to its numbers (rows, columns); after every ``apart`` columns, such as those of a layer,
+        there is a gap; unit is what stands beside the colour bar.
     """
     place, letters = "number_tables", ("rows", "columns")
     tables = [as_named_weights(place, panel, letters, rows, columns).numbers for panel in panels.values()]

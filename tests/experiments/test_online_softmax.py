@@ -73,13 +73,6 @@ def test_tiles_cover_what_may_be_seen(causal):
     plots.png(ax)
 
 
-def test_the_held_tile_is_lit():
-    _, *drawn = plots.tiles(8, 8, 4, now=2).patches
-    colors = [tile.get_facecolor() for tile in drawn]
-    assert colors[0] == colors[1]
-    assert len(set(colors)) == 3
-
-
 @pytest.mark.parametrize("make", [plots.recomputation, plots.memory_traffic])
 def test_no_words_of_a_drawing_overlap(make):
     picture = make()
