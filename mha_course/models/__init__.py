@@ -8,17 +8,9 @@ from mha_course.models.blocks import (
     WordModel,
     generate,
 )
-from mha_course.models.training import masked_word_loss, one_thread, seeded, train
+from mha_course.models.training import masked_word_loss, one_thread, random_batches, seeded, train
 
 __all__ = [
-    "CausalLanguageModel",
-    "Encoder",
-    "EncoderBlock",
-    "MaskedWordModel",
-    "WordModel",
-    "generate",
-    "masked_word_loss",
-    "one_thread",
-    "seeded",
-    "train",
-]
+    "CausalLanguageModel", "Encoder", "EncoderBlock", "MaskedWordModel", "WordModel", "generate", "masked_word_loss",
+    "one_thread", "random_batches", "seeded", "train",
+]  # fmt: skip
