@@ -5,8 +5,7 @@ Axes: B batch, S tokens, C = d_model width, H heads, G key-value heads, D = C / 
 
 from __future__ import annotations
 
-import itertools
-import time
+import timeit
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
@@ -40,11 +39,9 @@ def splits(tokens: int) -> list[tuple[int, ...]]:
     >>> splits(3)
     [(3,), (2, 1), (1, 2), (1, 1, 1)]
     """
-    found = []
-    for cuts in itertools.product((False, True), repeat=tokens - 1):
-        ends = [0, *(end for end, cut in enumerate(cuts, start=1) if cut), tokens]
-        found.append(tuple(end - start for start, end in itertools.pairwise(ends)))
-    return found
+    if tokens == 0:
+        return [()]
+    return [(first, *rest) for first in range(tokens, 0, -1) for rest in splits(tokens - first)]
 
 
 def with_cache(module: _Attention, x: Tensor, chunks: Sequence[int] | None = None) -> Tensor:
@@ -105,10 +102,5 @@ def count_flops(run: Callable[[], Any]) -> Flops:
 
 def milliseconds(run: Callable[[], Any], repeats: int = 15) -> float:
     """Measure how long something takes: the shortest of some runs, since noise of the machine only ever adds time."""
-    times = []
     with torch.no_grad():
-        for _ in range(repeats):
-            start = time.perf_counter()
-            run()
-            times.append(1000 * (time.perf_counter() - start))
-    return min(times)
+        return 1000 * min(timeit.repeat(run, number=1, repeat=repeats))

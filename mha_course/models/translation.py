@@ -138,13 +138,12 @@ def translate(model: Translator, sentence: str) -> tuple[Tensor, list[str], list
     require(len(words) <= MAX_SOURCE, "translate", "the sentence is too long", expected=expected, got=got)
     memory, memory_mask = model.encode(source), torch.ones(1, 1, 1, len(words), dtype=torch.bool)
     written = [START]
-    while len(written) < MAX_TARGET:
-        logits, _ = model.decode(torch.tensor([written]), memory, memory_mask)
+    while True:
+        logits, weights = model.decode(torch.tensor([written]), memory, memory_mask)
         following = int(logits[0, -1].argmax())
-        if following == END:
+        if following == END or len(written) == MAX_TARGET:
             break
         written.append(following)
-    _, weights = model.decode(torch.tensor([written]), memory, memory_mask)  # its last row would write <end>
     return weights[0, :, : len(written) - 1], [TARGET[number] for number in written[1:]], words
 
 

@@ -17,13 +17,7 @@ from mha_course.plots.inputs import as_array, as_names
 
 
 def bars(
-    values: Any,
-    names: Sequence[str],
-    *,
-    highlight: Collection[str] = (),
-    title: str = "",
-    unit: str = "",
-    ax: Axes | None = None,
+    values: Any, names: Sequence[str], *, highlight: Collection[str] = (), unit: str = "", ax: Axes | None = None
 ) -> Axes:
     """Draw a number for each name as horizontal bars, the first at the top.
 
@@ -36,7 +30,6 @@ def bars(
     ax = ax or new_figure(4.6, 0.9 + 0.24 * len(names)).subplots()
     ax.barh(range(len(names)), numbers, color=[ACCENT if name in highlight else BAR for name in names])
     ax.axvline(0, color=INK, linewidth=0.8)
-    ax.set_title(title, loc="left", fontsize=10)
     ax.set_yticks(range(len(names)), names, fontsize=9, parse_math=False)
     ax.tick_params(axis="y", length=0)
     ax.margins(y=0.01)
@@ -66,7 +59,7 @@ def token_bars(
     figure = new_figure(min(3.6 * len(rows) + 1, 11), 0.9 + 0.24 * len(names))
     axes = figure.subplots(1, len(rows), sharex=shared, sharey=True, squeeze=False)[0]
     for ax, (title, values) in zip(axes, panels.items(), strict=True):
-        bars(values, names, highlight=highlight, title=title, unit=unit, ax=ax)
+        bars(values, names, highlight=highlight, unit=unit, ax=ax).set_title(title, loc="left", fontsize=10)
     return figure
 
 

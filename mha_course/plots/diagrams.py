@@ -58,13 +58,10 @@ class Matrix(NamedTuple):
 
 def product(left: Matrix, right: Matrix, result: Matrix, *, ax: Axes | None = None) -> Axes:
     """Draw left · right = result to scale; a row, a column and the number that they make are lit."""
-    require(
-        (left.columns, left.rows, right.columns) == (right.rows, result.rows, result.columns),
-        "product",
-        "the sizes must fit",
-        expected=f"({left.rows}, n) · (n, {right.columns}) = ({left.rows}, {right.columns})",
-        got=" ".join(f"({matrix.rows}, {matrix.columns})" for matrix in (left, right, result)),
-    )
+    fits = (left.columns, left.rows, right.columns) == (right.rows, result.rows, result.columns)
+    expected = f"({left.rows}, n) · (n, {right.columns}) = ({left.rows}, {right.columns})"
+    got = " ".join(f"({matrix.rows}, {matrix.columns})" for matrix in (left, right, result))
+    require(fits, "product", "the sizes must fit", expected=expected, got=got)
     ax = ax or new_figure(9, 3).subplots()
     tallest, gap, x = max(left.rows, right.rows), max(3.0, 0.35 * max(left.columns, right.rows)), 0.0
     for matrix, sign, (width, height) in (

@@ -58,12 +58,7 @@ def online_softmax(scores: Tensor, block_size: int) -> Figure:
 
 
 def tiles(
-    queries: int,
-    keys: int,
-    block_size: int | tuple[int, int],
-    *,
-    causal: bool = False,
-    ax: Axes | None = None,
+    queries: int, keys: int, block_size: int | tuple[int, int], *, causal: bool = False, ax: Axes | None = None
 ) -> Axes:
     """Draw the scores (T, S) cut into tiles, numbered as they are visited; skipped ones are hatched.
 

@@ -20,7 +20,7 @@ from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
 from mha_course.plots.figures import HATCH, INK, new_figure
-from mha_course.plots.inputs import as_array, as_named_weights
+from mha_course.plots.inputs import Names, as_array, as_named_weights
 
 LOOK = {"fmt": ".2f", "linecolor": "white", "xticklabels": False, "yticklabels": False}
 SLANT = 50  # degrees of the names of columns
@@ -31,8 +31,8 @@ GAP = 0.17  # inches between heads
 def heatmap(
     weights: Any,
     *,
-    queries: Sequence[str] | None = None,
-    keys: Sequence[str] | None = None,
+    queries: Names = None,
+    keys: Names = None,
     mask: Any = None,
     annotate: bool | None = None,
     title: str | None = None,
@@ -51,7 +51,7 @@ def heatmap(
     ax = ax or new_figure(min(max(width, 3.2), 11), min(max(height, 2.2), 10)).subplots()
     side = 0.8 * np.divide(ax.get_window_extent().size, matrix.shape[::-1]).min() * 72 / ax.figure.dpi  # rest: names
     annotate = len(columns) <= 8 if annotate is None else annotate
-    _draw_cells(ax, matrix, hidden, side, _colors(matrix[~hidden]), annot=annotate)
+    _draw_cells(ax, matrix, hidden, side, **_colors(matrix[~hidden]), annot=annotate)
     _write_names(ax, rows, columns, side)
     ax.set(xlabel="key" + _note_on_odd(matrix[~hidden]), ylabel="query")
     ax.set_title(title or ax.get_title("left"), loc="left", fontsize=11, fontweight="bold")
@@ -59,12 +59,7 @@ def heatmap(
 
 
 def head_grid(
-    weights: Any,
-    *,
-    queries: Sequence[str] | None = None,
-    keys: Sequence[str] | None = None,
-    mask: Any = None,
-    layer: int | None = None,
+    weights: Any, *, queries: Names = None, keys: Names = None, mask: Any = None, layer: int | None = None
 ) -> Figure:
     """Draw the heads (H, T, S) of one layer beside each other, with their numbers, all on one scale.
 
@@ -77,7 +72,7 @@ def head_grid(
     (*panels, bar), above = figure.axes, "" if layer is None else f"layer {layer}, "
     for number, ax in enumerate(panels):
         row, column = divmod(number, across)
-        _draw_cells(ax, heads[number], hidden[number], side, colors, cbar=False)
+        _draw_cells(ax, heads[number], hidden[number], side, **colors, cbar=False)
         _write_names(ax, [] if column else rows, [] if row else columns, side)
         room = 4 if row else 4 + 72 * _name_height(columns)
         ax.set_title(f"{above}head {number}", fontsize=10, loc="left", y=1, pad=room)
@@ -153,7 +148,7 @@ def number_tables(
     return figure
 
 
-def strongest(weights: Any, queries: Sequence[str], keys: Sequence[str] | None = None) -> str:
+def strongest(weights: Any, queries: Sequence[str], keys: Names = None) -> str:
     """Write the largest weight of each query as words, for the caption of a heatmap.
 
     >>> strongest([[0.9, 0.1], [0.3, 0.7]], ["it", "sat"])
@@ -178,19 +173,12 @@ def _note_on_odd(seen: NDArray[np.float64]) -> str:
     return " (× is no finite number)" if (np.isnan(seen) | np.isposinf(seen)).any() else ""
 
 
-def _draw_cells(
-    ax: Axes,
-    matrix: NDArray[np.float64],
-    hidden: NDArray[np.bool_],
-    side: float,
-    colors: dict[str, Any],
-    **options: Any,
-) -> None:
+def _draw_cells(ax: Axes, matrix: NDArray[np.float64], hidden: NDArray[np.bool_], side: float, **options: Any) -> None:
     """Colour the cells, each so many points wide; where one is hidden the hatched background shows."""
     figure = ax.figure.canvas.figure
     figure.set_visible(False)  # else seaborn draws all that the figure has so far, to see whether names overlap
     options["square"] = max(matrix.shape) <= 20 * min(matrix.shape)  # else it would be a line
-    sns.heatmap(matrix, mask=hidden, ax=ax, linewidths=0.5 * (side > 6), **colors, **options, **LOOK)
+    sns.heatmap(matrix, mask=hidden, ax=ax, linewidths=0.5 * (side > 6), **options, **LOOK)
     figure.set_visible(True)
     ax.patch.set(**HATCH)
     odd = (np.isnan(matrix) | np.isposinf(matrix)) & ~hidden

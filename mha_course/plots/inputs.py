@@ -10,6 +10,8 @@ from numpy.typing import NDArray
 
 from mha_course.errors import ShapeError, require
 
+Names = Sequence[str] | None  # of rows or columns; where there are none, numbers
+
 
 class NamedWeights(NamedTuple):
     """Weights (…, T, S) with a name for every row and every column, and True for each cell that is hidden."""
@@ -21,12 +23,7 @@ class NamedWeights(NamedTuple):
 
 
 def as_named_weights(
-    place: str,
-    weights: Any,
-    axes: Sequence[str],
-    queries: Sequence[str] | None = None,
-    keys: Sequence[str] | None = None,
-    mask: Any = None,
+    place: str, weights: Any, axes: Sequence[str], queries: Names = None, keys: Names = None, mask: Any = None
 ) -> NamedWeights:
     """Bring weights with these axes, of which the last are T and S, their names and their mask to one form."""
     numbers = as_array(place, weights, axes)
@@ -65,7 +62,7 @@ def as_array(place: str, numbers: Any, axes: Sequence[str]) -> NDArray[np.float6
     return array
 
 
-def as_names(place: str, word: str, side: str, names: Sequence[str] | None, size: int) -> list[str]:
+def as_names(place: str, word: str, side: str, names: Names, size: int) -> list[str]:
     """Return a name for each of so many rows or columns; numbers where none are given."""
     rule = f"{word} must name every {side}"
     if isinstance(names, str) or not (names is None or hasattr(names, "__iter__")):
@@ -77,7 +74,7 @@ def as_names(place: str, word: str, side: str, names: Sequence[str] | None, size
 
 
 def as_row_and_column_names(
-    place: str, shape: Sequence[int], queries: Sequence[str] | None, keys: Sequence[str] | None
+    place: str, shape: Sequence[int], queries: Names, keys: Names
 ) -> tuple[list[str], list[str]]:
     """Return a name for each of the T rows and S columns; keys default to queries where T = S."""
     if keys is None and shape[0] == shape[1]:

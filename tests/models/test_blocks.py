@@ -19,16 +19,10 @@ LENGTHS = [5, 3]  # words of each sentence
 MASKS = {
     "none": (None, {}),
     "causal": (masks.causal_mask(S), {"src_mask": ~masks.causal_mask(S)}),
-    "padding": (
-        masks.padding_mask(LENGTHS, S),
-        {"src_key_padding_mask": ~masks.padding_mask(LENGTHS, S)[:, 0, 0]},
-    ),
+    "padding": (masks.padding_mask(LENGTHS, S), {"src_key_padding_mask": ~masks.padding_mask(LENGTHS, S)[:, 0, 0]}),
     "per sentence": (
         masks.combine_masks(masks.causal_mask(S), masks.padding_mask(LENGTHS, S)),
-        {
-            "src_mask": ~masks.causal_mask(S),
-            "src_key_padding_mask": ~masks.padding_mask(LENGTHS, S)[:, 0, 0],
-        },
+        {"src_mask": ~masks.causal_mask(S), "src_key_padding_mask": ~masks.padding_mask(LENGTHS, S)[:, 0, 0]},
     ),
 }
 
