@@ -61,10 +61,9 @@ def test_what_is_drawn_is_recognised_and_what_is_spoilt_is_not():
         for wrong in (swapped, text.words[:-1], (*text.words, "the"), text.words[1:]):
             assert grammar.recognise(wrong) is None
             assert grammar.nats(wrong, "any") == math.inf
-    assert grammar.recognise(CAT.replace("it", "they").split()) is None
     same_pronoun = "the grey cat behind the shiny robot was cold and shivered violently"
-    assert grammar.recognise(tuple(same_pronoun.split())) is None
-    assert grammar.recognise([]) is None
+    for wrong in (CAT.replace("it", "they"), same_pronoun, ""):
+        assert grammar.recognise(wrong.split()) is None
 
 
 def test_only_the_pairs_of_a_split_can_be_drawn():
@@ -197,16 +196,6 @@ def test_the_curve_shows_runs_and_lines():
     assert (run.get_xdata()[0], run.get_xdata()[-1], other.get_xdata()[-1]) == (10, 30, 25)
     assert set(line.get_ydata()) == {1.5}
     assert [text.get_text().strip() for text in ax.texts] == ["limit 1.50"]
-    plots.png(ax)
-
-
-@pytest.mark.parametrize(("shared", "scales"), [(True, 1), (False, 2)])
-def test_bars_may_share_a_scale_with_a_unit(shared, scales):
-    rows = {"before": [5.0, 4.0], "after": [0.1, 2.0]}
-    figure = plots.token_bars(rows, ["the", "cat"], unit="nats", shared=shared)
-    assert len({ax.get_xlim() for ax in figure.axes}) == scales
-    assert [ax.get_xlabel() for ax in figure.axes] == ["nats", "nats"]
-    assert [ax.get_xlabel() for ax in plots.token_bars(rows, ["the", "cat"]).axes] == ["", ""]
 
 
 @pytest.mark.parametrize(
@@ -218,10 +207,6 @@ def test_bars_may_share_a_scale_with_a_unit(shared, scales):
         (lambda: language.prompt("the <end>"), "got '<end>'"),
         (lambda: grammar.nats(["the"], "half"), "nats: no split has this name. expected train, validation, test, any"),
         (lambda: plots.learning_curves({"one": [1.0]}), "a run must be as long as the window"),
-        (
-            lambda: language.sentence_weights(language.new_language_model(0), "the " * 17),
-            "CausalLanguageModel: the sentence is too long. expected S <= 17, got S=18",
-        ),
     ],
 )
 def test_messages(call, message):

@@ -75,13 +75,12 @@ def test_colours_have_a_sign_only_where_numbers_do():
     assert masked.axes[0].collections[0].get_clim() == (0, 1)
 
 
-def test_numbers_are_written_up_to_eight_columns_or_when_wanted():
-    assert len(plots.heatmap(np.ones((2, 8))).texts) == 16
-    assert not plots.heatmap(np.ones((2, 9))).texts
-    assert len(plots.heatmap(np.ones((2, 9)), annotate=True).texts) == 18
+@pytest.mark.parametrize(("columns", "annotate", "count"), [(8, None, 16), (9, None, 0), (9, True, 18)])
+def test_numbers_are_written_up_to_eight_columns_or_when_wanted(columns, annotate, count):
+    assert len(plots.heatmap(np.ones((2, columns)), annotate=annotate).texts) == count
 
 
-@pytest.mark.parametrize("heads", [1, 2, 4, 6, 12])
+@pytest.mark.parametrize("heads", [1, 4, 12])
 def test_head_grid_shows_every_head_on_one_scale(heads):
     weights = torch.rand(heads, 5, 7).softmax(-1)
     figure = plots.head_grid(weights[None], mask=torch.ones(5, 7, dtype=torch.bool))
@@ -96,10 +95,8 @@ def test_head_grid_shows_every_head_on_one_scale(heads):
 @pytest.mark.parametrize(
     ("numbers", "limits", "label"),
     [
-        ([0.0, 0.25, 1.004], (0, 1), "weight"),  # weights in half precision
+        ([float("-inf"), 0.25, 1.004], (0, 1), "weight"),  # weights in half precision
         ([0.0, 0.5, 3.0], (0, 3), "value"),
-        ([-0.5, 0.25, 0.1], (-0.5, 0.5), "value"),
-        ([float("-inf"), 0.25, 0.1], (0, 1), "weight"),
         ([float("nan"), -0.5, 0.1], (-0.5, 0.5), "value (× is no finite number)"),
     ],
 )
@@ -125,7 +122,6 @@ def long_names(number):
 
 PICTURES = {
     "heatmap": lambda number: plots.heatmap(np.eye(number), queries=long_names(number)).figure,
-    "one head": lambda number: plots.head_grid(np.eye(number)[None], queries=long_names(number)),
     "twelve heads": lambda number: plots.head_grid(np.stack([np.eye(number)] * 12), queries=long_names(number)),
     "a row": lambda number: plots.head_grid(np.ones((3, 1, number)), queries=["it"], keys=long_names(number)),
     "a column": lambda number: plots.head_grid(np.ones((3, number, 1)), queries=long_names(number), keys=["it"]),
@@ -141,7 +137,7 @@ def lines_apart(ax, axis):
     return steps / ax.figure.dpi * 72 / axis.get_ticklabels()[0].get_size()
 
 
-@pytest.mark.parametrize("number", [1, 5, 15, 64, 256])
+@pytest.mark.parametrize("number", [1, 15, 256])
 @pytest.mark.parametrize("picture", PICTURES)
 def test_names_are_legible_at_any_length(picture, number):
     figure = PICTURES[picture](number)
@@ -150,8 +146,7 @@ def test_names_are_legible_at_any_length(picture, number):
     for ax, axis in named:
         assert all(7.5 <= name.get_size() <= 9 and len(name.get_text()) <= 14 for name in axis.get_ticklabels())
         assert min(lines_apart(ax, axis), default=2) >= 1.15
-    most = max(len(axis.get_ticklabels()) for _, axis in named)
-    assert most == number if number <= 5 else most > 5
+    assert max(len(axis.get_ticklabels()) for _, axis in named) > min(number - 1, 5)
     for _, box in found:
         assert figure.bbox.x0 <= box.x0 <= box.x1 <= figure.bbox.x1
         assert figure.bbox.y0 <= box.y0 <= box.y1 <= figure.bbox.y1
@@ -166,7 +161,6 @@ def test_long_and_odd_names_are_shortened_and_shown_as_they_are():
     shown = [label.get_text() for label in ax.get_yticklabels()]
     assert shown == ["<script>", "antidisestabl…", "a↵b", "😀", "漢字", "\x07", "ok"]
     assert plots.png(ax)  # letters that the font lacks are no warning
-    assert plots.png(plots.head_grid(np.eye(8)[None], queries=names))
 
 
 def pixels(picture):
@@ -241,7 +235,11 @@ def test_what_does_not_fit_gets_one_message(draw_it, message):
 
 
 def test_bars_show_each_panel_and_light_the_chosen():
-    figure = plots.token_bars({"before": torch.tensor([1.0, -2.0]), "after": [0, 3]}, ["it", "cat"], highlight=["cat"])
+    rows, words = {"before": torch.tensor([1.0, -2.0]), "after": [0, 3]}, ["it", "cat"]
+    figure = plots.token_bars(rows, words, highlight=["cat"], unit="nats")
+    assert [ax.get_xlabel() for ax in figure.axes] == ["nats", "nats"]
+    assert len({ax.get_xlim() for ax in figure.axes}) == 2
+    assert len({ax.get_xlim() for ax in plots.token_bars(rows, words, shared=True).axes}) == 1
     widths = [[bar.get_width() for bar in ax.patches] for ax in figure.axes]
     assert widths == [[1, -2], [0, 3]]
     colours = {bar.get_facecolor() for bar in figure.axes[0].patches}
