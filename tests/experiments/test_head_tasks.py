@@ -18,7 +18,6 @@ from mha_course.exercises.lessons.l16_why_many_heads import other_weights
 from mha_course.experiments import alternative_weights, head_analysis, head_tasks, precomputed
 from mha_course.experiments.head_tasks import AssociativeRecall, ParallelAttention, TwoTokenSum, learn
 from mha_course.widgets import AblationLab, HeadExplorer
-from mha_course.widgets.labs import ablation
 
 QUICK = {"runs": 3, "steps": 300}
 
@@ -242,11 +241,8 @@ def test_pairs_are_symmetric_and_hold_the_single_heads(model, texts):
     few = texts[:60]
     found = head_analysis.accuracy_lost_in_pairs(model, few, "adjective")
     assert torch.equal(found, found.T)
-    alone = head_analysis.accuracy_lost(
-        model, few, ["adjective"], [[place] for place in head_analysis.all_heads(model)]
-    )[0]
-    assert torch.equal(found.diagonal(), alone)
-    assert found[6, 7] == head_analysis.accuracy_lost(model, few, ["adjective"], [[(1, 2), (1, 3)]])[0, 0]
+    lost = head_analysis.accuracy_lost(model, few, ["adjective"], [[(0, 0)], [(1, 3)], [(1, 2), (1, 3)]])[0]
+    assert torch.equal(lost, torch.stack([found[0, 0], found[7, 7], found[6, 7]]))
 
 
 def test_what_the_lesson_says_of_the_trained_model(model, texts):
@@ -323,17 +319,6 @@ def example_guess(model, sentence):
     return zip(vocabulary(), probabilities, strict=True)
 
 
-def test_every_sentence_of_the_lab_and_every_head_is_drawn():
-    lab = AblationLab()
-    for sentence in ablation.SENTENCES:
-        lab.set(sentence=sentence, l0_h3=True, l1_h2=True)
-        assert "⚠" not in lab.text
-        assert "Without L0 H3, L1 H2" in lab.text
-    lab.set(**{f"l{layer}_h{head}": True for layer in range(2) for head in range(4)})
-    assert lab.text.count("L1 H") == 4
-    assert lab.picture() is not None
-
-
 @pytest.mark.parametrize(("sentence", "count"), [("the cat", 0), ("the <mask> <mask>", 2)])
 def test_the_lab_needs_one_hidden_word(sentence, count):
     message = f"AblationLab: one word must be hidden. expected one <mask>, got {count} in '{sentence}'"
@@ -397,17 +382,6 @@ def test_a_report_says_what_the_measures_say(model):
 # Pictures
 
 
-def test_learning_draws_a_line_for_each_run():
-    curve = torch.arange(60.0).expand(3, 60) / 60
-    ax = plots.learning_curves({"one": curve, "two": curve}, levels={"bound": 0.5625})
-    assert len(ax.lines) == 7
-    assert not plots.learning_curves({"one": curve}).texts
-    assert ax.lines[0].get_ydata() == pytest.approx((torch.arange(41) + 9.5) / 60)
-    assert list(ax.lines[0].get_xdata()) == list(range(20, 61))
-    assert [text.get_text() for text in ax.get_legend().get_texts()] == ["one", "two"]
-    assert ax.texts[0].get_text().strip() == "bound 0.56"
-
-
 @pytest.mark.parametrize(("columns", "shape"), [(3, (1, 2)), (8, (2, 1))])
 def test_tables_have_one_scale(columns, shape):
     panels = {"small": torch.full((2, columns), 0.1), "large": torch.full((2, columns), 0.9)}
@@ -426,7 +400,6 @@ def test_maps_side_by_side_have_one_scale():
     first, second, bar = figure.axes
     assert first.collections[0].get_clim() == second.collections[0].get_clim() == (0, 1)
     assert [ax.get_title("left") for ax in (first, second)] == ["computed", "other"]
-    assert [label.get_text() for label in second.get_yticklabels()] == ["a", "b", "c"]
     assert bar.get_ylabel() == "weight"
     assert torch.allclose(torch.tensor(first.collections[0].get_array()), few.double())
 
@@ -438,10 +411,3 @@ def test_a_picture_of_heads_names_their_layer(layers, named):
     assert [ax.get_title("left") for ax in figure.axes[:-1]] == [named.format(n) for n in range(2)]
     ax = HeadExplorer(-maps, queries=["a", "b", "c"], layer=layers - 1, head=1).picture()
     assert ax.get_title("left") == named.format(1)
-
-
-def test_thinness_draws_every_run():
-    ax = plots.r2_by_head_width({1: [0.9, 1.0], 4: [0.4, 0.6]}, 32)
-    assert [bar.get_height() for bar in ax.patches] == pytest.approx([0.95, 0.5])
-    assert [len(dots.get_offsets()) for dots in ax.collections] == [2, 2]
-    assert [label.get_text() for label in ax.get_xticklabels()] == ["1 × 32", "4 × 8"]

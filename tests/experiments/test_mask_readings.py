@@ -116,11 +116,6 @@ def test_the_readers_are_the_ones_that_pytorch_and_seaborn_document():
     assert torch.equal(before, torch.get_rng_state())
 
 
-def test_a_wrong_converter_would_show(monkeypatch):
-    monkeypatch.setattr(mask_conventions, "from_attend", lambda mask, convention: mask)
-    assert {reading.converted for reading in readings().values()} != {tuple(REAL.tolist())}
-
-
 def test_the_table_says_the_same_as_text_and_as_html():
     found = mask_conventions.mask_readings(torch.tensor([True, True, False]), ["the", "<b>", "<pad>"])
     text, html = repr(found), found._repr_html_()

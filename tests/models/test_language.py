@@ -188,16 +188,6 @@ def test_the_lab_says_what_the_model_says(trained):
     assert repr(lab).startswith("SamplingLab: Temperature 3.")
 
 
-def test_the_curve_shows_runs_and_lines():
-    losses = [5.0 - 0.1 * step for step in range(30)]
-    ax = plots.learning_curves({"one": losses, "other": losses[:25]}, levels={"limit": 1.5}, window=10)
-    run, other, line = ax.lines
-    assert run.get_ydata()[0] == pytest.approx(sum(losses[:10]) / 10)
-    assert (run.get_xdata()[0], run.get_xdata()[-1], other.get_xdata()[-1]) == (10, 30, 25)
-    assert set(line.get_ydata()) == {1.5}
-    assert [text.get_text().strip() for text in ax.texts] == ["limit 1.50"]
-
-
 @pytest.mark.parametrize(
     ("call", "message"),
     [
