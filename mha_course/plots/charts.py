@@ -40,13 +40,9 @@ def bars(
 
 
 def token_bars(
-    rows: Mapping[str, Any],
-    names: Sequence[str],
-    *,
-    highlight: Collection[str] = (),
-    unit: str = "",
-    shared: bool = False,
-) -> Figure:
+    rows: Mapping[str, Any], names: Sequence[str], *,
+    highlight: Collection[str] = (), unit: str = "", shared: bool = False,
+) -> Figure:  # fmt: skip
     """Draw numbers that belong to tokens as bars, in one panel for each row.
 
     Args: rows maps the title of a panel to its numbers (S,); shared gives all panels the same scale; the others are as
@@ -64,14 +60,9 @@ def token_bars(
 
 
 def curves(
-    x: Sequence[float],
-    lines: Mapping[str, Sequence[float]],
-    *,
-    xlabel: str,
-    ylabel: str,
-    logarithmic: bool = True,
-    ax: Axes | None = None,
-) -> Axes:
+    x: Sequence[float], lines: Mapping[str, Sequence[float]], *,
+    xlabel: str, ylabel: str, logarithmic: bool = True, ax: Axes | None = None,
+) -> Axes:  # fmt: skip
     """Draw several lines over the same x, each with a marker of its own.
 
     Args: x (N,), each a tick; lines maps up to six names to N numbers; logarithmic is of both scales, to the base 2.
@@ -135,15 +126,10 @@ def line_panels(*panels: Lines) -> Figure:
 
 
 def learning_curves(
-    curves: Mapping[str, Any],
-    *,
-    ylabel: str = "nats a word",
-    window: int = 20,
-    every_step: bool = False,
-    levels: Mapping[str, float] | None = None,
-    marks: Mapping[int, str] | None = None,
-    ax: Axes | None = None,
-) -> Axes:
+    curves: Mapping[str, Any], *,
+    ylabel: str = "nats a word", window: int = 20, every_step: bool = False,
+    levels: Mapping[str, float] | None = None, marks: Mapping[int, str] | None = None, ax: Axes | None = None,
+) -> Axes:  # fmt: skip
     """Draw how a loss, or a score, develops in training: at each step the mean of the last steps up to a window.
 
     Args: curves maps a name to the numbers of one run (steps,), or of several (runs, steps): a thin line for each;

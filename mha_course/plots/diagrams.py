@@ -83,15 +83,9 @@ def product(left: Matrix, right: Matrix, result: Matrix, *, ax: Axes | None = No
 
 
 def plane(
-    points: Any,
-    contexts: Any,
-    names: Sequence[str],
-    *,
-    labels: Sequence[str] | None = None,
-    corners: Any = None,
-    reach: float | None = None,
-    ax: Axes | None = None,
-) -> Axes:
+    points: Any, contexts: Any, names: Sequence[str], *,
+    labels: Sequence[str] | None = None, corners: Any = None, reach: float | None = None, ax: Axes | None = None,
+) -> Axes:  # fmt: skip
     """Draw values in two dimensions as arrows, and contexts, mixtures of them, as dots inside their outline.
 
     Args: points (S, 2) are the tips of arrows with these names, contexts (T, 2) have labels, by default "context of"

@@ -13,18 +13,9 @@ Point = tuple[float, float]
 
 
 def box(
-    ax: Axes,
-    corner: Point,
-    width: float,
-    height: float,
-    text: str = "",
-    *,
-    color: str | None,
-    edge: str = "none",
-    rounding: float = 0.06,
-    fontsize: float = 10,
-    zorder: float = 1,
-) -> None:
+    ax: Axes, corner: Point, width: float, height: float, text: str = "", *,
+    color: str | None, edge: str = "none", rounding: float = 0.06, fontsize: float = 10, zorder: float = 1,
+) -> None:  # fmt: skip
     """Draw a box with round corners from its lower left one, with words in its middle.
 
     One without a colour is white with a dashed edge: what it stands for does not last.

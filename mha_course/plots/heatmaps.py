@@ -29,15 +29,9 @@ GAP = 0.17  # inches between heads
 
 
 def heatmap(
-    weights: Any,
-    *,
-    queries: Names = None,
-    keys: Names = None,
-    mask: Any = None,
-    annotate: bool | None = None,
-    title: str | None = None,
-    ax: Axes | None = None,
-) -> Axes:
+    weights: Any, *, queries: Names = None, keys: Names = None, mask: Any = None,
+    annotate: bool | None = None, title: str | None = None, ax: Axes | None = None,
+) -> Axes:  # fmt: skip
     """Draw one matrix (T, S): a row for each query, a column for each key, with numbers up to 8 columns.
 
     Colours run from 0 to the largest number, or evenly to both sides of a white 0. Without ax a figure is made.
