@@ -149,8 +149,7 @@ def cells(ax):
 
 def test_a_picture_shows_each_cell_once():
     mask = masks.causal_mask_for_cache(3, 5)
-    figure = plots.mask_grids(plots.MaskGrid("new", mask, ["a", "b", "c"], list("vwxyz")))
-    (ax,) = figure.axes
+    (ax,) = plots.mask_grids(plots.MaskGrid("new", mask, ["a", "b", "c"], list("vwxyz"))).axes
     assert [[color != "." for color in row] for row in cells(ax)] == mask.tolist()
     assert [label.get_text() for label in ax.get_yticklabels()] == ["a", "b", "c"]
     assert [label.get_text() for label in ax.get_xticklabels()] == list("vwxyz")
@@ -158,8 +157,8 @@ def test_a_picture_shows_each_cell_once():
 
 
 def test_leaks_have_a_colour_and_a_sign():
-    figure = plots.mask_grids(plots.MaskGrid("one too far", torch.ones(4, 4).tril(1)), expected=masks.causal_mask(4))
-    (ax,) = figure.axes
+    one_too_far = plots.MaskGrid("one too far", torch.ones(4, 4).tril(1))
+    (ax,) = plots.mask_grids(one_too_far, expected=masks.causal_mask(4)).axes
     assert sum(row.count(plots.ACCENT) for row in cells(ax)) == 3
     assert [text.get_text() for text in ax.texts].count("!") == 3
 
