@@ -1,7 +1,6 @@
 """Multi-head attention, step by step: the package behind the notebooks.
 
 Importing it loads nothing else, so that ``python3 -m mha_course`` runs before torch is installed.
-Import the rooms you need: ``from mha_course import attention, plots``.
 """
 
 __version__ = "0.2.0"

@@ -80,10 +80,8 @@ def masked_softmax(scores: Tensor, mask: Tensor | None) -> Tensor:
 
     Hidden keys get 0, and so does every key of a row that may attend to none.
 
-    Args:
-        scores: float, one row for each query.
-        mask: bool, True = may attend, broadcastable to the scores; None hides nothing.
-    Shape: scores (..., T, S) -> (..., T, S).
+    Args: mask is bool, True = may attend, broadcastable to the scores; None hides nothing.
+    Shape: scores (..., T, S), float -> (..., T, S).
     Raises: ShapeError.
 
     >>> masked_softmax(torch.zeros(2, 2), torch.tensor([[True, False], [False, False]])).tolist()
@@ -156,7 +154,7 @@ class MultiHeadAttention(nn.Module):
     Args:
         d_model: the width C.
         num_heads: H, which divides C.
-        bias: whether the four Linears have one.
+        bias: of the four Linears.
         dropout: the share of the weights that is dropped while training, 0 <= dropout < 1.
     Raises: ShapeError.
 
@@ -189,9 +187,8 @@ class MultiHeadAttention(nn.Module):
             query, key, value: key is query if not given, and value is key.
             mask: as for attention.
             need_weights: without them a fused kernel computes out, and None stands for the weights.
-            is_causal: the same as mask=causal_mask(T), without a mask that is made and read. On a GPU no mask may
-                be given to the fastest kernel (flash), and to find out whether a mask is the causal one would mean
-                to wait for the GPU; so the caller says it. Not together with a mask, and T must be S.
+            is_causal: the same as mask=causal_mask(T), but nothing is made and read: a GPU's fastest kernel (flash)
+                takes no mask. Not together with a mask, and T must be S.
         Shape:
             query (B, T, C)
             key, value (B, S, C)
@@ -215,7 +212,7 @@ class MultiHeadAttention(nn.Module):
             mask = torch.ones(q.size(2), k.size(2), dtype=torch.bool, device=q.device).tril()  # (T, S)
         scores = q @ k.transpose(-2, -1)  # (B, H, T, S)
         scaled_scores = scores / math.sqrt(q.size(-1))  # (B, H, T, S)
-        # masked_softmax hides them again, which changes nothing: these are kept to be looked at.
+        # masked_softmax in two steps: these are kept to be looked at.
         masked_scores = scaled_scores if mask is None else scaled_scores.masked_fill(~mask, -math.inf)  # (B, H, T, S)
         weights = _softmax_of_masked(masked_scores, mask)  # (B, H, T, S)
         weights = F.dropout(weights, self.dropout, self.training)  # (B, H, T, S)

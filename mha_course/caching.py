@@ -14,7 +14,6 @@ from torch import Tensor, nn
 
 from mha_course import errors
 from mha_course.attention import MultiHeadAttention, attention, fused_attention, merge_heads, split_heads
-from mha_course.errors import ShapeError
 
 
 def decode_step(
@@ -52,8 +51,8 @@ def decode_step(
 def repeat_kv(k: Tensor, num_heads: int) -> Tensor:
     """Let each key-value head serve H / G consecutive query heads: head h reads h // (H / G).
 
-    Args: k is the keys or the values; num_heads is H, a multiple of G.
-    Shape: k (B, G, S, D) -> (B, H, S, D).
+    Args: num_heads is H, a multiple of G.
+    Shape: k, the keys or the values, (B, G, S, D) -> (B, H, S, D).
     Raises: ShapeError.
 
     >>> repeat_kv(torch.arange(2.0).view(1, 2, 1, 1), num_heads=6).flatten().tolist()
@@ -66,7 +65,7 @@ def repeat_kv(k: Tensor, num_heads: int) -> Tensor:
     if not isinstance(num_heads, int) or num_heads < 1 or num_heads % groups:
         rule, got = "num_heads must be a multiple of the key-value heads", f"num_heads={num_heads!r}, G={groups}"
         fix = f"num_heads={groups} or {2 * groups}"
-        raise ShapeError("repeat_kv", rule, expected="num_heads % G == 0, num_heads >= 1", got=got, fix=fix)
+        raise errors.ShapeError("repeat_kv", rule, expected="num_heads % G == 0, num_heads >= 1", got=got, fix=fix)
     # Not repeat: it would give 0 1 0 1, but trained models have the heads of a group side by side, 0 0 1 1.
     return k.repeat_interleave(num_heads // groups, dim=1)  # (B, H, S, D)
 
@@ -77,7 +76,6 @@ def kv_cache_bytes(
     """Count the bytes of a full cache: 2 (keys and values) times the product of all the sizes.
 
     Args: whole numbers, none negative; bytes_per_value is 2 for float16, 4 for float32.
-    Returns: bytes.
     Raises: ShapeError.
 
     >>> kv_cache_bytes(layers=32, batch=1, seq_len=4096, num_kv_heads=32, head_dim=128, bytes_per_value=2) / 2**30
@@ -137,11 +135,7 @@ class GroupedQueryAttention(nn.Module):
 
     With G = H it is MultiHeadAttention, with G = 1 multi-query attention.
 
-    Args:
-        d_model: the width C.
-        num_heads: H, which divides C.
-        num_kv_heads: G, which divides H.
-        bias: whether the four Linears have one.
+    Args: d_model is C; num_heads is H, which divides C; num_kv_heads is G, which divides H; bias is of all Linears.
     Raises: ShapeError.
 
     >>> out, weights = GroupedQueryAttention(24, num_heads=4, num_kv_heads=2)(torch.zeros(2, 5, 24))
@@ -154,7 +148,15 @@ class GroupedQueryAttention(nn.Module):
     def __init__(self, d_model: int, num_heads: int, num_kv_heads: int, *, bias: bool = True) -> None:
         super().__init__()
         errors.require_heads("GroupedQueryAttention", d_model, num_heads)
-        _require_groups("GroupedQueryAttention", num_heads, num_kv_heads)
+        divisors = [n for n in range(1, num_heads + 1) if num_heads % n == 0]
+        errors.require(
+            isinstance(num_kv_heads, int) and num_kv_heads in divisors,
+            "GroupedQueryAttention",
+            "num_kv_heads must divide num_heads",
+            expected="num_heads % num_kv_heads == 0, num_kv_heads >= 1",
+            got=f"num_heads={num_heads}, num_kv_heads={num_kv_heads!r}",
+            fix=f"num_kv_heads={' or '.join(map(str, divisors))}",
+        )
         self.d_model, self.num_heads, self.num_kv_heads = d_model, num_heads, num_kv_heads
         narrow = num_kv_heads * (d_model // num_heads)
         self.q_proj = nn.Linear(d_model, d_model, bias=bias)
@@ -166,16 +168,15 @@ class GroupedQueryAttention(nn.Module):
     def from_multi_head(cls, mha: MultiHeadAttention, num_kv_heads: int) -> Self:
         """Return a module whose key-value heads are means over each group's heads: where uptraining starts.
 
-        Dropout has no counterpart.
-
-        Raises: ShapeError.
+        Raises: ShapeError. Dropout has no counterpart.
         Reference: Ainslie et al. 2023, GQA, section 2.1.
         """
         module = cls(mha.d_model, mha.num_heads, num_kv_heads, bias=mha.q_proj.bias is not None)
         state = mha.state_dict()
-        for name in [name for name in state if name.startswith(("k_proj", "v_proj"))]:
-            heads = state[name].unflatten(0, (num_kv_heads, mha.num_heads // num_kv_heads, -1))
-            state[name] = heads.mean(1).flatten(0, 1)
+        for name, parameter in mha.state_dict().items():
+            if name.startswith(("k_proj", "v_proj")):
+                groups = parameter.unflatten(0, (num_kv_heads, mha.num_heads // num_kv_heads, -1))
+                state[name] = groups.mean(1).flatten(0, 1)
         module.to(mha.q_proj.weight).load_state_dict(state)
         return module.train(mha.training)
 
@@ -189,15 +190,15 @@ class GroupedQueryAttention(nn.Module):
         inputs, place = {"query": query, "key": key, "value": value}, "GroupedQueryAttention"
         errors.require_module_inputs(place, self.q_proj.weight, inputs, self.num_heads, mask, is_causal)
         q, k, v = _project(self, query, key, value)
-        if need_weights:
-            if is_causal:
-                mask = torch.ones(q.size(2), k.size(2), dtype=torch.bool, device=q.device).tril()  # (T, S)
-            k = repeat_kv(k, self.num_heads)  # (B, H, S, D)
-            v = repeat_kv(v, self.num_heads)  # (B, H, S, D)
-            context, weights = attention(q, k, v, mask)
-            return self.out_proj(merge_heads(context)), weights
-        context = fused_attention(q, k, v, mask, is_causal=is_causal)  # (B, H, T, D)
-        return self.out_proj(merge_heads(context)), None
+        if not need_weights:
+            context = fused_attention(q, k, v, mask, is_causal=is_causal)  # (B, H, T, D)
+            return self.out_proj(merge_heads(context)), None
+        if is_causal:
+            mask = torch.ones(q.size(2), k.size(2), dtype=torch.bool, device=q.device).tril()  # (T, S)
+        k = repeat_kv(k, self.num_heads)  # (B, H, S, D)
+        v = repeat_kv(v, self.num_heads)  # (B, H, S, D)
+        context, weights = attention(q, k, v, mask)
+        return self.out_proj(merge_heads(context)), weights
 
 
 def decode_chunk(module: MultiHeadAttention | GroupedQueryAttention, x: Tensor, cache: KVCache) -> Tensor:
@@ -205,7 +206,7 @@ def decode_chunk(module: MultiHeadAttention | GroupedQueryAttention, x: Tensor, 
 
     However a sequence is cut into chunks, they give what the whole gives with a causal mask.
 
-    Args: x is the new tokens; the cache, one for each layer, takes up their keys and values.
+    Args: the cache, one for each layer, takes up the keys and values of x, the new tokens.
     Shape: x (B, T, C) -> out (B, T, C).
     Raises: ShapeError.
 
@@ -236,18 +237,6 @@ def _project(
     k = split_heads(module.k_proj(key), module.k_proj.out_features // head_dim)
     v = split_heads(module.v_proj(value), module.v_proj.out_features // head_dim)
     return q, k, v
-
-
-def _require_groups(place: str, num_heads: int, num_kv_heads: int) -> None:
-    divisors = [n for n in range(1, num_heads + 1) if num_heads % n == 0]
-    errors.require(
-        isinstance(num_kv_heads, int) and num_kv_heads in divisors,
-        place,
-        "num_kv_heads must divide num_heads",
-        expected="num_heads % num_kv_heads == 0, num_kv_heads >= 1",
-        got=f"num_heads={num_heads}, num_kv_heads={num_kv_heads!r}",
-        fix=f"num_kv_heads={' or '.join(map(str, divisors))}",
-    )
 
 
 def _require_step(x_t: Tensor, caches: dict[str, Tensor], weights: dict[str, Tensor], num_heads: int) -> None:

@@ -1,19 +1,16 @@
-"""One error for every input that cannot be used: where, the rule, expected, got, and a way out."""
+"""One error for every input that cannot be used, and the checks that raise it."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from torch import Tensor
 
 
 class ShapeError(ValueError):
-    """Say that an input cannot be used, and how to mend it.
-
-    The message is made from the fields, in one form everywhere:
-    ``place: rule. expected …, got …, fix: …``.
+    """Say that an input cannot be used, and how to mend it: ``place: rule. expected …, got …, fix: …``.
 
     Args:
         place: the function or class that was called.
@@ -23,18 +20,13 @@ class ShapeError(ValueError):
         fix: a change that surely works; left out where none does.
     """
 
-    def __init__(self, place: str, rule: str, *, expected: str, got: str, fix: str | None = None) -> None:
+    def __init__(self, place: str, rule: str, expected: str, got: str, fix: str | None = None) -> None:
+        super().__init__(place, rule, expected, got, fix)  # all of them: pickle makes the error again from these
         self.place, self.rule, self.expected, self.got, self.fix = place, rule, expected, got, fix
-        mend = f", fix: {fix}" if fix else ""
-        super().__init__(f"{place}: {rule}. expected {expected}, got {got}{mend}")
 
-    def __reduce__(self) -> tuple[Any, ...]:
-        return _rebuild, (self.place, self.rule, self.expected, self.got, self.fix)
-
-
-def _rebuild(place: str, rule: str, expected: str, got: str, fix: str | None) -> ShapeError:
-    """Make the error again where it was copied or sent to."""
-    return ShapeError(place, rule, expected=expected, got=got, fix=fix)
+    def __str__(self) -> str:
+        mend = f", fix: {self.fix}" if self.fix else ""
+        return f"{self.place}: {self.rule}. expected {self.expected}, got {self.got}{mend}"
 
 
 def require(condition: bool, place: str, rule: str, *, expected: str, got: str, fix: str | None = None) -> None:
@@ -42,8 +34,6 @@ def require(condition: bool, place: str, rule: str, *, expected: str, got: str, 
 
     The texts are made whether they are needed or not. Where they name sizes of tensors, ``if …: raise ShapeError(…)``
     is better: torch.compile takes a size that is written down for a constant, and compiles again for the next one.
-
-    >>> require(3 % 2 == 1, "here", "n must be odd", expected="n % 2 == 1", got="n=3")
     """
     if not condition:
         raise ShapeError(place, rule, expected=expected, got=got, fix=fix)
@@ -57,10 +47,7 @@ def require_int(place: str, name: str, value: int, least: int = 1) -> None:
 
 
 def require_float(place: str, tensors: Mapping[str, Tensor]) -> None:
-    """Raise unless all are floating-point tensors on one device and, except under autocast, of one dtype.
-
-    Args: tensors by the names that a message calls them by; the first one says which device and dtype.
-    """
+    """Raise unless these named tensors are floating point, on one device and, except under autocast, of one dtype."""
     first_name, first = next(iter(tensors.items()))
     for name, tensor in tensors.items():
         # Not isinstance: this module works without torch, and what only behaves like a tensor is welcome.
@@ -81,7 +68,6 @@ def require_float(place: str, tensors: Mapping[str, Tensor]) -> None:
 
 
 def _autocast(tensor: Tensor) -> bool:
-    """Return whether torch casts by itself on this tensor's device."""
     import torch  # noqa: PLC0415 (the rest of this module works without torch)
 
     return torch.is_autocast_enabled(tensor.device.type)
@@ -92,24 +78,23 @@ def require_shape(
 ) -> None:
     """Raise unless the tensor has these axes; a size of None is free."""
     shape = tuple(tensor.shape)
-    sizes = list(axes.values())
-    if len(shape) == len(sizes) and all(want in (None, have) for want, have in zip(sizes, shape, strict=True)):
-        return
-    expected = [_axis(letter, size) for letter, size in axes.items()]
-    if len(shape) != len(sizes):
-        rule, got = f"{name} must have {len(sizes)} axes", str(shape)
+    if len(shape) != len(axes):
+        rule, got = f"{name} must have {len(axes)} axes", str(shape)
     else:
         wrong = [letter for (letter, want), have in zip(axes.items(), shape, strict=True) if want not in (None, have)]
-        rule = f"{name} has the wrong {' and '.join(wrong)}"
-        got = f"({', '.join(_axis(letter, have) for letter, have in zip(axes, shape, strict=True))})"
-    raise ShapeError(place, rule, expected=f"({', '.join(expected)})", got=got, fix=fix)
+        if not wrong:
+            return
+        rule, got = f"{name} has the wrong {' and '.join(wrong)}", _written(axes, shape)
+    raise ShapeError(place, rule, expected=_written(axes, axes.values()), got=got, fix=fix)
 
 
-def _axis(letter: str, size: int | None) -> str:
-    """Write an axis: its letter, and its size where that is known; an axis of size 1 has no letter."""
-    if letter[0].isdigit():
-        return str(size)
-    return letter if size is None else f"{letter}={size}"
+def _written(letters: Iterable[str], sizes: Iterable[int | None]) -> str:
+    """Write axes with the sizes that are known, as ``(B=2, S)``; an axis that is always 1 has no letter."""
+    axes = []
+    for letter, size in zip(letters, sizes, strict=True):
+        named = letter if size is None else f"{letter}={size}"
+        axes.append(str(size) if letter[0].isdigit() else named)
+    return f"({', '.join(axes)})"
 
 
 def require_heads(place: str, d_model: int, num_heads: int, width: str = "d_model") -> None:
@@ -122,17 +107,13 @@ def require_heads(place: str, d_model: int, num_heads: int, width: str = "d_mode
     near = [max(n for n in divisors if n < num_heads), *[n for n in divisors if n > num_heads][:1]]
     below = d_model - d_model % num_heads
     widths = [n for n in (below, below + num_heads) if n > 0]
-    raise ShapeError(
-        place,
-        f"num_heads must divide {width}",
-        expected=f"{width} % num_heads == 0",
-        got=f"{width}={d_model}, num_heads={num_heads}",
-        fix=f"num_heads={' or '.join(map(str, near))}, or {width}={' or '.join(map(str, widths))}",
-    )
+    rule, got = f"num_heads must divide {width}", f"{width}={d_model}, num_heads={num_heads}"
+    fix = f"num_heads={' or '.join(map(str, near))}, or {width}={' or '.join(map(str, widths))}"
+    raise ShapeError(place, rule, expected=f"{width} % num_heads == 0", got=got, fix=fix)
 
 
 def require_dropout(place: str, dropout: float) -> None:
-    """Raise unless 0 <= dropout < 1."""
+    """Raise unless dropout is a share."""
     share = isinstance(dropout, int | float) and 0 <= dropout < 1
     require(share, place, "dropout must be a share", expected="0 <= dropout < 1", got=f"dropout={dropout!r}")
 
@@ -159,20 +140,14 @@ def require_mask(place: str, mask: Tensor, sizes: Mapping[str, int], device: obj
     shape, full = tuple(mask.shape), tuple(sizes.values())
     if shape == full[2:] or (len(shape) == 4 and _broadcasts(shape, full)):
         return
-    letters = {2: ["T", "S"], 4: list(sizes)}.get(len(shape))
-    got = str(shape) if letters is None else f"({', '.join(map(_axis, letters, shape))})"
+    rule, expected = "mask must be (T, S), or 4-D and broadcastable to (B, H, T, S)", _written(sizes, full)
+    got = _written(list(sizes)[-len(shape) :], shape) if len(shape) in (2, 4) else str(shape)
     lacks_heads = len(shape) == 3 and _broadcasts((shape[0], 1, *shape[1:]), full)
-    raise ShapeError(
-        place,
-        "mask must be (T, S), or 4-D and broadcastable to (B, H, T, S)",
-        expected=f"({', '.join(map(_axis, sizes, full))}), or its last two axes",
-        got=got,
-        fix="mask.unsqueeze(1), which gives it a head axis" if lacks_heads else None,
-    )
+    head_axis = "mask.unsqueeze(1), which gives it a head axis" if lacks_heads else None
+    raise ShapeError(place, rule, expected=f"{expected}, or its last two axes", got=got, fix=head_axis)
 
 
 def _broadcasts(shape: tuple[int, ...], full: tuple[int, ...]) -> bool:
-    """Return whether each axis is 1 or full."""
     return all(have in (1, want) for have, want in zip(shape, full, strict=True))
 
 
@@ -198,16 +173,12 @@ def require_attention_inputs(place: str, q: Tensor, k: Tensor, v: Tensor, mask: 
 
 
 def require_module_inputs(
-    place: str,
-    weight: Tensor,
-    inputs: Mapping[str, Tensor],
-    num_heads: int = 1,
-    mask: Tensor | None = None,
-    is_causal: bool = False,
-) -> None:
+    place: str, weight: Tensor, inputs: Mapping[str, Tensor],
+    num_heads: int = 1, mask: Tensor | None = None, is_causal: bool = False,
+) -> None:  # fmt: skip
     """Raise unless the inputs fit the weight and each other, and the mask fits.
 
-    Args: inputs by the names that the caller gave them: one of self-attention, or query, key and value.
+    Args: inputs by the names that the caller gave them: one for self-attention, or query, key and value.
     """
     first, *others = inputs
     for name, x in inputs.items():
@@ -221,11 +192,11 @@ def require_module_inputs(
         require_shape(place, name, inputs[name], {"B": batch, "S": None if name == others[0] else keys, "C": width})
     if mask is not None:
         require_mask(place, mask, {"B": batch, "H": num_heads, "T": queries, "S": keys}, weight.device)
-    if is_causal and mask is not None:
-        rule = "is_causal and a mask exclude each other"
-        fix = "mask=mask & causal_mask(S) instead of is_causal" if queries == keys else None
-        raise ShapeError(place, rule, expected="one of them", got="both", fix=fix)
-    if is_causal and queries != keys:
+        if is_causal:
+            rule = "is_causal and a mask exclude each other"
+            fix = "mask=mask & causal_mask(S) instead of is_causal" if queries == keys else None
+            raise ShapeError(place, rule, expected="one of them", got="both", fix=fix)
+    elif is_causal and queries != keys:
         rule, got = "is_causal needs as many queries as keys", f"T={queries}, S={keys}"
         fix = "mask=causal_mask_for_cache(T, S), where the queries are the last tokens" if queries < keys else None
         raise ShapeError(place, rule, expected="T == S", got=got, fix=fix)

@@ -1,7 +1,4 @@
-"""The running example: one sentence, and the small trained model whose numbers the lessons show.
-
-The model guesses hidden words of sentences from ``grammar``. ``python3 -m mha_course train`` makes
-the weights that ship in ``data/``.
+"""The running example: one sentence, and the small trained model (it guesses hidden words) that lessons look into.
 
 Axes: B sentences, S tokens, C = d_model width, L layers, H heads.
 """
@@ -31,21 +28,12 @@ _CHOSEN, _POOL, _BATCH, _LEARNING_RATE = 0.2, 40_000, 128, 3e-3
 
 @dataclass(frozen=True)
 class Example:
-    """A sentence inside the trained model, where it enters the attention of the last layer.
+    """A sentence inside the trained model, where it enters the attention of the last layer."""
 
-    ``tokens`` are S strings; ``x`` (1, S, C) float32 is what enters that attention: the vectors that the
-    first layer made of words and positions, normalised. ``mha`` is the attention itself, trained.
-    """
-
-    tokens: tuple[str, ...]
-    x: Tensor
-    mha: MultiHeadAttention
+    tokens: tuple[str, ...]  # S words
+    x: Tensor  # (1, S, C), float32: what the first layer made of words and positions, normalised
+    mha: MultiHeadAttention  # that attention, trained
     model: MaskedWordModel
-
-    @property
-    def num_heads(self) -> int:
-        """H, the number of heads."""
-        return self.mha.num_heads
 
     @property
     def projections(self) -> dict[str, Tensor]:
@@ -58,9 +46,7 @@ class Example:
 def load(sentence: str = SENTENCE, *, device: torch.device | str = "cpu") -> Example:
     """Load the trained model and run one sentence up to the attention of its last layer.
 
-    Args:
-        sentence: at most 15 words of the grammar, separated by spaces.
-        device: where the model and the vectors go.
+    Args: sentence is at most 15 words of the grammar, separated by spaces.
     Raises: ShapeError for an unknown word, no word, or too many.
 
     >>> example = load()
@@ -119,10 +105,7 @@ def new_model(seed: int) -> MaskedWordModel:
 
 
 def train_model(seed: int, *, steps: int = 3000, progress: bool = True) -> tuple[MaskedWordModel, list[float]]:
-    """Train a model on training sentences, the same bits for the same seed on one machine.
-
-    Returns: the model, and the loss of every step in nats a word.
-    """
+    """Train a model, the same bits for the same seed on one machine; also give the loss of every step, nats a word."""
     model = new_model(seed)
     batches = training_batches(seed)
     losses = train(model, batches, masked_word_loss, steps=steps, lr=_LEARNING_RATE, progress=progress)
@@ -132,8 +115,8 @@ def train_model(seed: int, *, steps: int = 3000, progress: bool = True) -> tuple
 def training_batches(seed: int) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
     """Yield endless batches: ids (B, S) with words hidden, mask (B, 1, 1, S), targets (B, S).
 
-    A fifth of the words is chosen; half of these become ``<mask>``, half another word of their
-    class. Their targets are the true words, all other targets -100.
+    A fifth of the words is chosen; half of these become ``<mask>``, half another word of their class. Their targets
+    are the true words, all other targets -100.
     """
     generator = torch.Generator().manual_seed(seed)
     ids, _ = encode([sentence.words for sentence in sentences(_POOL, "train", seed)])
@@ -160,7 +143,6 @@ def trained_model(path: Path = WEIGHTS) -> MaskedWordModel:
 
 @cache
 def _index() -> dict[str, int]:
-    """Return the number of each word."""
     return {word: i for i, word in enumerate(vocabulary())}
 
 
@@ -168,9 +150,8 @@ def _index() -> dict[str, int]:
 def _classmates() -> tuple[Tensor, Tensor]:
     """Return for each word the others of its class (V, longest), and how many they are (V,)."""
     others = {word: [w for w in group if w != word] or [word] for group in word_classes() for word in group}
-    longest = max(map(len, others.values()))
-    rows = [[_index()[w] for w in others.get(word, [word])] for word in vocabulary()]
-    return torch.tensor([row + [PAD] * (longest - len(row)) for row in rows]), torch.tensor([len(row) for row in rows])
+    rows = [torch.tensor([_index()[w] for w in others.get(word, [word])]) for word in vocabulary()]
+    return pad_sequence(rows, batch_first=True, padding_value=PAD), torch.tensor([len(row) for row in rows])
 
 
 def _other_word(ids: Tensor, pick: Tensor) -> Tensor:

@@ -1,8 +1,7 @@
 """Attention without the whole matrix of scores: it is made block by block, and softmax is finished on the way.
 
 Axes: B batch, H heads, T query tokens, S key and value tokens, D head width; rows are the queries of one block,
-columns its keys.
-A mask is bool, True = may attend. Inputs that do not fit raise ShapeError.
+columns its keys. A mask is bool, True = may attend. Inputs that do not fit raise ShapeError.
 Reference: Dao et al. 2022, FlashAttention, section 3.1 and algorithm 4; Milakov and Gimelshein 2018, algorithm 3;
 Rabe and Staats 2021, Self-attention Does Not Need O(n²) Memory, section 2.
 """
@@ -101,7 +100,7 @@ class _RecomputeBackward(torch.autograd.Function):
     def forward(
         ctx: Any, q: Tensor, k: Tensor, v: Tensor, context: Tensor, log_sum: Tensor, mask: Tensor | None, *how: Any
     ) -> Tensor:
-        """Keep what backward needs: no block of scores, one log-sum-exp for each row instead."""
+        """Keep what backward needs: one log-sum-exp for each row, and no scores."""
         context = context.to(q.dtype)  # (B, H, T, D)
         ctx.save_for_backward(q, k, v, context, log_sum, mask)
         ctx.causal, ctx.block_size = how
@@ -111,9 +110,8 @@ class _RecomputeBackward(torch.autograd.Function):
     def backward(ctx: Any, d_context: Tensor) -> tuple[Tensor | None, ...]:
         """Return the gradients of q, k and v; d_x is the gradient of x."""
         if torch.is_grad_enabled():
-            raise RuntimeError(
-                "tiled_attention has no second derivative: leave create_graph=True away, or use attention"
-            )
+            rule = "tiled_attention has no second derivative"
+            raise RuntimeError(f"{rule}: leave create_graph=True away, or use attention")
         q, k, v, context, log_sum, mask = ctx.saved_tensors
         log_sum = log_sum.masked_fill(log_sum.isneginf(), math.inf)  # (B, H, T, 1), a row without a key: weights 0
         d_context = _wide(d_context)  # (B, H, T, D)

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from mha_course.errors import ShapeError, require, require_mask, require_shape
+from mha_course.errors import ShapeError, require, require_shape
 
 CONVENTIONS = ("bool", "sdpa", "multihead", "seaborn", "additive")
 INVERTED = ("multihead", "seaborn")  # True = hidden
@@ -35,10 +35,9 @@ def causal_mask(seq_len: int, *, device: torch.device | str | None = None) -> Te
 
 
 def top_left_causal_mask(queries: int, keys: int, *, device: torch.device | str | None = None) -> Tensor:
-    """Let query t see the first t + 1 keys: mask[t, s] = (s <= t), with the top-left corners aligned.
+    """Let query t see the first t + 1 keys, as is_causal=True of scaled_dot_product_attention does: (s <= t).
 
-    This is what is_causal=True means to scaled_dot_product_attention. Where the queries are the last of the
-    tokens, it hides too much: see causal_mask_for_cache.
+    Where the queries are the last of the tokens, it hides too much: see causal_mask_for_cache.
 
     Args: queries is T >= 1, keys is S >= 1.
     Returns: (T, S), bool.
@@ -58,6 +57,7 @@ def padding_mask(lengths: Tensor | Sequence[int], max_len: int, *, side: str = "
 
     Args:
         lengths: (B,), whole numbers from 0 to max_len.
+        max_len: S.
         side: where the padding stands, "right", or "left" as in batches that are decoded, which must end alike.
     Returns: (B, 1, 1, S), bool, on the device of lengths.
     Raises: ShapeError.
@@ -71,13 +71,9 @@ def padding_mask(lengths: Tensor | Sequence[int], max_len: int, *, side: str = "
     lengths = torch.as_tensor([] if lengths is None else lengths)
     require_shape("padding_mask", "lengths", lengths, {"B": None})
     outside = (lengths < 0) | (lengths > max_len)  # (B,)
-    require(
-        not lengths.is_floating_point() and not bool(outside.any()),
-        "padding_mask",
-        "lengths must be whole numbers from 0 to max_len",
-        expected=f"0 <= length <= {max_len}",
-        got=str(lengths.tolist()),
-    )
+    valid = not lengths.is_floating_point() and not bool(outside.any())
+    rule, expected = "lengths must be whole numbers from 0 to max_len", f"0 <= length <= {max_len}"
+    require(valid, "padding_mask", rule, expected=expected, got=str(lengths.tolist()))
     real = torch.arange(max_len, device=lengths.device) < lengths[:, None]  # (B, S)
     return (real if side == "right" else real.flip(1))[:, None, None]  # (B, 1, 1, S)
 
@@ -85,10 +81,7 @@ def padding_mask(lengths: Tensor | Sequence[int], max_len: int, *, side: str = "
 def combine_masks(causal: Tensor, padding: Tensor) -> Tensor:
     """Let a token see only what both masks allow.
 
-    Args: both are bool, True = may attend.
-    Shape:
-        causal (S, S)
-        padding (B, 1, 1, S)
+    Args: causal (S, S) and padding (B, 1, 1, S), bool, True = may attend.
     Returns: (B, 1, S, S), bool.
     Raises: ShapeError.
 
@@ -106,10 +99,8 @@ def combine_masks(causal: Tensor, padding: Tensor) -> Tensor:
 def causal_mask_for_cache(new: int, total: int, *, device: torch.device | str | None = None) -> Tensor:
     """Let each of the last tokens see itself and what came before: mask[t, s] = (s <= t + total - new).
 
-    These are the last rows of causal_mask(total): the bottom-right corner is aligned, not the top-left one.
-
     Args: new is T, how many tokens have just come; total is S, with those in the cache; 1 <= new <= total.
-    Returns: (T, S), bool.
+    Returns: (T, S), bool, the last rows of causal_mask(total).
     Raises: ShapeError.
 
     >>> causal_mask_for_cache(2, total=5).int().tolist()
@@ -126,10 +117,9 @@ def to_attend(mask: Tensor, convention: str) -> Tensor:
 
     Args:
         mask: of any shape.
-        convention: "bool", the one of this course, and "sdpa", a bool mask of scaled_dot_product_attention:
-            True = may attend; "multihead", a bool mask of nn.MultiheadAttention (attn_mask or key_padding_mask):
-            True = ignore; "seaborn": True = leave the cell empty; "additive": a float that is added to the scores,
-            0 = may attend, -inf = hidden.
+        convention: "bool" (this course) and "sdpa" (scaled_dot_product_attention), True = may attend;
+            "multihead" (attn_mask or key_padding_mask of nn.MultiheadAttention), True = ignore;
+            "seaborn", True = leave the cell empty; "additive", a float for the scores, 0 = may attend, -inf = hidden.
     Returns: bool, of the shape of mask.
     Raises: ShapeError.
 
@@ -150,10 +140,7 @@ def to_attend(mask: Tensor, convention: str) -> Tensor:
 def from_attend(mask: Tensor, convention: str, *, dtype: torch.dtype = torch.float32) -> Tensor:
     """Write a mask in any convention in the wild: to_attend undoes it.
 
-    Args:
-        mask: bool, True = may attend, of any shape.
-        convention: as for to_attend.
-        dtype: of an "additive" mask.
+    Args: mask is bool, True = may attend, of any shape; convention is as for to_attend; dtype is for "additive".
     Returns: bool, or dtype for "additive", of the shape of mask.
     Raises: ShapeError.
 
@@ -163,52 +150,21 @@ def from_attend(mask: Tensor, convention: str, *, dtype: torch.dtype = torch.flo
     _require_one_of("from_attend", "convention", convention, CONVENTIONS)
     if convention == "additive":
         return additive_mask(mask, dtype)
-    _require_bool("from_attend", "mask", mask, "bool, True = may attend", "mask.bool() if it holds 0 and 1")
+    _require_may_attend("from_attend", mask)
     return ~mask if convention in INVERTED else mask
-
-
-def multihead_arguments(mask: Tensor, batch: int, num_heads: int) -> dict[str, Tensor]:
-    """Write a mask as an argument of nn.MultiheadAttention, which takes no mask of four axes.
-
-    A padding mask becomes key_padding_mask (B, S), any other attn_mask, (T, S) or (B*H, T, S), True = ignore.
-    Mind that a row with every key hidden is NaN there.
-
-    Args:
-        mask: bool, True = may attend, (T, S) or 4-D and broadcastable to (B, H, T, S).
-        batch: B.
-        num_heads: H.
-    Returns: {name: mask}.
-    Raises: ShapeError.
-
-    >>> {name: mask.tolist() for name, mask in multihead_arguments(padding_mask([1, 2], 2), 2, 4).items()}
-    {'key_padding_mask': [[False, True], [False, False]]}
-    """
-    _require_bool("multihead_arguments", "mask", mask, "bool, True = may attend", "mask.bool() if it holds 0 and 1")
-    queries, keys = (1, 1, *mask.shape)[-2:]
-    require_mask("multihead_arguments", mask, {"B": batch, "H": num_heads, "T": queries, "S": keys})
-    hidden = ~mask
-    if hidden.dim() == 2:
-        return {"attn_mask": hidden}
-    if hidden.shape[1:3] == (1, 1):
-        return {"key_padding_mask": hidden[:, 0, 0].expand(batch, -1)}
-    if hidden.shape[:2] == (1, 1):
-        return {"attn_mask": hidden[0, 0]}
-    return {"attn_mask": hidden.expand(batch, num_heads, -1, -1).flatten(0, 1)}
 
 
 def additive_mask(mask: Tensor, dtype: torch.dtype) -> Tensor:
     """Write a mask as a number to add to the scores: 0 = may attend, -inf = hidden.
 
-    Args:
-        mask: bool, True = may attend, of any shape.
-        dtype: a float dtype, that of the scores.
+    Args: mask is bool, True = may attend, of any shape; dtype is that of the scores, a float dtype.
     Returns: a tensor of that dtype and of the shape of mask.
     Raises: ShapeError.
 
     >>> additive_mask(causal_mask(2), torch.float32).tolist()
     [[0.0, -inf], [0.0, 0.0]]
     """
-    _require_bool("additive_mask", "mask", mask, "bool, True = may attend", "mask.bool() if it holds 0 and 1")
+    _require_may_attend("additive_mask", mask)
     holds_infinity = isinstance(dtype, torch.dtype) and dtype.is_floating_point
     rule, fix = "dtype must be able to hold -inf", "dtype=torch.float32"
     require(holds_infinity, "additive_mask", rule, expected="a float dtype", got=str(dtype), fix=fix)
@@ -225,6 +181,10 @@ def _require_tensor(place: str, name: str, mask: Tensor) -> None:
     fix = None if mask is None else f"torch.as_tensor({name})"
     rule, got = f"{name} must be a tensor", type(mask).__name__
     require(isinstance(mask, Tensor), place, rule, expected="a torch.Tensor", got=got, fix=fix)
+
+
+def _require_may_attend(place: str, mask: Tensor) -> None:
+    _require_bool(place, "mask", mask, "bool, True = may attend", "mask.bool() if it holds 0 and 1")
 
 
 def _require_bool(place: str, name: str, mask: Tensor, what: str, fix: str) -> None:

@@ -6,12 +6,12 @@ Angles are computed in float64, so that late positions are as exact as early one
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 import torch
 from torch import Tensor
 
-from mha_course.errors import require, require_float, require_heads, require_shape, require_tokens
+from mha_course.errors import ShapeError, require, require_float, require_heads, require_shape, require_tokens
 
 
 def sinusoidal_encoding(seq_len: int, d_model: int) -> Tensor:
@@ -26,9 +26,9 @@ def sinusoidal_encoding(seq_len: int, d_model: int) -> Tensor:
 
     Reference: Vaswani et al. 2017, section 3.5.
     """
-    positive = isinstance(seq_len, int) and seq_len >= 1
-    rule = "seq_len must be a positive int"
-    require(positive, "sinusoidal_encoding", rule, expected="seq_len >= 1", got=repr(seq_len))
+    if not isinstance(seq_len, int) or seq_len < 1:
+        rule = "seq_len must be a positive int"
+        raise ShapeError("sinusoidal_encoding", rule, expected="seq_len >= 1", got=repr(seq_len))
     _require_even("sinusoidal_encoding", "d_model", d_model)
     positions = torch.arange(seq_len, dtype=torch.float64)  # (S,)
     frequencies = 10000.0 ** (-torch.arange(0, d_model, 2, dtype=torch.float64) / d_model)  # (C/2,)
@@ -42,10 +42,8 @@ def rope(x: Tensor, positions: Tensor | Sequence[int], base: float = 10000.0) ->
 
     A query turned by t and a key turned by s then have a dot product that depends on t - s alone.
 
-    Args:
-        x: q or k after the split, D even.
-        positions: of the tokens, a tensor or a list.
-        base: > 0; the larger, the slower the slowest pair turns.
+    Args: x is q or k after the split, D even; positions are those of the tokens; base > 0: the larger, the slower
+        the slowest pair turns.
     Shape:
         x (B, H, S, D) -> (B, H, S, D), of the dtype of x
         positions (S,)
@@ -123,38 +121,19 @@ def projection_to_half_split(weight: Tensor, num_heads: int) -> Tensor:
     >>> projection_to_half_split(torch.arange(8.0), num_heads=2).int().tolist()
     [0, 2, 1, 3, 4, 6, 5, 7]
     """
-    return _reorder_rows("projection_to_half_split", weight, num_heads, to_half_split)
-
-
-def projection_to_interleaved(weight: Tensor, num_heads: int) -> Tensor:
-    """Reorder the rows of a projection trained with rope, so that it works with rope_interleaved.
-
-    Args, Returns, Raises: as for projection_to_half_split, which this undoes.
-
-    >>> projection_to_interleaved(torch.tensor([0.0, 2, 1, 3, 4, 6, 5, 7]), num_heads=2).int().tolist()
-    [0, 1, 2, 3, 4, 5, 6, 7]
-    """
-    return _reorder_rows("projection_to_interleaved", weight, num_heads, to_interleaved)
-
-
-def _reorder_rows(place: str, weight: Tensor, num_heads: int, reorder: Callable[[Tensor], Tensor]) -> Tensor:
-    """Reorder the rows of each head alike."""
+    place = "projection_to_half_split"
     require_float(place, {"weight": weight})
-    is_bias = weight.dim() < 2
-    require_shape(place, "weight", weight, {"H*D": None} if is_bias else {"H*D": None, "C": None})
+    axes = ("H*D",) if weight.dim() < 2 else ("H*D", "C")
+    require_shape(place, "weight", weight, dict.fromkeys(axes))
     require_heads(place, weight.size(0), num_heads, width="H*D")
     _require_even(place, "D", weight.size(0) // num_heads)
     rows = weight.unflatten(0, (num_heads, -1)).movedim(1, -1)  # (H, C, D), or (H, D) of a bias
-    return reorder(rows).movedim(-1, 1).flatten(0, 1)
+    return to_half_split(rows).movedim(-1, 1).flatten(0, 1)
 
 
 def _require_even(place: str, name: str, width: int) -> None:
     positive = isinstance(width, int) and width > 0
-    require(
-        positive and width % 2 == 0,
-        place,
-        f"{name} must be even, since channels go in pairs",
-        expected=f"{name} % 2 == 0, {name} >= 2",
-        got=f"{name}={width!r}",
-        fix=f"{name}={width + 1}" if positive else None,
-    )
+    if not positive or width % 2:
+        rule, expected = f"{name} must be even, since channels go in pairs", f"{name} % 2 == 0, {name} >= 2"
+        fix = f"{name}={width + 1}" if positive else None
+        raise ShapeError(place, rule, expected=expected, got=f"{name}={width!r}", fix=fix)

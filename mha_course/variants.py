@@ -1,14 +1,11 @@
 """Five ways in which people write multi-head attention, and the single head: other habits, same numbers.
 
-Each class keeps the names of the style it stands for. Given the weights of a reference module with
-``from_reference``, all five compute the same function. Inputs that do not fit raise ShapeError.
-
-Axes: B batch, T query tokens, S key and value tokens, C width, H heads, D = C / H head width.
+Axes: B batch, T query tokens, S key and value tokens, C width, H heads, D = C / H. Each class keeps the names of its
+style; ``from_reference`` gives it the weights of a reference module. Inputs that do not fit raise ShapeError.
 """
 
 from __future__ import annotations
 
-# Longer than 250 lines: the styles stand in one file to be compared side by side.
 import math
 from typing import ClassVar, Self
 
@@ -42,8 +39,6 @@ class SelfAttention(nn.Module):
 
 
 class _Variant(nn.Module):
-    """What the five share: the widths and the conversion from the reference."""
-
     _targets: ClassVar[tuple[str, str, str, str]]  # the Linears that hold W_Q, W_K, W_V and W_O
     _width_name: ClassVar[str]
 
@@ -54,7 +49,6 @@ class _Variant(nn.Module):
 
     @classmethod
     def _like(cls, mha: MultiHeadAttention) -> Self:
-        """Make a module of the same sizes."""
         return cls(mha.d_model, mha.num_heads)
 
     @classmethod
@@ -66,8 +60,17 @@ class _Variant(nn.Module):
         variant = cls._like(mha).to(mha.q_proj.weight)
         sources = (mha.q_proj, mha.k_proj, mha.v_proj, mha.out_proj)
         for name in dict.fromkeys(cls._targets):
-            parts = [source for target, source in zip(cls._targets, sources, strict=True) if target == name]
-            _copy_linear(cls.__name__, getattr(variant, name), parts)
+            target = getattr(variant, name)
+            parts = [source for part, source in zip(cls._targets, sources, strict=True) if part == name]
+            require(
+                target.bias is not None or all(part.bias is None for part in parts),
+                cls.__name__,
+                "q, k and v have no bias in this style",
+                expected="q_proj, k_proj and v_proj without bias",
+                got="a bias",
+                fix="MultiHeadAttention(d_model, num_heads, bias=False)",
+            )
+            _stack(parts, target.weight, target.bias)
         return variant.train(mha.training)
 
 
@@ -86,7 +89,7 @@ class FusedQKV(_Variant):
 
     @classmethod
     def _like(cls, mha: MultiHeadAttention) -> Self:
-        return cls(mha.d_model, mha.num_heads, bias=any(linear.bias is not None for linear in mha.children()))
+        return cls(mha.d_model, mha.num_heads, bias=_has_bias(mha))
 
     def forward(self, x: Tensor) -> Tensor:
         """Map x (B, S, C) to out (B, S, C)."""
@@ -208,7 +211,7 @@ class FoldedHeads(_Variant):
     """Fold the heads into the batch, so that plain batched matrix products do the work.
 
     Args: k is C, heads divides it, mask=True hides later tokens. Forward: x -> out, (B, T, C).
-    The projections have no bias. Scores are divided by sqrt(D), the width of a head.
+    The projections have no bias.
     """
 
     _targets, _width_name = ("toqueries", "tokeys", "tovalues", "unifyheads"), "k"
@@ -249,15 +252,12 @@ VARIANTS: dict[str, type[_Variant]] = {
 def to_torch(mha: MultiHeadAttention) -> nn.MultiheadAttention:
     """Return PyTorch's module with the same weights, dropout, dtype, device and mode, batch_first=True.
 
-    Mind its conventions: in its masks True means ignore, and it averages the weights over the heads
-    unless ``average_attn_weights=False``.
+    In its masks True means ignore, and it averages weights over the heads unless ``average_attn_weights=False``.
     """
-    bias = any(linear.bias is not None for linear in (mha.q_proj, mha.k_proj, mha.v_proj, mha.out_proj))
-    module = nn.MultiheadAttention(mha.d_model, mha.num_heads, mha.dropout, bias=bias, batch_first=True)
+    module = nn.MultiheadAttention(mha.d_model, mha.num_heads, mha.dropout, bias=_has_bias(mha), batch_first=True)
     module.to(mha.q_proj.weight)
-    with torch.no_grad():
-        for ours, theirs in _paired_parameters(mha, module):
-            theirs.copy_(torch.zeros_like(theirs) if ours is None else ours)
+    _stack([mha.q_proj, mha.k_proj, mha.v_proj], module.in_proj_weight, module.in_proj_bias)
+    _stack([mha.out_proj], module.out_proj.weight, module.out_proj.bias)
     return module.train(mha.training)
 
 
@@ -274,41 +274,24 @@ def from_torch(module: nn.MultiheadAttention) -> MultiHeadAttention:
     found = " and ".join(name for name, present in extras.items() if present)
     rule = "the module has parts the reference lacks"
     require(not found, "from_torch", rule, expected="a plain module", got=found)
+    state: dict[str, Tensor] = {f"out_proj.{kind}": parameter for kind, parameter in module.out_proj.named_parameters()}
+    for kind, stacked in (("weight", module.in_proj_weight), ("bias", module.in_proj_bias)):
+        if stacked is not None:
+            state |= zip((f"q_proj.{kind}", f"k_proj.{kind}", f"v_proj.{kind}"), stacked.chunk(3), strict=True)
     bias = module.in_proj_bias is not None
     mha = MultiHeadAttention(module.embed_dim, module.num_heads, bias=bias, dropout=module.dropout)
-    mha.to(module.out_proj.weight)
-    with torch.no_grad():
-        for ours, theirs in _paired_parameters(mha, module):
-            if ours is not None:
-                ours.copy_(theirs)
+    mha.to(module.out_proj.weight).load_state_dict(state)
     return mha.train(module.training)
 
 
-def _paired_parameters(mha: MultiHeadAttention, module: nn.MultiheadAttention) -> list[tuple[Tensor | None, Tensor]]:
-    """Pair each parameter of the reference, or None for a missing bias, with its place in PyTorch's module."""
-    inputs = (mha.q_proj, mha.k_proj, mha.v_proj)
-    pairs: list[tuple[Tensor | None, Tensor]] = [
-        *zip([linear.weight for linear in inputs], module.in_proj_weight.chunk(3), strict=True)
-    ]
-    pairs += [(mha.out_proj.weight, module.out_proj.weight)]
-    if module.in_proj_bias is not None:
-        pairs += zip([linear.bias for linear in inputs], module.in_proj_bias.chunk(3), strict=True)
-        pairs += [(mha.out_proj.bias, module.out_proj.bias)]
-    return pairs
+def _has_bias(mha: MultiHeadAttention) -> bool:
+    return any(linear.bias is not None for linear in mha.children())
 
 
-def _copy_linear(place: str, target: nn.Linear, sources: list[nn.Linear]) -> None:
-    """Stack the sources into the target; where a source has no bias it counts as 0."""
-    require(
-        target.bias is not None or all(source.bias is None for source in sources),
-        place,
-        "q, k and v have no bias in this style",
-        expected="q_proj, k_proj and v_proj without bias",
-        got="a bias",
-        fix="MultiHeadAttention(d_model, num_heads, bias=False)",
-    )
-    with torch.no_grad():
-        target.weight.copy_(torch.cat([source.weight for source in sources]))
-        if target.bias is not None:
-            zeros = target.weight.new_zeros(target.in_features)
-            target.bias.copy_(torch.cat([zeros if source.bias is None else source.bias for source in sources]))
+@torch.no_grad()
+def _stack(linears: list[nn.Linear], weight: Tensor, bias: Tensor | None) -> None:
+    """Write the parameters of several Linears into one weight and bias; where one has no bias it counts as 0."""
+    weight.copy_(torch.cat([linear.weight for linear in linears]))
+    if bias is not None:
+        zeros = weight.new_zeros(weight.size(1))
+        bias.copy_(torch.cat([zeros if linear.bias is None else linear.bias for linear in linears]))

@@ -5,15 +5,15 @@ import re
 
 import pytest
 import torch
+from rewriting import refused
 
-from mha_course.attention import MultiHeadAttention, attention, merge_heads, split_heads
+from mha_course.attention import MultiHeadAttention
 from mha_course.errors import ShapeError, require, require_float, require_int
 from mha_course.masks import causal_mask, combine_masks, padding_mask
-from mha_course.variants import FusedQKV, SplitCombine
+from mha_course.variants import FusedQKV
 
 X = torch.ones(2, 5, 24)
 MHA = MultiHeadAttention(24, 4)
-Q, K = torch.ones(2, 4, 5, 6), torch.ones(2, 4, 7, 6)
 CASES = {
     "num_heads": (
         lambda: MultiHeadAttention(10, 3),
@@ -33,11 +33,6 @@ CASES = {
         lambda: FusedQKV(24, 4.0),
         "FusedQKV: num_heads must be a positive int. expected num_heads >= 1, got num_heads=4.0",
     ),
-    "split": (
-        lambda: split_heads(torch.ones(2, 5, 10), 4),
-        "split_heads: num_heads must divide C. expected C % num_heads == 0, got C=10, num_heads=4, "
-        "fix: num_heads=2 or 5, or C=8 or 12",
-    ),
     "2-D x": (
         lambda: MHA(X[0]),
         "MultiHeadAttention: query must have 3 axes. expected (B, T, C), got (5, 24), "
@@ -46,10 +41,6 @@ CASES = {
     "integer x": (
         lambda: MHA(X.long()),
         "MultiHeadAttention: query must be floating point. expected a float dtype, got torch.int64, fix: query.float()",
-    ),
-    "a list": (
-        lambda: split_heads([[1.0]], 1),
-        "split_heads: x must be a tensor. expected a torch.Tensor, got list, fix: torch.as_tensor(x)",
     ),
     "other dtype than the weights": (
         lambda: MHA(X.double()),
@@ -79,15 +70,6 @@ CASES = {
         "expected (B=2, H=4, T=5, S=5), or its last two axes, got (2, 5, 5), "
         "fix: mask.unsqueeze(1), which gives it a head axis",
     ),
-    "mask of numbers": (
-        lambda: attention(Q, K, K, torch.ones(5, 7)),
-        "attention: mask must be bool, True = may attend. expected torch.bool, got torch.float32, "
-        "fix: mask.bool() if it holds 1 for may attend, mask == 0 if it is additive (0 and -inf)",
-    ),
-    "head width of k": (
-        lambda: attention(Q, torch.ones(2, 4, 7, 5), K),
-        "attention: k has the wrong D. expected (B=2, H=4, S, D=6), got (B=2, H=4, S=7, D=5)",
-    ),
     "3-D mask of other heads": (
         lambda: MHA(X, mask=torch.ones(3, 5, 5, dtype=torch.bool)),
         "MultiHeadAttention: mask must be (T, S), or 4-D and broadcastable to (B, H, T, S). "
@@ -106,27 +88,9 @@ CASES = {
         lambda: MHA(None),
         "MultiHeadAttention: query must be a tensor. expected a torch.Tensor, got NoneType",
     ),
-    "dropout": (
-        lambda: MultiHeadAttention(24, 4, dropout=1.5),
-        "MultiHeadAttention: dropout must be a share. expected 0 <= dropout < 1, got dropout=1.5",
-    ),
     "half a token": (
         lambda: causal_mask(2.5),
         "causal_mask: seq_len must be a positive int. expected seq_len >= 1, got 2.5",
-    ),
-    "merge": (
-        lambda: merge_heads(X),
-        "merge_heads: x must have 4 axes. expected (B, H, S, D), got (2, 5, 24), fix: x.unsqueeze(0), a batch of one",
-    ),
-    "mask of a style": (
-        lambda: SplitCombine(24, 4)(X, X, X, causal_mask(5).expand(2, 5, 5)),
-        "SplitCombine: mask must be (T, S), or 4-D and broadcastable to (B, H, T, S). "
-        "expected (B=2, H=4, T=5, S=5), or its last two axes, got (2, 5, 5), "
-        "fix: mask.unsqueeze(1), which gives it a head axis",
-    ),
-    "no tokens": (
-        lambda: causal_mask(0),
-        "causal_mask: seq_len must be a positive int. expected seq_len >= 1, got 0",
     ),
     "too long": (
         lambda: padding_mask([3, 9], 7),
@@ -141,10 +105,7 @@ CASES = {
 
 @pytest.mark.parametrize("name", CASES)
 def test_the_whole_message(name):
-    call, message = CASES[name]
-    with pytest.raises(ShapeError) as caught:
-        call()
-    assert str(caught.value) == message
+    refused(*CASES[name])
 
 
 def test_a_condition_that_holds_says_nothing():
@@ -169,23 +130,15 @@ def test_a_condition_that_holds_says_nothing():
         (lambda: require_int("here", "n", 0), "here: n must be a positive int. expected n >= 1, got n=0"),
         (lambda: require_int("here", "n", True), "here: n must be a positive int. expected n >= 1, got n=True"),
         (lambda: require_int("here", "n", 1.0), "here: n must be a positive int. expected n >= 1, got n=1.0"),
-        (lambda: require_int("here", "n", -1, least=0), "here: n must be a whole number. expected n >= 0, got n=-1"),
         (lambda: require_int("here", "n", "2", least=2), "here: n must be a whole number. expected n >= 2, got n='2'"),
         (
             lambda: require_float("here", {"the weights": X, "x": X.to("meta")}),
             "here: x must be on the device of the weights. expected cpu, got meta, fix: x.to('cpu')",
         ),
-        (
-            lambda: require_float("here", {"the weights": X, "x": X.half()}),
-            "here: x must have the dtype of the weights. expected torch.float32, got torch.float16, "
-            "fix: x.to(torch.float32)",
-        ),
     ],
 )
 def test_guards_in_one_line(call, message):
-    with pytest.raises(ShapeError) as caught:
-        call()
-    assert str(caught.value) == message
+    refused(call, message)
 
 
 def test_both_paths_of_the_module_check_alike():
@@ -205,17 +158,13 @@ def test_every_fix_works(width, heads):
         MultiHeadAttention(int(better), heads)
 
 
-def test_the_fields_are_there_for_tools():
-    error = ShapeError("here", "that must hold", expected="a", got="b")
-    assert (error.place, error.rule, error.expected, error.got, error.fix) == ("here", "that must hold", "a", "b", None)
-    assert isinstance(error, ValueError)
-
-
 def test_errors_can_be_sent_and_copied():
     with pytest.raises(ShapeError) as caught:
         causal_mask(0)
-    again = pickle.loads(pickle.dumps(caught.value))
-    assert (str(again), again.rule) == (str(caught.value), caught.value.rule)
+    error, again = caught.value, pickle.loads(pickle.dumps(caught.value))
+    assert (str(again), vars(again)) == (str(error), vars(error))
+    assert (error.place, error.expected, error.got, error.fix) == ("causal_mask", "seq_len >= 1", "0", None)
+    assert isinstance(error, ValueError)
 
 
 def test_autocast_is_left_alone(device):

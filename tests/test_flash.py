@@ -2,12 +2,12 @@
 
 import contextlib
 import math
-import sys
 import types
+from unittest import mock
 
 import pytest
 import torch
-from rewriting import Largest, fails_with, numbers, one_thread, same  # noqa: F401
+from rewriting import Largest, fails_with, numbers, one_thread, refused, same  # noqa: F401
 from torch.nn import functional as F
 from torch.nn.attention.bias import causal_lower_right
 
@@ -55,6 +55,17 @@ def tiles_and_their_gradients_equal_the_whole():
                     same(got, want)
                     for mine, theirs in zip(torch.autograd.grad(got, (q, k, v), upstream), gradients, strict=True):
                         same(mine, theirs)
+
+
+def online_sums_are_those_of_the_whole():
+    for dtype in (torch.float64, torch.float32):
+        scores = numbers(B, H, T, S, dtype=dtype)
+        scores[0, 0, 0] = -math.inf
+        for block_size in (1, 3, S, 20):
+            highest, total = flash.online_softmax(scores, block_size)
+            same(highest, scores.amax(-1), dtype)
+            same(highest + total.log(), scores.logsumexp(-1), dtype)
+        assert total[0, 0, 0] == 0
 
 
 def causal_is_that_of_the_last_tokens():
@@ -156,6 +167,7 @@ CHECKS = (
     no_more_blocks_are_computed_than_are_listed,
     no_operation_makes_more_than_a_block,
     nothing_is_kept_but_context_and_one_number_a_row,
+    online_sums_are_those_of_the_whole,
 )
 
 
@@ -164,149 +176,97 @@ def test_agrees(check):
     check()
 
 
-WHOLE, CAUSAL, NUMBERS, HALF, GRID, COUNT, SIZE, KEPT = (
-    tiles_and_their_gradients_equal_the_whole, causal_is_that_of_the_last_tokens, large_scores_do_not_overflow,
-    half_precision_sums_in_float32, blocks_are_those_with_something_to_see,
-    no_more_blocks_are_computed_than_are_listed, no_operation_makes_more_than_a_block,
-    nothing_is_kept_but_context_and_one_number_a_row,
-)  # fmt: skip
-FINITE = gradients_are_those_of_finite_differences
 RIGHT = types.SimpleNamespace(**vars(flash))
 
 
-def block_of_scores(read_mask=lambda mask, rows, columns: mask[rows, columns], causal=True, shift=0, corner=True):
-    """Make _scaled_scores with a mistake: how the mask is read, and where the diagonal lies."""
+def scores_with(read_mask=lambda mask: mask, causal=True, later=0):
+    """Make _scaled_scores read the mask in another way, or lay the diagonal elsewhere."""
 
     def scaled_scores(q, k, mask, is_causal, rows, columns):
-        found = q[:, :, rows] @ k[:, :, columns].transpose(-2, -1) / math.sqrt(q.size(-1))
-        if mask is not None:
-            whole = mask.expand(*q.shape[:2], q.size(2), k.size(2))
-            found = found.masked_fill(
-                ~read_mask(whole.permute(2, 3, 0, 1), rows, columns).permute(2, 3, 0, 1), -math.inf
-            )
+        scores = RIGHT._scaled_scores(q, k, None if mask is None else read_mask(mask), False, rows, columns)
         if is_causal and causal:
-            last_seen = torch.arange(rows.start, rows.stop) + (k.size(2) - q.size(2) if corner else 0) + shift
-            found = found.masked_fill(torch.arange(columns.start, columns.stop) > last_seen[:, None], -math.inf)
-        return found
+            last_seen = torch.arange(rows.start, rows.stop) + k.size(2) - q.size(2) + later
+            scores = scores.masked_fill(torch.arange(columns.start, columns.stop) > last_seen[:, None], -math.inf)
+        return scores
 
     return scaled_scores
 
 
-def without_a_maximum(q, k, v, block_size, *, mask=None, causal=False):
-    """Add exponentials up as they are."""
-    total, context = 0, 0
-    for keys, values in zip(k.split(block_size, 2), v.split(block_size, 2), strict=True):
-        exponentials = (q @ keys.transpose(-2, -1) / math.sqrt(q.size(-1))).exp()
-        total, context = total + exponentials.sum(-1, keepdim=True), context + exponentials @ values
-    return context / total
-
-
-def nan_where_nothing_is_seen(q, k, v, block_size, *, mask=None, causal=False):
-    """Divide 0 by the sum of no exponentials."""
-    context = RIGHT.tiled_attention(q, k, v, block_size, mask=mask, causal=causal)
-    return context if mask is None else context / mask.expand(*q.shape[:3], k.size(2)).any(-1, keepdim=True)
-
-
-class Backward(flash._RecomputeBackward):
-    """The backward pass written once more, with places for mistakes."""
-
-    mean, scale, alone, kept_finite, block_size = True, True, "", True, None
-
-    @classmethod
-    def wrong(cls, **mistakes):
-        return type("WrongBackward", (cls,), mistakes)
-
-    @classmethod
-    def apply(cls, *inputs):
-        apply = type("Function", (torch.autograd.Function,), {
-            "forward": staticmethod(flash._RecomputeBackward.forward),
-            "backward": staticmethod(cls.gradients),
-        }).apply  # fmt: skip
-        return apply(*inputs)
-
-    @classmethod
-    def gradients(cls, ctx, d_context):
-        q, k, v, context, log_sum, mask = ctx.saved_tensors
-        if cls.kept_finite:
-            log_sum = log_sum.masked_fill(log_sum.isneginf(), math.inf)
-        d_q, d_k, d_v = (torch.zeros_like(x) for x in (q, k, v))
-        mean = (d_context * context).sum(-1, keepdim=True) * cls.mean
-        block_size = cls.block_size or ctx.block_size
-        for rows, columns in flash._grid("", q.size(2), k.size(2), block_size, ctx.causal):
-            weights = (flash._scaled_scores(q, k, mask, ctx.causal, rows, columns) - log_sum[:, :, rows]).exp()
-            d_weights = d_context[:, :, rows] @ v[:, :, columns].transpose(-2, -1)
-            d_scores = weights * (d_weights - mean[:, :, rows]) / (math.sqrt(q.size(-1)) if cls.scale else 1)
-            parts = {
-                "q": (d_q[:, :, rows], d_scores @ k[:, :, columns]),
-                "k": (d_k[:, :, columns], d_scores.transpose(-2, -1) @ q[:, :, rows]),
-                "v": (d_v[:, :, columns], weights.transpose(-2, -1) @ d_context[:, :, rows]),
-            }
-            for name, (total, part) in parts.items():
-                total.copy_(part if name == cls.alone else total + part)
-        return d_q, d_k, d_v, None, None, None, None, None
-
-
-class ScoresKept(torch.autograd.Function):
-    """Save all scores for the backward pass, which does without."""
-
+class UnscaledGradient(flash._RecomputeBackward):
     @staticmethod
-    def forward(ctx, q, k, v, context, log_sum, mask, *how):
-        ctx.save_for_backward(q @ k.transpose(-2, -1), q, k, v, context, log_sum, mask)
+    def backward(ctx, d_context):
+        d_q, d_k, *rest = flash._RecomputeBackward.backward(ctx, d_context)
+        return d_q * math.sqrt(D), d_k * math.sqrt(D), *rest
+
+
+class LastBlockAlone(flash._RecomputeBackward):
+    @staticmethod
+    def backward(ctx, d_context):
+        with mock.patch.object(flash, "_grid", lambda *given: RIGHT._grid(*given)[-1:]):
+            return flash._RecomputeBackward.backward(ctx, d_context)
+
+
+class WholeBackward(flash._RecomputeBackward):
+    @staticmethod
+    def backward(ctx, d_context):
+        ctx.block_size = 10**6
+        return flash._RecomputeBackward.backward(ctx, d_context)
+
+
+class ScoresKept(flash._RecomputeBackward):
+    @staticmethod
+    def forward(ctx, q, k, *rest):
+        context = flash._RecomputeBackward.forward(ctx, q, k, *rest)
+        ctx.save_for_backward(*ctx.to_save, q @ k.transpose(-2, -1))
         return context.clone()
 
 
-def grid(see=lambda rows, columns, later: columns.start < rows.stop + later, ragged=True, skip=True, tall=False):
-    """Make _grid with a mistake: which blocks are left out, and how large they are."""
-
-    def blocks(place, queries, keys, block_size, causal):
-        height, width = block_size if isinstance(block_size, tuple) else (block_size, block_size)
-        height = queries if tall else height
-        starts = range(0, keys if ragged else keys - width + 1, width)
-        rows = [slice(start, min(start + height, queries)) for start in range(0, queries, height)]
-        columns = [slice(start, min(start + width, keys)) for start in starts]
-        skips = causal and skip
-        return [(r, c) for r in rows for c in columns if not skips or see(r, c, keys - queries)]
-
-    return blocks
+def nothing_skipped(place, queries, keys, block_size, causal):
+    return RIGHT._grid(place, queries, keys, block_size, False)
 
 
-def skips_nothing_in(function):
-    """Make _grid list all blocks when it is called by one function."""
+def counted_as_skipped(queries, keys, block_size, causal):
+    return RIGHT._grid("", queries, keys, block_size, causal)
 
-    def blocks(place, queries, keys, block_size, causal):
-        return RIGHT._grid(place, queries, keys, block_size, causal and sys._getframe(1).f_code.co_name != function)
 
-    return blocks
+def without_the_diagonal(place, queries, keys, block_size, causal):
+    found = RIGHT._grid(place, queries, keys, block_size, causal)
+    return [(r, c) for r, c in found if not causal or c.stop <= r.start + keys - queries]
+
+
+def whole_blocks_alone(place, queries, keys, block_size, causal):
+    width = block_size[1] if isinstance(block_size, tuple) else block_size
+    return [(r, c) for r, c in RIGHT._grid(place, queries, keys, block_size, causal) if c.stop - c.start == width]
+
+
+def queries_not_in_blocks(place, queries, keys, block_size, causal):
+    width = block_size[1] if isinstance(block_size, tuple) else block_size
+    return RIGHT._grid(place, queries, keys, (queries, width), causal)
 
 
 # name: (the check that must see it, the wrong parts)
 WRONG = {
-    "mask ignored": (WHOLE, {"_scaled_scores": block_of_scores(lambda mask, r, c: torch.ones_like(mask[r, c]))}),
-    "mask inverted": (WHOLE, {"_scaled_scores": block_of_scores(lambda mask, r, c: ~mask[r, c])}),
-    "mask of the first rows": (WHOLE, {"_scaled_scores": block_of_scores(lambda mask, r, c: mask[:1, c])}),
-    "causal ignored across the diagonal": (CAUSAL, {"_scaled_scores": block_of_scores(causal=False)}),
-    "a token hidden from itself": (CAUSAL, {"_scaled_scores": block_of_scores(shift=-1)}),
-    "the next token seen": (CAUSAL, {"_scaled_scores": block_of_scores(shift=1)}),
-    "causal at the top left": (CAUSAL, {"_scaled_scores": block_of_scores(corner=False)}),
-    "no maximum taken off": (NUMBERS, {"tiled_attention": without_a_maximum}),
-    "NaN where nothing is seen": (WHOLE, {"tiled_attention": nan_where_nothing_is_seen}),
-    "NaN in the backward pass": (WHOLE, {"_RecomputeBackward": Backward.wrong(kept_finite=False)}),
-    "no mean taken off": (FINITE, {"_RecomputeBackward": Backward.wrong(mean=False)}),
-    "gradient without a scale": (FINITE, {"_RecomputeBackward": Backward.wrong(scale=False)}),
-    "keys of one block alone": (WHOLE, {"_RecomputeBackward": Backward.wrong(alone="k")}),
-    "values of one block alone": (WHOLE, {"_RecomputeBackward": Backward.wrong(alone="v")}),
-    "queries of one block alone": (WHOLE, {"_RecomputeBackward": Backward.wrong(alone="q")}),
-    "sums in half precision": (HALF, {"_wide": lambda x: x}),
-    "cast by autocast": (autocast_changes_nothing, {"_exact": lambda device: contextlib.nullcontext()}),
-    "nothing skipped": (GRID, {"_grid": grid(skip=False)}),
-    "one block too few": (GRID, {"_grid": grid(lambda rows, columns, later: columns.start < rows.start + later)}),
-    "one block too many": (GRID, {"_grid": grid(lambda rows, columns, later: columns.start <= rows.stop + later)}),
-    "ragged end lost": (GRID, {"_grid": grid(ragged=False)}),
-    "skips nothing forward": (COUNT, {"_grid": skips_nothing_in("tiled_attention")}),
-    "skips nothing backward": (COUNT, {"_grid": skips_nothing_in("backward")}),
-    "queries not in blocks": (SIZE, {"_grid": grid(tall=True)}),
-    "all scores backward": (SIZE, {"_RecomputeBackward": Backward.wrong(block_size=10**6)}),
-    "scores kept": (KEPT, {"_RecomputeBackward": ScoresKept}),
+    "mask ignored": (CHECKS[0], {"_scaled_scores": scores_with(torch.ones_like)}),
+    "mask inverted": (CHECKS[0], {"_scaled_scores": scores_with(torch.logical_not)}),
+    "mask of the first row": (CHECKS[0], {"_scaled_scores": scores_with(lambda mask: mask[..., :1, :])}),
+    "causal ignored across the diagonal": (CHECKS[1], {"_scaled_scores": scores_with(causal=False)}),
+    "a token hidden from itself": (CHECKS[1], {"_scaled_scores": scores_with(later=-1)}),
+    "the next token seen": (CHECKS[1], {"_scaled_scores": scores_with(later=1)}),
+    "causal at the top left": (CHECKS[1], {"_scaled_scores": scores_with(later=T - S)}),
+    "gradient without a scale": (CHECKS[2], {"_RecomputeBackward": UnscaledGradient}),
+    "gradient of one block alone": (CHECKS[0], {"_RecomputeBackward": LastBlockAlone}),
+    "no maximum taken off": (CHECKS[3], {"_finite": torch.zeros_like}),
+    "NaN where nothing is seen": (CHECKS[0], {"_finite": lambda highest: highest}),
+    "sums in half precision": (CHECKS[4], {"_wide": lambda x: x}),
+    "cast by autocast": (CHECKS[5], {"_exact": lambda device: contextlib.nullcontext()}),
+    "a hidden row is NaN": (CHECKS[10], {"_finite": lambda highest: highest}),
+    "nothing skipped": (CHECKS[6], {"_grid": nothing_skipped}),
+    "one block too few": (CHECKS[6], {"_grid": without_the_diagonal}),
+    "ragged end lost": (CHECKS[6], {"_grid": whole_blocks_alone}),
+    "blocks computed that are not listed": (CHECKS[7], {"_grid": nothing_skipped, "blocks": counted_as_skipped}),
+    "queries not in blocks": (CHECKS[8], {"_grid": queries_not_in_blocks}),
+    "all scores backward": (CHECKS[8], {"_RecomputeBackward": WholeBackward}),
+    "scores kept": (CHECKS[9], {"_RecomputeBackward": ScoresKept}),
 }
 
 
@@ -317,10 +277,8 @@ def test_wrong_versions_disagree(wrong):
     assert fails_with(check, flash, parts)
 
 
-@pytest.mark.parametrize("check", [WHOLE, CAUSAL, NUMBERS, GRID, COUNT, KEPT], ids=lambda check: check.__name__)
-def test_what_wrong_versions_are_made_with_is_right(check):
-    parts = {"_scaled_scores": block_of_scores(), "_RecomputeBackward": Backward, "_grid": grid()}
-    assert not fails_with(check, flash, parts)
+def test_what_wrong_versions_are_made_with_is_right():
+    assert not fails_with(CHECKS[0], flash, {"_scaled_scores": scores_with()})
 
 
 @pytest.mark.slow
@@ -382,6 +340,32 @@ def test_blocks_that_cannot_be(block_size, got):
     for call in (lambda: flash.tiled_attention(q, k, v, block_size), lambda: flash.blocks(T, S, block_size)):
         with pytest.raises(ShapeError, match=f"block_size must be a positive int.*got block_size={got}$"):
             call()
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (
+            lambda: flash.online_softmax(torch.zeros(T, 0), 2),
+            "online_softmax: there must be a key to attend to. expected S >= 1, got S=0",
+        ),
+        (
+            lambda: flash.online_softmax(torch.tensor(1.0), 2),
+            "online_softmax: there must be a key to attend to. expected S >= 1, got S=0",
+        ),
+        (
+            lambda: flash.online_softmax(torch.zeros(T, S).long(), 2),
+            "online_softmax: scores must be floating point. expected a float dtype, got torch.int64, "
+            "fix: scores.float()",
+        ),
+        (
+            lambda: flash.online_softmax(torch.zeros(T, S), 0),
+            "online_softmax: block_size must be a positive int. expected block_size >= 1, got block_size=0",
+        ),
+    ],
+)
+def test_scores_that_cannot_be(call, message):
+    refused(call, message)
 
 
 def test_masks_that_cannot_be():

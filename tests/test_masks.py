@@ -4,8 +4,7 @@ import types
 
 import pytest
 import torch
-from rewriting import fails_with, numbers, one_thread, same  # noqa: F401
-from torch import nn
+from rewriting import fails_with, numbers, one_thread, refused, same  # noqa: F401
 from torch.nn import functional as F
 from torch.nn.attention.bias import causal_lower_right, causal_upper_left
 
@@ -83,28 +82,11 @@ def padded_sentences_attend_as_they_do_alone():
     assert torch.equal(masks.padding_mask(lengths, S), masks.padding_mask(lengths, S, side="right"))
 
 
-def multihead_gets_what_it_takes():
-    mha, x, memory = reference(), numbers(B, T, C), numbers(B, S, C, seed=1)
-    module = variants.to_torch(mha)
-    assert isinstance(module, nn.MultiheadAttention)
-    shapes = ((T, S), (1, 1, T, S), (B, 1, T, S), (1, H, T, S), (B, H, T, S), (B, 1, 1, S), (1, 1, 1, S), (1, H, 1, S))
-    for shape in shapes:
-        mask = seen(*shape)
-        if len(shape) == 4 and shape[2] == 1 and shape[1] > 1:
-            mask = mask.expand(-1, -1, T, -1)
-        arguments = masks.multihead_arguments(mask, B, H)
-        assert list(arguments) == ["key_padding_mask" if shape[1:3] == (1, 1) else "attn_mask"]
-        got = module(x, memory, memory, average_attn_weights=False, **arguments)
-        for mine, theirs in zip(got, mha(x, memory, mask=mask), strict=True):
-            same(mine, theirs)
-
-
 CHECKS = (
     there_and_back_is_the_identity,
     written_masks_mean_the_same_to_pytorch,
     alignments_are_those_of_pytorch,
     padded_sentences_attend_as_they_do_alone,
-    multihead_gets_what_it_takes,
 )
 
 
@@ -117,10 +99,6 @@ def written_as_it_is(mask, convention, *, dtype=torch.float32):
     return masks.additive_mask(mask, dtype) if convention == "additive" else mask
 
 
-def always_float32(mask, convention, *, dtype=torch.float32):
-    return RIGHT.from_attend(mask, convention)
-
-
 def bottom_right(queries, keys, device=None):
     return torch.ones(queries, keys, dtype=torch.bool, device=device).tril(keys - queries)
 
@@ -129,49 +107,19 @@ def top_left(new, total, device=None):
     return torch.ones(new, total, dtype=torch.bool, device=device).tril()
 
 
-def padding_always_right(lengths, max_len, side="right"):
-    return RIGHT.padding_mask(lengths, max_len)
-
-
 def padding_on_the_other_side(lengths, max_len, side="right"):
     return RIGHT.padding_mask(lengths, max_len, side="left" if side == "right" else "right")
-
-
-def sentences_in_reverse(lengths, max_len, side="right"):
-    return RIGHT.padding_mask(lengths, max_len).flip(0) if side == "left" else RIGHT.padding_mask(lengths, max_len)
-
-
-def the_wrong_polarity(mask, batch, num_heads):
-    return RIGHT.multihead_arguments(~mask, batch, num_heads)
-
-
-def heads_before_the_batch(mask, batch, num_heads):
-    arguments = RIGHT.multihead_arguments(mask, batch, num_heads)
-    if "attn_mask" in arguments and arguments["attn_mask"].dim() == 3:
-        swapped = arguments["attn_mask"].unflatten(0, (batch, num_heads)).transpose(0, 1)
-        arguments["attn_mask"] = swapped.flatten(0, 1)
-    return arguments
-
-
-def padding_of_one_sentence(mask, batch, num_heads):
-    return RIGHT.multihead_arguments(mask[:1] if mask.shape[1:3] == (1, 1) else mask, batch, num_heads)
 
 
 RIGHT = types.SimpleNamespace(**vars(masks))
 # name: (the check that must see it, the wrong parts)
 WRONG = {
     "written as it is": (CHECKS[0], {"from_attend": written_as_it_is}),
-    "always float32": (CHECKS[0], {"from_attend": always_float32}),
     "both ways inverted": (CHECKS[1], {"INVERTED": ("sdpa", "seaborn")}),
     "multihead not inverted": (CHECKS[1], {"INVERTED": ("seaborn",)}),
     "top left is bottom right": (CHECKS[2], {"top_left_causal_mask": bottom_right}),
     "bottom right is top left": (CHECKS[2], {"causal_mask_for_cache": top_left}),
-    "padding on one side": (CHECKS[3], {"padding_mask": padding_always_right}),
     "padding on the other side": (CHECKS[3], {"padding_mask": padding_on_the_other_side}),
-    "sentences in reverse": (CHECKS[3], {"padding_mask": sentences_in_reverse}),
-    "the wrong polarity": (CHECKS[4], {"multihead_arguments": the_wrong_polarity}),
-    "heads before the batch": (CHECKS[4], {"multihead_arguments": heads_before_the_batch}),
-    "padding of one sentence": (CHECKS[4], {"multihead_arguments": padding_of_one_sentence}),
 }
 
 
@@ -183,6 +131,23 @@ def test_wrong_versions_disagree(wrong):
 
 
 ERRORS = {
+    "a list": (
+        lambda: masks.from_attend([[True]], "sdpa"),
+        "from_attend: mask must be a tensor. expected a torch.Tensor, got list, fix: torch.as_tensor(mask)",
+    ),
+    "a causal mask of two sizes": (
+        lambda: masks.combine_masks(seen(T, S), masks.padding_mask([S], S)),
+        "combine_masks: causal has the wrong S. expected (S=7, S'=7), got (S=5, S'=7)",
+    ),
+    "whole numbers for additive": (
+        lambda: masks.additive_mask(masks.causal_mask(3), torch.int64),
+        "additive_mask: dtype must be able to hold -inf. expected a float dtype, got torch.int64, "
+        "fix: dtype=torch.float32",
+    ),
+    "a dtype by its name": (
+        lambda: masks.additive_mask(masks.causal_mask(3), "float32"),
+        "additive_mask: dtype must be able to hold -inf. expected a float dtype, got float32, fix: dtype=torch.float32",
+    ),
     "lengths of two axes": (
         lambda: masks.padding_mask([[1, 3]], 3),
         "padding_mask: lengths must have 1 axes. expected (B), got (1, 2)",
@@ -213,35 +178,12 @@ ERRORS = {
         "from_attend: mask must be bool, True = may attend. expected torch.bool, got torch.float32, "
         "fix: mask.bool() if it holds 0 and 1",
     ),
-    "a list": (
-        lambda: masks.multihead_arguments([[True]], 2, 4),
-        "multihead_arguments: mask must be a tensor. expected a torch.Tensor, got list, fix: torch.as_tensor(mask)",
-    ),
-    "another batch": (
-        lambda: masks.multihead_arguments(seen(3, 1, T, S), 2, 4),
-        "multihead_arguments: mask must be (T, S), or 4-D and broadcastable to (B, H, T, S). "
-        "expected (B=2, H=4, T=5, S=7), or its last two axes, got (B=3, H=1, T=5, S=7)",
-    ),
-    "three axes": (
-        lambda: masks.multihead_arguments(seen(2, T, S), 2, 4),
-        "multihead_arguments: mask must be (T, S), or 4-D and broadcastable to (B, H, T, S). "
-        "expected (B=2, H=4, T=5, S=7), or its last two axes, got (2, 5, 7), "
-        "fix: mask.unsqueeze(1), which gives it a head axis",
-    ),
-    "one axis": (
-        lambda: masks.multihead_arguments(seen(S), 2, 4),
-        "multihead_arguments: mask must be (T, S), or 4-D and broadcastable to (B, H, T, S). "
-        "expected (B=2, H=4, T=1, S=7), or its last two axes, got (7,)",
-    ),
 }
 
 
 @pytest.mark.parametrize("case", ERRORS)
 def test_errors_say_what_and_how(case):
-    call, message = ERRORS[case]
-    with pytest.raises(ShapeError) as caught:
-        call()
-    assert str(caught.value) == message
+    refused(*ERRORS[case])
 
 
 @pytest.mark.parametrize(("score", "meant"), [(-1.5, False), (-9_999.0, False), (-10_001.0, True), (-1e9, True)])
@@ -251,33 +193,20 @@ def test_only_very_low_numbers_are_taken_for_hidden(score, meant):
     assert (caught.value.fix is not None) == meant
 
 
-def test_one_mask_for_all_is_handed_over_once():
-    for shape in ((T, S), (1, 1, T, S)):
-        assert masks.multihead_arguments(seen(*shape), B, H)["attn_mask"].shape == (T, S)
+def test_one_token_sees_itself():
+    for mask in (masks.causal_mask(1), masks.top_left_causal_mask(1, 1), masks.causal_mask_for_cache(1, 1)):
+        assert mask.tolist() == [[True]]
 
 
-def test_a_causal_mask_of_two_sizes_is_told_by_its_keys():
-    with pytest.raises(ShapeError) as caught:
-        masks.combine_masks(seen(T, S), masks.padding_mask([S], S))
-    assert str(caught.value) == "combine_masks: causal has the wrong S. expected (S=7, S'=7), got (S=5, S'=7)"
-
-
-def test_masks_are_made_on_the_device_of_what_they_are_made_from():
-    """The meta device, which every machine has, is enough to see it."""
-    mask = masks.causal_mask(S, device="meta")
-    assert {mask.device.type, masks.additive_mask(mask, torch.float16).device.type} == {"meta"}
-    assert masks.from_attend(mask, "additive").device.type == "meta"
-    assert masks.causal_mask_for_cache(T, S, device="meta").device.type == "meta"
-
-
-def test_masks_are_where_they_are_asked_for(device):
-    mask = masks.top_left_causal_mask(T, S, device=device)
-    assert mask.device.type == device
-    assert masks.from_attend(mask, "additive").device == mask.device
-    lengths = torch.tensor([3, 1], device=device)
-    padding = masks.padding_mask(lengths, S, side="left")
-    assert padding.device == lengths.device
-    assert masks.multihead_arguments(padding, 2, H)["key_padding_mask"].device == lengths.device
+def test_masks_are_made_on_the_device_of_what_they_are_made_from(device):
+    places = {"device": device}
+    mask = masks.causal_mask(S, **places)
+    made = [mask, masks.additive_mask(mask, torch.float16), masks.from_attend(mask, "additive")]
+    made += [masks.causal_mask_for_cache(T, S, **places), masks.top_left_causal_mask(T, S, **places)]
+    made += [masks.padding_mask(torch.tensor([3, 1], **places), S, side="left")]
+    assert {each.device.type for each in made} == {device}
+    # The meta device, which every machine has, shows it where there is no GPU.
+    assert masks.additive_mask(masks.causal_mask(S, device="meta"), torch.float16).device.type == "meta"
 
 
 def test_masks_of_any_length_are_made_in_one_graph():

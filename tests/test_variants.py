@@ -144,26 +144,13 @@ def test_split_combine_takes_zero_as_hidden_in_any_dtype(make, draw):
 
 
 def test_split_combine_attends_across(draw):
-    split = SplitCombine(C, H).double()
-    out = split(draw(B, 5, C), draw(B, S, C, seed=1), draw(B, S, C, seed=2))
-    want = to_torch(from_split(split))(draw(B, 5, C), draw(B, S, C, seed=1), draw(B, S, C, seed=2))[0]
-    assert torch.allclose(out, want)
-
-
-def from_split(split):
-    mha = MultiHeadAttention(C, H).double()
-    for target, source in zip(mha.children(), split.children(), strict=True):
-        target.load_state_dict(source.state_dict())
-    return mha
-
-
-def test_folded_heads_divides_by_the_root_of_the_head_width(draw):
-    folded = FoldedHeads(C, H).double()
-    x = draw(B, S, C)
-    with Recorder() as recorder:
-        folded(x)
-    q, k = (linear(x).unflatten(2, (H, D)).transpose(1, 2) for linear in (folded.toqueries, folded.tokeys))
-    assert torch.allclose(recorder.softmaxes[0].reshape(B, H, S, S), (q @ k.mT / D**0.5).softmax(-1))
+    mha, x, memory, values = (
+        MultiHeadAttention(C, H).double(),
+        draw(B, 5, C),
+        draw(B, S, C, seed=1),
+        draw(B, S, C, seed=2),
+    )
+    assert torch.allclose(SplitCombine.from_reference(mha)(x, memory, values), mha(x, memory, values)[0])
 
 
 def test_folded_heads_has_no_place_for_a_bias():

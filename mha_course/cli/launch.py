@@ -11,7 +11,6 @@ import re
 import shutil
 import subprocess
 import sys
-import urllib.error
 import urllib.request
 from collections.abc import Sequence
 from pathlib import Path
@@ -50,15 +49,12 @@ def main(argv: Sequence[str]) -> int:
 
 def _run(argv: list[str]) -> int:
     """Dispatch on the first word; without one, or with options alone, open the course."""
-    parser = argparse.ArgumentParser(
-        prog="python3 -m mha_course",
-        description="Without a command: set up and open the course in JupyterLab; further options go to JupyterLab.",
-    )
+    text = "Without a command: set up and open the course in JupyterLab; further options go to JupyterLab."
+    parser = argparse.ArgumentParser(prog="python3 -m mha_course", description=text)
     commands = parser.add_subparsers(dest="command", metavar="command")
     commands.add_parser("setup", help="install what the course needs into .venv, and stop")
-    tests = commands.add_parser(
-        "test", help="set up and test the package and every notebook; further options go to pytest", allow_abbrev=False
-    )
+    text = "set up and test the package and every notebook; further options go to pytest"
+    tests = commands.add_parser("test", help=text, allow_abbrev=False)
     extent = tests.add_mutually_exclusive_group()
     extent.add_argument("--fast", action="store_true", help="the quick tests of the package alone")
     extent.add_argument("--all", action="store_true", help="also what takes long, or needs more than requirements.txt")
@@ -94,19 +90,19 @@ def set_up() -> Path:
     venv = ROOT / ".venv"
     python = venv / ("Scripts/python.exe" if os.name == "nt" else "bin/python")
     stamp, unfinished = venv / "mha_course.json", venv / "mha_course.unfinished"
-    want = {"requirements": hashlib.sha256(requirements.read_bytes()).hexdigest(), "folder": str(venv)}
-    if _read(stamp) == want and _runs(python, ""):
+    want = json.dumps({"requirements": hashlib.sha256(requirements.read_bytes()).hexdigest(), "folder": str(venv)})
+    if stamp.exists() and stamp.read_text(errors="replace") == want and _runs(python, "-c", ""):
         return python
     print("Setting up the course in .venv. This happens once and takes some minutes.", flush=True)
     kind = _torch_kind()
-    if unfinished.exists() or not _runs(python, SUITS):
+    if unfinished.exists() or not _runs(python, "-c", SUITS):
         _require_disk(GIB_NEEDED[kind])
         _make_venv(venv)
     _require_pip(python)
     unfinished.touch()
     _install(python, requirements, kind)
     _quieten_news(venv)
-    stamp.write_text(json.dumps(want))
+    stamp.write_text(want)
     unfinished.unlink()
     print("The course is set up.", flush=True)
     if sys.platform == "win32" and shutil.which("nvidia-smi"):
@@ -115,22 +111,12 @@ def set_up() -> Path:
     return python
 
 
-def _read(stamp: Path) -> object:
-    """Return what the last set-up wrote, or None where it was cut short."""
-    try:
-        return json.loads(stamp.read_text())
-    except (OSError, ValueError):
-        return None
-
-
 def _torch_kind() -> str:
-    """Say which build of torch this machine is for: MPS is not used, since it has no float64."""
     nvidia = shutil.which("nvidia-smi") or Path("/proc/driver/nvidia").exists()
-    return "cuda" if nvidia and sys.platform == "linux" else "cpu"
+    return "cuda" if nvidia and sys.platform == "linux" else "cpu"  # MPS has no float64
 
 
 def _require_disk(gib: float) -> None:
-    """Raise unless the disk has room for the packages."""
     free = shutil.disk_usage(ROOT).free / 2**30
     if free < gib:
         raise SetupError(
@@ -140,10 +126,9 @@ def _require_disk(gib: float) -> None:
 
 
 def _runs(python: Path, *arguments: str) -> bool:
-    """Return whether this Python starts, and runs without an error, ``-c`` code or a module."""
-    command: list[str | Path] = [python, "-c", *arguments] if len(arguments) == 1 else [python, *arguments]
+    """Return whether this Python starts, and ends without an error."""
     try:
-        return subprocess.run(command, capture_output=True, check=False).returncode == 0
+        return subprocess.run([python, *arguments], capture_output=True, check=False).returncode == 0
     except OSError:
         return False
 
@@ -157,7 +142,6 @@ def _require_pip(python: Path) -> None:
 
 
 def _make_venv(venv: Path) -> None:
-    """Create the environment anew."""
     base = getattr(sys, "_base_executable", None) or sys.executable
     version = f"{sys.version_info.major}.{sys.version_info.minor}"
     if importlib.util.find_spec("venv") is None or importlib.util.find_spec("ensurepip") is None:
@@ -176,22 +160,12 @@ def _make_venv(venv: Path) -> None:
 def _install(python: Path, requirements: Path, kind: str) -> None:
     """Let pip install the requirements, with its own progress, and turn its failures into one sentence."""
     log = python.parent.parent / "setup.log"
-    command: list[str | Path] = [
-        python,
-        "-m",
-        "pip",
-        "install",
-        "--disable-pip-version-check",
-        "--retries",
-        "2",
-        "--log",
-        log,
-    ]
+    options = ["--disable-pip-version-check", "--retries", "2", "--log", str(log), "-r", str(requirements)]
     if sys.platform == "linux" and kind == "cpu" and _answers(f"{CPU_INDEX}/torch/"):
-        command += ["--extra-index-url", CPU_INDEX]
+        options += ["--extra-index-url", CPU_INDEX]
     log.unlink(missing_ok=True)
-    done = subprocess.run([*command, "-r", requirements], env={**os.environ, "PIP_USER": "0"}, check=False)
-    if done.returncode == 0:
+    environment = {**os.environ, "PIP_USER": "0"}
+    if subprocess.run([python, "-m", "pip", "install", *options], env=environment, check=False).returncode == 0:
         return
     said = log.read_text(errors="replace") if log.exists() else ""
     if "No space left on device" in said:
@@ -206,11 +180,10 @@ def _install(python: Path, requirements: Path, kind: str) -> None:
 
 
 def _answers(address: str) -> bool:
-    """Return whether an address answers within 3 s."""
     try:
         with urllib.request.urlopen(urllib.request.Request(address, method="HEAD"), timeout=3):
             return True
-    except (urllib.error.URLError, OSError):
+    except OSError:
         return False
 
 
@@ -218,9 +191,8 @@ def _quieten_news(venv: Path) -> None:
     """Keep JupyterLab from asking about news and updates over the first lesson."""
     settings = venv / "share" / "jupyter" / "lab" / "settings"
     settings.mkdir(parents=True, exist_ok=True)
-    quiet = {"fetchNews": "false", "checkForUpdates": False}
-    overrides = {"@jupyterlab/apputils-extension:notification": quiet}
-    (settings / "overrides.json").write_text(json.dumps(overrides))
+    quiet = {"@jupyterlab/apputils-extension:notification": {"fetchNews": "false", "checkForUpdates": False}}
+    (settings / "overrides.json").write_text(json.dumps(quiet))
 
 
 def copy_lessons() -> Path:

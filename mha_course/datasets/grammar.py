@@ -1,10 +1,8 @@
 """The sentences of the running example: a small English grammar that knows which words belong together.
 
-Five kinds of sentence, and in each something that can only be worked out from words further away:
-whether it is *was* or *were*, which noun a pronoun stands for, what someone hungry did next.
-
-A sentence is a template whose slots are filled, each with one of its options, all equally likely. So a sentence can
-be read back (``recognise``), and its probability is known (``nats``).
+In each sentence something can only be worked out from words further away: whether it is *was* or *were*, which noun a
+pronoun stands for, what someone hungry did next. A sentence is a template whose slots are filled, each with one of its
+options, all equally likely. So it can be read back (``recognise``), and its probability is known (``nats``).
 """
 
 from __future__ import annotations
@@ -89,11 +87,8 @@ def sentence(rng: random.Random, kind: str, subject: str, other: str) -> Sentenc
 
 
 def _slots(subject: str, other: str) -> list[tuple[str, Sequence[str]]]:
-    """Return each slot with its options, for sentences about two nouns.
-
-    All of them are drawn, in this order, whether the template has them or not: the weights that ship and the lessons
-    rest on the sentences that each seed gives.
-    """
+    # All are drawn, in this order, whether the template has them or not: the weights that ship and the lessons rest on
+    # the sentences that each seed gives.
     return [
         ("adjective", _ADJECTIVES[subject]),
         ("adjective2", _ADJECTIVES[other]),
@@ -106,7 +101,6 @@ def _slots(subject: str, other: str) -> list[tuple[str, Sequence[str]]]:
 
 
 def _fill(kind: str, subject: str, other: str, chosen: Mapping[str, str]) -> Sentence:
-    """Fill a template with what was chosen for each slot, and with the words that follow from it."""
     about, rest = (other, subject) if kind == "because_object" else (subject, other)
     it, them = _PRONOUNS[about], OBJECT_FORMS[_PRONOUNS[other]]
     be = "were" if it == "they" else "was"
@@ -132,10 +126,7 @@ def _fill(kind: str, subject: str, other: str, chosen: Mapping[str, str]) -> Sen
 
 
 def noun_pairs(split: str) -> list[tuple[str, str]]:
-    """Return the (subject, other) pairs of one of SPLITS, which share none.
-
-    The nouns of a pair never share a pronoun. Raises: KeyError for another split.
-    """
+    """Return the pairs (subject, other), of two pronouns, of one of SPLITS, which share none; another is a KeyError."""
     pairs = [(a, b) for a in _PRONOUNS for b in _PRONOUNS if _PRONOUNS[a] != _PRONOUNS[b]]
     random.Random(0).shuffle(pairs)
     tenth = len(pairs) // 10
@@ -157,7 +148,6 @@ def recognise(words: Sequence[str]) -> Sentence | None:
 
     >>> recognise("the old king left the busy bees because he was late".split()).kind
     'because_subject'
-    >>> recognise("the old king left the busy bees because it was late".split())
     """
     nouns = _nouns(words)
     if nouns not in _split_pairs("any"):

@@ -26,17 +26,13 @@ _HALF, _RADIUS, _MARGIN, _NOISE = 3.0, 3.4, 3.5, 0.08  # in pixels, but for the 
 
 
 class Pictures(NamedTuple):
-    """Images, the right answers, and where the shapes are: the first in the left part, the second in the right.
-
-    ``same`` is 1 where both shapes have one colour; ``shapes`` is True on the pixels of a shape; ``colours`` and
-    ``kinds`` are numbers of COLOURS and KINDS.
-    """
+    """Images, the right answers, and where the shapes are: the first in the left part, the second in the right."""
 
     images: Tensor  # (B, 3, height, width), from 0 to 1
-    same: Tensor  # (B,)
-    shapes: Tensor  # (B, height, width)
-    colours: Tensor  # (B, 2)
-    kinds: Tensor  # (B, 2)
+    same: Tensor  # (B,), 1 where both shapes have one colour
+    shapes: Tensor  # (B, height, width), True on the pixels of a shape
+    colours: Tensor  # (B, 2), numbers of COLOURS
+    kinds: Tensor  # (B, 2), numbers of KINDS
 
     def describe(self, number: int) -> str:
         """Describe one picture in words.
@@ -52,8 +48,8 @@ class Pictures(NamedTuple):
 def draw(count: int, generator: torch.Generator) -> Pictures:
     """Draw so many pictures; the same generator draws the same ones.
 
-    Both answers are equally likely. Each shape has a random place in its part, and may be a square or a disc; the
-    background has a random colour, so that the mean colour of a picture says little of its shapes.
+    Both answers are equally likely. The background has a random colour, so that the mean colour of a picture says
+    little of its shapes.
     """
     same = torch.randint(0, 2, (count,), generator=generator)  # (B,)
     left = torch.randint(0, len(COLOURS), (count,), generator=generator)  # (B,)

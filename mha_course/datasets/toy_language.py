@@ -9,22 +9,18 @@ from __future__ import annotations
 import random
 from dataclasses import dataclass
 
-
-def _dictionary(text: str) -> dict[str, str]:
-    """Read English and Endish words in turn."""
-    words = text.split()
-    return dict(zip(words[::2], words[1::2], strict=True))
-
-
-NOUNS = _dictionary(
-    "cat kato  dog dogra  fox foxu  horse horsu  bird birdi  monk monka  queen kwina  king kingo  robot roboto  "
-    "goat gotu  nun nuni  bee biza"
-)
-ADJECTIVES = _dictionary(
-    "grey greyem  old oldem  shy shayem  red redem  rusty rustem  proud praudem  tiny tinem  loud laudem"
-)
-VERBS = _dictionary("saw sawak  chased chesak  helped helpak  followed folak  praised prezak  found fondak")
-TIMES = _dictionary("yesterday yestri  today todri  often oftri")
+NOUNS = {
+    "cat": "kato", "dog": "dogra", "fox": "foxu", "horse": "horsu", "bird": "birdi", "monk": "monka", "queen": "kwina",
+    "king": "kingo", "robot": "roboto", "goat": "gotu", "nun": "nuni", "bee": "biza",
+}  # fmt: skip
+ADJECTIVES = {
+    "grey": "greyem", "old": "oldem", "shy": "shayem", "red": "redem", "rusty": "rustem", "proud": "praudem",
+    "tiny": "tinem", "loud": "laudem",
+}  # fmt: skip
+VERBS = {
+    "saw": "sawak", "chased": "chesak", "helped": "helpak", "followed": "folak", "praised": "prezak", "found": "fondak",
+}  # fmt: skip
+TIMES = {"yesterday": "yestri", "today": "todri", "often": "oftri"}
 SOURCE = ("<pad>", "the", *NOUNS, *ADJECTIVES, *VERBS, *TIMES)
 TARGET = ("<pad>", "<start>", "<end>", *(w for group in (NOUNS, ADJECTIVES, VERBS, TIMES) for w in group.values()))
 MAX_SOURCE, MAX_TARGET = 8, 7  # <end> included
@@ -51,7 +47,7 @@ def pair(rng: random.Random, subject: str, other: str) -> Pair:
     source: list[str] = []
 
     def translated(word: str, endish: dict[str, str]) -> tuple[str, int]:
-        """Append a word to the source; return its translation, and its position."""
+        """Append a word to the source; return its translation and its position."""
         source.append(word)
         return endish[word], len(source) - 1
 

@@ -6,9 +6,8 @@ import re
 import warnings
 import weakref
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -28,8 +27,7 @@ _KERNELS = {
 _ON_CPU = ("flash", "math")
 
 
-@dataclass(frozen=True)
-class Cost:
+class Cost(NamedTuple):
     """Parameters, floating-point operations (a multiply-add counts as 2), bytes of weights, and attention patterns."""
 
     parameters: int
@@ -39,10 +37,7 @@ class Cost:
 
 
 def cost(d_model: int, num_heads: int, *, batch: int, tokens: int) -> Cost:
-    """Run one pass in float32 and count.
-
-    Raises: ShapeError when num_heads does not divide d_model.
-    """
+    """Run one pass in float32 and count. Raises: ShapeError when num_heads does not divide d_model."""
     mha = MultiHeadAttention(d_model, num_heads)
     with torch.no_grad(), OpCounter() as counter:
         weights = mha.steps(torch.zeros(batch, tokens, d_model)).weights
@@ -91,25 +86,24 @@ class _Memory(DispatchMode):
         self.now = self.peak = 0
 
     def ran(self, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any], out: Any) -> None:
-        """Take note of what went in, which weighs nothing if it is new, and then of what came out."""
+        """Take note of what went in, which weighs nothing if it is new, and of what came out."""
         self.note(tree_leaves((args, kwargs)), made=False)
         self.note(tree_leaves(out), made=True)
         self.peak = max(self.peak, self.now)
 
     def note(self, leaves: Iterable[Any], made: bool) -> None:
-        """Take note of the storages that are new; those that come in from outside weigh nothing."""
         for tensor in leaves:
             if not isinstance(tensor, Tensor) or tensor.layout != torch.strided:
                 continue
             key, storage = storage_key(tensor), tensor.untyped_storage()
-            size = storage.nbytes() if made else 0
             if key not in self.known:
+                size = storage.nbytes() if made else 0
                 self.now += size
                 # Only a weak reference: the meter must not keep alive what it measures.
                 self.known[key] = weakref.ref(storage, partial(self.forget, key, size))
 
     def forget(self, key: int, size: int, _: object) -> None:
-        """Take off a storage whose last tensor is gone; its key may be that of another one soon."""
+        """Take off a storage whose last tensor is gone: its key may be that of another one soon."""
         del self.known[key]
         self.now -= size
 

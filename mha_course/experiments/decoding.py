@@ -5,11 +5,9 @@ Axes: B batch, S tokens, C = d_model width, H heads, G key-value heads, D = C / 
 
 from __future__ import annotations
 
-import itertools
-import time
+import timeit
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -23,8 +21,7 @@ from mha_course.tracing.op_counter import OpCounter
 _Attention = MultiHeadAttention | GroupedQueryAttention
 
 
-@dataclass(frozen=True)
-class Flops:
+class Flops(NamedTuple):
     """Floating-point operations of the matrix products: the four projections, and q kᵀ with weights · v."""
 
     projections: int
@@ -42,11 +39,9 @@ def splits(tokens: int) -> list[tuple[int, ...]]:
     >>> splits(3)
     [(3,), (2, 1), (1, 2), (1, 1, 1)]
     """
-    found = []
-    for cuts in itertools.product((False, True), repeat=tokens - 1):
-        ends = [0, *(end for end, cut in enumerate(cuts, start=1) if cut), tokens]
-        found.append(tuple(end - start for start, end in itertools.pairwise(ends)))
-    return found
+    if tokens == 0:
+        return [()]
+    return [(first, *rest) for first in range(tokens, 0, -1) for rest in splits(tokens - first)]
 
 
 def with_cache(module: _Attention, x: Tensor, chunks: Sequence[int] | None = None) -> Tensor:
@@ -57,22 +52,15 @@ def with_cache(module: _Attention, x: Tensor, chunks: Sequence[int] | None = Non
     """
     tokens = x.size(1)
     lengths = [1] * tokens if chunks is None else list(chunks)
-    require(
-        sum(lengths) == tokens and min(lengths, default=0) >= 1,
-        "with_cache",
-        "the chunks must make up the sequence",
-        expected=f"positive lengths with a sum of S={tokens}",
-        got=f"chunks={lengths}",
-    )
+    fits = sum(lengths) == tokens and min(lengths, default=0) >= 1
+    expected, got = f"positive lengths with a sum of S={tokens}", f"chunks={lengths}"
+    require(fits, "with_cache", "the chunks must make up the sequence", expected=expected, got=got)
     cache = KVCache()
     return torch.cat([decode_chunk(module, chunk, cache) for chunk in x.split(lengths, dim=1)], dim=1)  # (B, S, C)
 
 
 def without_cache(module: _Attention, x: Tensor) -> Tensor:
-    """Decode without a cache: for each new token everything is done again, and all but its own row thrown away.
-
-    Shape: x (B, S, C) -> (B, S, C).
-    """
+    """Decode x (B, S, C) without a cache: for each new token everything is done again, and only its own row kept."""
     rows = []
     for length in range(1, x.size(1) + 1):
         out, _ = module(x[:, :length], mask=causal_mask(length, device=x.device))
@@ -99,7 +87,7 @@ def step_flops(d_model: int, num_heads: int, tokens: int) -> tuple[Flops, Flops]
     """
     mha = MultiHeadAttention(d_model, num_heads, bias=False)
     x, past = torch.zeros(1, tokens, d_model), torch.zeros(1, num_heads, tokens - 1, d_model // num_heads)
-    w_q, w_k, w_v, w_o = (proj.weight for proj in (mha.q_proj, mha.k_proj, mha.v_proj, mha.out_proj))
+    w_q, w_k, w_v, w_o = (linear.weight for linear in (mha.q_proj, mha.k_proj, mha.v_proj, mha.out_proj))
     cached = count_flops(lambda: decode_step(x[:, -1:], past, past, w_q, w_k, w_v, w_o, num_heads))
     return cached, count_flops(lambda: mha(x, mask=causal_mask(tokens)))
 
@@ -114,10 +102,5 @@ def count_flops(run: Callable[[], Any]) -> Flops:
 
 def milliseconds(run: Callable[[], Any], repeats: int = 15) -> float:
     """Measure how long something takes: the shortest of some runs, since noise of the machine only ever adds time."""
-    times = []
     with torch.no_grad():
-        for _ in range(repeats):
-            start = time.perf_counter()
-            run()
-            times.append(1000 * (time.perf_counter() - start))
-    return min(times)
+        return 1000 * min(timeit.repeat(run, number=1, repeat=repeats))

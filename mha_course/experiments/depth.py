@@ -6,7 +6,7 @@ Axes: B sentences, S tokens, C = d_model width, L layers, V words in the vocabul
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, fields
+from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -19,19 +19,13 @@ SENTENCES, TOKENS, WIDTH, HEADS, INNER, WORDS = 8, 15, 48, 4, 192, 100
 Wiring = Callable[[EncoderBlock, Tensor], Tensor]
 
 
-@dataclass(frozen=True)
-class Depth:
-    """A stack of L layers, measured: before the first layer, and after each.
+class Depth(NamedTuple):
+    """A stack of L layers, measured: before the first layer, and after each (L + 1 numbers), or in each (L)."""
 
-    ``cosine`` is the mean cosine between two words of a sentence, ``rms`` the root of the mean square of x, ``at_x``
-    the length of the gradient that reaches x there, L + 1 numbers each; ``at_weights`` is the length of the gradient
-    at the last matrix of each feed-forward part, L numbers.
-    """
-
-    cosine: list[float]
-    rms: list[float]
-    at_x: list[float]
-    at_weights: list[float]
+    cosine: list[float]  # L + 1: the mean cosine between two words of a sentence
+    rms: list[float]  # L + 1: the root of the mean square of x
+    at_x: list[float]  # L + 1: the length of the gradient that reaches x there
+    at_weights: list[float]  # L: the length of the gradient at the last matrix of the feed-forward part
 
 
 def measure(wiring: Wiring, num_layers: int, *, last_norm: bool = False, draws: int = 3) -> Depth:
@@ -50,12 +44,8 @@ def measure(wiring: Wiring, num_layers: int, *, last_norm: bool = False, draws: 
     got = f"num_layers={num_layers}, draws={draws}"
     positive = num_layers >= 1 and draws >= 1
     require(positive, "measure", "num_layers and draws must be positive", expected="1 or more", got=got)
-    found = [_one(wiring, num_layers, last_norm, seed) for seed in range(draws)]
-    means = {
-        field.name: torch.tensor([getattr(one, field.name) for one in found]).mean(0).tolist()
-        for field in fields(Depth)
-    }
-    return Depth(**means)
+    found = [_measure_once(wiring, num_layers, last_norm, seed) for seed in range(draws)]
+    return Depth(*(torch.tensor(column).mean(0).tolist() for column in zip(*found, strict=True)))
 
 
 def blocks(num_layers: int) -> list[EncoderBlock]:
@@ -81,8 +71,7 @@ def mean_cosine(x: Tensor) -> float:
     return float(cosines[:, others].mean())
 
 
-def _one(wiring: Wiring, num_layers: int, last_norm: bool, seed: int) -> Depth:
-    """Measure one draw."""
+def _measure_once(wiring: Wiring, num_layers: int, last_norm: bool, seed: int) -> Depth:
     with seeded(seed):
         stack = blocks(num_layers)
         to_words = nn.Linear(WIDTH, WORDS, dtype=torch.float64)

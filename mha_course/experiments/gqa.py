@@ -32,18 +32,15 @@ def uptrain(model: MaskedWordModel, share: float, *, seed: int = 1) -> MaskedWor
 
     Reference: Ainslie et al. 2023, GQA, sections 2.1 and 3.1.
     """
-    trained = copy.deepcopy(model).requires_grad_(True).train()
-    train(
-        trained, training_batches(seed), masked_word_loss, steps=round(share * TRAINING_STEPS), lr=1e-3, progress=False
-    )
+    trained, steps = copy.deepcopy(model).requires_grad_(True).train(), round(share * TRAINING_STEPS)
+    train(trained, training_batches(seed), masked_word_loss, steps=steps, lr=1e-3, progress=False)
     return trained.eval().requires_grad_(False)
 
 
 def total_variation(weights: Tensor, others: Tensor) -> Tensor:
     """Return which share of each row's attention went to other words, averaged over the rows of a head.
 
-    Half the sum of the differences: 0 for the same weights, 1 for rows that have no word in common.
-
-    Shape: two (B, H, S, S) -> (H,).
+    Half the sum of the differences: 0 for the same weights, 1 for rows that have no word in common. Shape: two
+    (B, H, S, S) -> (H,).
     """
     return (weights - others).abs().sum(-1).div(2).mean((0, 2))

@@ -58,11 +58,9 @@ def accuracy(model: MaskedWordModel, texts: Sequence[Sentence], relation: str) -
     Args: relation is a key of ``Sentence.pairs``: ``"pronoun"`` hides pronouns, ``"subject"`` was and were.
     Raises: ValueError when no sentence has the relation.
     """
-    found = [(text, start) for text in texts for start, _ in text.pairs.get(relation, ())]
-    if not found:
-        raise ValueError(f"accuracy: no sentence has the relation {relation!r}")
-    ids, mask = encode([text.words for text, _ in found])
-    rows, hidden = torch.arange(len(found)), torch.tensor([start for _, start in found])
+    numbers, starts, _ = _pairs("accuracy", texts, relation)
+    ids, mask = encode([texts[number].words for number in numbers])
+    rows, hidden = torch.arange(len(numbers)), torch.tensor(starts)
     true = ids[rows, hidden]
     ids[rows, hidden] = MASK
     guess = model(ids, mask)[rows, hidden].argmax(-1)
@@ -80,11 +78,16 @@ def relation_weights(weights: Tensor, texts: Sequence[Sentence], relation: str) 
 
     Args: weights (L, N, H, S, S) of the same sentences. Raises: ValueError when none has the relation.
     """
-    found = [(n, *pair) for n, text in enumerate(texts) for pair in text.pairs.get(relation, ())]
-    if not found:
-        raise ValueError(f"relation_weights: no sentence has the relation {relation!r}")
-    rows, starts, ends = torch.tensor(found).T
+    rows, starts, ends = _pairs("relation_weights", texts, relation)
     return weights.transpose(1, 2)[:, :, rows, starts, ends].mean(-1)
+
+
+def _pairs(place: str, texts: Sequence[Sentence], relation: str) -> list[tuple[int, ...]]:
+    """Return, for every pair of a relation, the number of its sentence, and the positions of its two words."""
+    found = [(number, *pair) for number, text in enumerate(texts) for pair in text.pairs.get(relation, ())]
+    if not found:
+        raise ValueError(f"{place}: no sentence has the relation {relation!r}")
+    return list(zip(*found, strict=True))
 
 
 def position_baseline(weights: Tensor, texts: Sequence[Sentence], relation: str) -> Tensor:
@@ -109,7 +112,6 @@ def position_baseline(weights: Tensor, texts: Sequence[Sentence], relation: str)
 
 
 def _joined(text: Sentence, pair: tuple[int, int]) -> bool:
-    """Return whether the words at two positions belong together in any way."""
     return any(pair in pairs for relation, pairs in text.pairs.items() if relation != "distractor")
 
 
@@ -131,10 +133,7 @@ def ablate_heads(model: AnyWordModel, heads: Sequence[Head]) -> AnyWordModel:
 
 
 def relevant_sentences(texts: Sequence[Sentence], relation: str) -> list[Sentence]:
-    """Return the sentences on which a relation is measured.
-
-    For was and were those alone in which no pronoun gives the number away.
-    """
+    """Return the sentences with a relation; for was and were those alone in which no pronoun gives the number away."""
     return [text for text in texts if relation in text.pairs and (relation != "subject" or text.kind == "agreement")]
 
 

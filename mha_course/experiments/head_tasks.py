@@ -8,32 +8,13 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Protocol
+from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
 
 from mha_course.errors import require, require_heads
 from mha_course.models import one_thread
-
-RUNS = 5  # where nothing else is said
-
-
-class Task(Protocol):
-    """Examples without end, for some runs at once, and how much the target varies."""
-
-    @property
-    def width(self) -> int:
-        """C, the width of the tokens."""
-
-    @property
-    def variance(self) -> float:
-        """The variance of each number of the target."""
-
-    def draw(self, runs: int, count: int, generator: torch.Generator) -> tuple[Tensor, Tensor, Tensor]:
-        """Return tokens x (runs, N, S, C), the query token first, targets (runs, N, d), and the positions of the
-        tokens that they are made of, (runs, N, wanted).
-        """
 
 
 @dataclass(frozen=True)
@@ -85,6 +66,9 @@ class AssociativeRecall:
         return x, found[..., 16:31], position
 
 
+Task = TwoTokenSum | AssociativeRecall
+
+
 class ParallelAttention(nn.Module):
     """Multi-head attentions side by side, one for each run, in which only the first token has a query.
 
@@ -131,27 +115,21 @@ class ParallelAttention(nn.Module):
         return (context @ self.w_o).sum(1) + self.b_o[:, None], weights
 
 
-@dataclass(frozen=True)
-class Outcome:
-    """What some runs with H heads learned.
+class Outcome(NamedTuple):
+    """What some runs with H heads learned."""
 
-    ``parameters`` of one run; ``r2`` (runs,) on new examples; ``curve`` (runs, steps) the R² of every step on its own
-    examples; ``weights`` (runs, H, wanted) the mean weight of each head on each token that the target is made of;
-    ``attention`` itself, trained.
-    """
-
-    parameters: int
-    r2: Tensor
-    curve: Tensor
-    weights: Tensor
-    attention: ParallelAttention
+    parameters: int  # of one run
+    r2: Tensor  # (runs,), on new examples
+    curve: Tensor  # (runs, steps), R² of every step on its own examples
+    weights: Tensor  # (runs, H, wanted), the mean weight of each head on each token that the target is made of
+    attention: ParallelAttention  # trained
 
 
 def learn(
-    task: Task, num_heads: int, *, runs: int = RUNS, seed: int = 0, steps: int = 500, count: int = 64,
-    identical_heads: bool = False, lr: float = 1e-2,
+    task: Task, num_heads: int, *, runs: int = 5, seed: int = 0, steps: int = 500, count: int = 64,
+    identical_heads: bool = False,
 ) -> Outcome:  # fmt: skip
-    """Train models with Adam (a rate that falls along a cosine from lr to 0), then measure on new examples.
+    """Train models with Adam (a rate that falls along a cosine from 0.01 to 0), then measure on new examples.
 
     Args: count is N, the examples of a step; all is drawn from the seed, on the CPU, and computed on one thread.
     Raises: ShapeError unless runs, steps and count are positive and num_heads divides the width of the task.
@@ -160,7 +138,7 @@ def learn(
     require(min(runs, steps, count) >= 1, "learn", rule, expected="1 or more", got=got)
     generator = torch.Generator().manual_seed(seed)
     attention = ParallelAttention(runs, task.width, num_heads, generator, identical_heads=identical_heads)
-    optimizer = torch.optim.Adam(attention.parameters(), lr=lr)
+    optimizer = torch.optim.Adam(attention.parameters(), lr=1e-2)
     schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, steps)
     curve = []
     with one_thread():
@@ -178,11 +156,9 @@ def learn(
 
 
 @torch.no_grad()
-def measure(
-    attention: ParallelAttention, task: Task, generator: torch.Generator, count: int = 2000
-) -> tuple[Tensor, Tensor]:
+def measure(attention: ParallelAttention, task: Task, generator: torch.Generator) -> tuple[Tensor, Tensor]:
     """Return R² (runs,) on new examples, and the mean weights on the tokens that are wanted, (runs, H, wanted)."""
-    x, target, positions = task.draw(attention.w_q.size(0), count, generator)
+    x, target, positions = task.draw(attention.w_q.size(0), 2000, generator)
     guess, weights = attention(x)
     spread = (target - target.mean(1, keepdim=True)).square().mean((1, 2))  # (runs,)
     at = positions[:, None].expand(-1, weights.size(1), -1, -1)  # (runs, H, N, wanted)

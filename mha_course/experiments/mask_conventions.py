@@ -6,9 +6,8 @@ Axes: T query tokens (one here), S key tokens, C width, D head width.
 from __future__ import annotations
 
 import html
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
-from typing import NamedTuple
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 import seaborn as sns
@@ -38,8 +37,7 @@ class MaskReading(NamedTuple):
     converted: Keys
 
 
-@dataclass(frozen=True)
-class MaskReadings:
+class MaskReadings(NamedTuple):
     """What each reader made of one mask; shows itself as a table."""
 
     tokens: tuple[str, ...]
@@ -55,10 +53,8 @@ class MaskReadings:
     def _repr_html_(self) -> str:
         rows = []
         for r in self.readings:
-            given, converted = self._written(r.given, _chip), self._written(r.converted, _chip)
-            rows.append(
-                row((f"<code>{html.escape(r.reader)}</code>", given, f"<code>{r.convention}</code>", converted))
-            )
+            reader, convention = f"<code>{html.escape(r.reader)}</code>", f"<code>{r.convention}</code>"
+            rows.append(row((reader, self._written(r.given, _chip), convention, self._written(r.converted, _chip))))
         seen = ", ".join(f"“{token}”" for token, shown in zip(self.tokens, self.meant, strict=True) if shown)
         caption = f"One mask, True at {seen}, and the keys that were really seen"
         return table(caption, ("handed to", "as it is, it sees", "convention", "converted, it sees"), rows)
@@ -103,38 +99,28 @@ def mask_readings(mask: Tensor, tokens: Sequence[str]) -> MaskReadings:
     return MaskReadings(tuple(tokens), tuple(mask.tolist()), readings)
 
 
-def _readers(keys: int) -> Iterator[tuple[str, str, Callable[[Tensor], Keys]]]:
-    """Yield each reader, its convention, and a function from a mask (1, S) to the keys that one query sees."""
+def _readers(keys: int) -> list[tuple[str, str, Callable[[Tensor], Keys]]]:
+    """Return each reader, its convention, and a function from a mask (1, S) to the keys that one query sees."""
     query, memory = torch.randn(1, 1, 24), torch.randn(1, keys, 24)
-    module = nn.MultiheadAttention(24, 4, batch_first=True)
+    module, sdpa = nn.MultiheadAttention(24, 4, batch_first=True), F.scaled_dot_product_attention
 
-    def ours(x: Tensor, mask: Tensor) -> Tensor:
-        return attention(query[None], x[None], x[None], mask)[0][0]
-
-    def fused(x: Tensor, mask: Tensor) -> Tensor:
-        return F.scaled_dot_product_attention(query, x, x, mask)
-
-    def attn_mask(x: Tensor, mask: Tensor) -> Tensor:
-        out: Tensor = module(query, x, x, attn_mask=mask)[0]
-        return out
-
-    def key_padding_mask(x: Tensor, mask: Tensor) -> Tensor:
-        out: Tensor = module(query, x, x, key_padding_mask=mask)[0]
-        return out
-
-    def added(x: Tensor, mask: Tensor) -> Tensor:
-        return fused(x, mask.to(x.dtype))
-
-    def seen_by(attend: Callable[[Tensor, Tensor], Tensor]) -> Callable[[Tensor], Keys]:
-        """Find the keys by changing one token of the memory (1, S, C) after the other."""
+    def seen_by(attend: Callable[[Tensor, Tensor], Any]) -> Callable[[Tensor], Keys]:
+        """Find the keys by changing one token of the memory x (1, S, C) after the other."""
         return lambda mask: tuple(token_dependence(lambda x: attend(x, mask), memory)[0].tolist())
 
-    yield "attention(q, k, v, mask)", "bool", seen_by(ours)
-    yield "scaled_dot_product_attention", "sdpa", seen_by(fused)
-    yield "nn.MultiheadAttention, attn_mask", "multihead", seen_by(attn_mask)
-    yield "nn.MultiheadAttention, key_padding_mask", "multihead", seen_by(key_padding_mask)
-    yield "seaborn.heatmap, mask", "seaborn", _drawn
-    yield "added to the scores", "additive", seen_by(added)
+    ours = seen_by(lambda x, mask: attention(query[None], x[None], x[None], mask)[0][0])
+    fused = seen_by(lambda x, mask: sdpa(query, x, x, mask))
+    attn_mask = seen_by(lambda x, mask: module(query, x, x, attn_mask=mask))
+    key_padding_mask = seen_by(lambda x, mask: module(query, x, x, key_padding_mask=mask))
+    added = seen_by(lambda x, mask: sdpa(query, x, x, mask.to(x.dtype)))
+    return [
+        ("attention(q, k, v, mask)", "bool", ours),
+        ("scaled_dot_product_attention", "sdpa", fused),
+        ("nn.MultiheadAttention, attn_mask", "multihead", attn_mask),
+        ("nn.MultiheadAttention, key_padding_mask", "multihead", key_padding_mask),
+        ("seaborn.heatmap, mask", "seaborn", _drawn),
+        ("added to the scores", "additive", added),
+    ]
 
 
 def _drawn(mask: Tensor) -> Keys:

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import textwrap
 from collections.abc import Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from mha_course.caching import kv_cache_bytes
 
 FLOAT16 = 2  # bytes of a number in float16 and bfloat16
 
 
-@dataclass(frozen=True)
-class Published:
+class Published(NamedTuple):
     """A decoder: its layers L, heads H, key-value heads G, head width D, parameters, longest text, and source."""
 
     name: str
@@ -98,14 +97,11 @@ def length(tokens: int) -> str:
     return f"{tokens // 1024}k" if tokens >= 1024 and tokens % 1024 == 0 else str(tokens)
 
 
-def table(lengths: Sequence[int], models: Sequence[Published] = MODELS) -> str:
-    """Write a row a model: its sizes, its cache at these lengths, and its weights, all in float16.
-
-    A length beyond the model's own is in brackets.
-    """
+def table(lengths: Sequence[int]) -> str:
+    """Write a row a model: its sizes, its cache at these lengths, in brackets if beyond its own, and its weights."""
     titles = "".join(f"{length(tokens):>12}" for tokens in lengths)
     lines = [f"{'model':12}{'L':>4}{'H':>4}{'G':>4}{'D':>5}{titles}{'weights':>10}"]
-    for model in models:
+    for model in MODELS:
         line = f"{model.name:12}{model.layers:4}{model.num_heads:4}{model.num_kv_heads:4}{model.head_dim:5}"
         for tokens in lengths:
             written = amount(model.cache_bytes(tokens))
@@ -114,10 +110,7 @@ def table(lengths: Sequence[int], models: Sequence[Published] = MODELS) -> str:
     return "\n".join(lines)
 
 
-def sources(models: Sequence[Published] = MODELS, *, width: int = 88) -> str:
+def sources() -> str:
     """Write where the sizes of each model stand, one paragraph a model."""
-    lines = [
-        textwrap.fill(f"{model.name}: {model.source}.", width, subsequent_indent="    ", break_on_hyphens=False)
-        for model in models
-    ]
-    return "\n".join(lines)
+    paragraph = textwrap.TextWrapper(width=88, subsequent_indent="    ", break_on_hyphens=False)
+    return "\n".join(paragraph.fill(f"{model.name}: {model.source}.") for model in MODELS)

@@ -1,20 +1,14 @@
-"""Figures of lesson 16 that took too long for a lesson, and the command that makes them.
+"""Figures of lesson 16 that took too long for a lesson.
 
-``python3 -m mha_course.experiments.precomputed`` trains one, two and four heads on the difference of two contents fifty
-times each (two minutes), heads of many widths (two minutes) and the model of the running example from other starts
-(two minutes each), and writes ``data/heads.json``.
+``python3 -m mha_course.experiments.precomputed`` makes them in about a quarter of an hour: ``data/heads.json``.
 """
 
 from __future__ import annotations
 
 import json
-import sys
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
-
-from torch import Tensor
+from typing import Any, NamedTuple
 
 from mha_course import example
 from mha_course.datasets.grammar import sentences
@@ -23,23 +17,17 @@ from mha_course.experiments.head_tasks import AssociativeRecall, TwoTokenSum, le
 from mha_course.models import MaskedWordModel
 
 PATH = Path(__file__).parents[1] / "data" / "heads.json"
-HEADS, RUNS, STEPS = (1, 2, 4, 8, 16), 3, 1000
+HEADS = (1, 2, 4, 8, 16)
 SEEDS = tuple(range(300, 310))
 STARTS = (0, 1, 2, 3, 4)
 
 
-@dataclass(frozen=True)
-class Precomputed:
-    """What the command found.
+class Precomputed(NamedTuple):
+    """What the command found, for each number of heads, or for each start."""
 
-    ``difference`` are R² of 50 runs on TwoTokenSum for each number of heads, of seeds that the lesson does not use;
-    ``thin`` R² of every run on AssociativeRecall for each number of heads, which get thinner; ``starts`` a report
-    (see ``report``) for each start.
-    """
-
-    difference: dict[int, list[float]]
-    thin: dict[int, list[float]]
-    starts: dict[int, dict[str, Any]]
+    difference: dict[int, list[float]]  # R² of 50 runs on TwoTokenSum, of seeds that the lesson does not use
+    thin: dict[int, list[float]]  # R² of every run on AssociativeRecall; more heads are thinner
+    starts: dict[int, dict[str, Any]]  # see ``report``
 
 
 def load() -> Precomputed:
@@ -48,15 +36,14 @@ def load() -> Precomputed:
     return Precomputed(**{part: {int(key): value for key, value in found.items()} for part, found in data.items()})
 
 
-def difference(num_heads: int, seeds: Sequence[int] = SEEDS, *, runs: int = 5, steps: int = 500) -> list[float]:
-    """Let runs learn the difference of two contents with so many heads, for every seed; return their R²."""
-    found = [learn(TwoTokenSum(), num_heads, seed=seed, runs=runs, steps=steps).r2 for seed in seeds]
-    return [value for r2 in found for value in _rounded(r2)]
+def difference(num_heads: int, seeds: Sequence[int] = SEEDS) -> list[float]:
+    """Let five runs learn the difference of two contents with so many heads, for every seed; return their R²."""
+    return [value for seed in seeds for value in _rounded(learn(TwoTokenSum(), num_heads, seed=seed).r2.tolist())]
 
 
-def thin(num_heads: int, *, runs: int = RUNS, steps: int = STEPS) -> list[float]:
+def thin(num_heads: int, *, runs: int = 3, steps: int = 1000) -> list[float]:
     """Let runs learn to look up one of 16 keys with so many heads; return their R²."""
-    return _rounded(learn(AssociativeRecall(), num_heads, runs=runs, steps=steps, count=64).r2)
+    return _rounded(learn(AssociativeRecall(), num_heads, runs=runs, steps=steps).r2.tolist())
 
 
 def report(model: MaskedWordModel) -> dict[str, Any]:
@@ -73,29 +60,20 @@ def report(model: MaskedWordModel) -> dict[str, Any]:
     return {"weights": weights.tolist(), "accuracy": intact, "without": without}
 
 
-def _rounded(numbers: Tensor) -> list[float]:
-    """Return numbers with three decimals."""
-    return [round(value, 3) for value in numbers.tolist()]
+def _rounded(numbers: list[float]) -> list[float]:
+    return [round(value, 3) for value in numbers]
 
 
-def _short(found: dict[str, Any]) -> dict[str, Any]:
-    """Return a report with three decimals, as it ships."""
-    return {
-        name: [round(x, 3) for x in value] if isinstance(value, list) else round(value, 3)
-        for name, value in found.items()
-    }
-
-
-def main(argv: Sequence[str] = ()) -> None:
-    """Compute all figures and write them; starts may be named."""
-    starts = [int(number) for number in argv] or STARTS
-    data = {
-        "difference": {heads: difference(heads) for heads in (1, 2, 4)},
-        "thin": {heads: thin(heads) for heads in HEADS},
-        "starts": {start: _short(report(example.train_model(start)[0])) for start in starts},
-    }
-    PATH.write_text(json.dumps(data, indent=1) + "\n", encoding="utf-8")
+def _report_from(start: int) -> dict[str, Any]:
+    """Train the model of the running example from a start, and report on it with three decimals."""
+    found = report(example.train_model(start)[0])
+    return {name: _rounded(x) if isinstance(x, list) else round(x, 3) for name, x in found.items()}
 
 
 if __name__ == "__main__":
-    main(sys.argv[1:])
+    figures = {
+        "difference": {heads: difference(heads) for heads in (1, 2, 4)},
+        "thin": {heads: thin(heads) for heads in HEADS},
+        "starts": {start: _report_from(start) for start in STARTS},
+    }
+    PATH.write_text(json.dumps(figures, indent=1) + "\n", encoding="utf-8")

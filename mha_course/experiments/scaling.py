@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -15,27 +15,19 @@ from torch import Tensor
 KEYS, VALUE_WIDTH = 64, 16
 
 
-@dataclass(frozen=True)
-class Saturation:
-    """What a softmax over many scores does at one head width and one scale.
+class Saturation(NamedTuple):
+    """What a softmax over 64 scores of each of N queries does at one head width and one scale."""
 
-    ``weights`` (N, 64) of N queries over 64 keys, each row sorted from large to small; ``spread`` the standard
-    deviation of the scores; ``entropy`` in nats and ``top``, the largest weight, averaged over the rows;
-    ``saturated`` the share of rows whose largest weight is above .99; ``at_scores`` and ``at_q`` (N,) the
-    lengths of the gradients that reach the scores and q of each query.
-    """
-
-    weights: Tensor
-    spread: float
-    entropy: float
-    top: float
-    saturated: float
-    at_scores: Tensor
-    at_q: Tensor
+    weights: Tensor  # (N, 64), each row sorted from large to small
+    spread: float  # the standard deviation of the scores
+    entropy: float  # in nats, averaged over the rows
+    top: float  # the largest weight, averaged over the rows
+    saturated: float  # the share of rows whose largest weight is above .99
+    at_scores: Tensor  # (N,), the length of the gradient that reaches the scores of each query
+    at_q: Tensor  # (N,), and of that which reaches q
 
 
-@dataclass(frozen=True)
-class Draws:
+class Draws(NamedTuple):
     """Unit-normal numbers: q (N, 1, 1, D), k (N, 1, 64, D), v (N, 1, 64, 16), the gradient at the context."""
 
     q: Tensor
@@ -113,9 +105,5 @@ def _summary(scores: Tensor, weights: Tensor, at_scores: Tensor, at_q: Tensor) -
 
 def divisors(head_dim: int, num_heads: int) -> dict[str, float]:
     """Name what people divide scores by, rightly and wrongly."""
-    return {
-        "√D": math.sqrt(head_dim),
-        "nothing": 1.0,
-        "D": float(head_dim),
-        "√d_model": math.sqrt(head_dim * num_heads),
-    }
+    root, root_of_all = math.sqrt(head_dim), math.sqrt(head_dim * num_heads)
+    return {"√D": root, "nothing": 1.0, "D": float(head_dim), "√d_model": root_of_all}

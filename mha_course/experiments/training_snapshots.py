@@ -7,9 +7,8 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Collection, Iterable, Iterator
-from dataclasses import dataclass
 from functools import cache
-from typing import Any
+from typing import Any, NamedTuple
 
 from torch import Tensor
 
@@ -18,22 +17,14 @@ from mha_course.example import SENTENCE, encode
 from mha_course.experiments import head_analysis
 from mha_course.models import MaskedWordModel
 
-_COUNT = 300  # sentences about pairs of nouns that no model was trained on
 
-
-@dataclass(frozen=True)
-class Snapshot:
-    """A model after so many steps.
-
-    ``model`` is a copy of it; ``pronoun`` (L, H), each head's mean weight from a pronoun to its noun, and
-    ``accuracy``, the share of hidden pronouns that are guessed, 0 to 1: both on sentences about pairs of nouns that
-    are not trained on.
-    """
+class Snapshot(NamedTuple):
+    """A model after so many steps, measured on sentences about pairs of nouns that are not trained on."""
 
     step: int
-    model: MaskedWordModel
-    pronoun: Tensor
-    accuracy: float
+    model: MaskedWordModel  # a copy
+    pronoun: Tensor  # (L, H), each head's mean weight from a pronoun to its noun
+    accuracy: float  # the share of hidden pronouns that are guessed, 0 to 1
 
     @property
     def best(self) -> tuple[int, int]:
@@ -71,4 +62,4 @@ def record_snapshots(
 
 @cache
 def _test_sentences() -> tuple[Sentence, ...]:
-    return tuple(sentences(_COUNT, "test", seed=2))
+    return tuple(sentences(300, "test", seed=2))

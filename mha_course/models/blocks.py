@@ -5,6 +5,7 @@ Axes: B sentences or images, S tokens, C = d_model width, V words in the vocabul
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 
 import torch
@@ -26,8 +27,7 @@ class EncoderBlock(nn.Module):
 
     Args: d_model is C, num_heads divides it, d_ff is the width inside the feed-forward part; dropout (0 to 1)
         is for the weights, inside the feed-forward part, and for what either part adds.
-    Reference: Vaswani et al. 2017, section 3.1 (post-norm); Xiong et al. 2020, On Layer Normalization in the
-    Transformer Architecture, figure 1 (both).
+    Reference: Vaswani et al. 2017, section 3.1 (post-norm); Xiong et al. 2020, figure 1 (both).
     """
 
     def __init__(
@@ -69,7 +69,6 @@ class EncoderBlock(nn.Module):
         return layer.train(self.training)
 
     def _attend(self, x: Tensor, mask: Tensor | None, cache: KVCache | None, is_causal: bool) -> Tensor:
-        """Return what attention adds."""
         if cache is not None:
             return self.dropout(decode_chunk(self.attention, x, cache))
         mixed, _ = self.attention(x, mask=mask, need_weights=False, is_causal=is_causal)
@@ -77,10 +76,7 @@ class EncoderBlock(nn.Module):
 
 
 class Encoder(nn.Module):
-    """Stack blocks; a last norm follows where they are pre-norm.
-
-    Args: num_layers is L, the others as for EncoderBlock.
-    """
+    """Stack num_layers blocks; a last norm follows where they are pre-norm. Args as for EncoderBlock."""
 
     def __init__(
         self, d_model: int, num_heads: int, d_ff: int, num_layers: int, *, norm_first: bool = True, dropout: float = 0.0
@@ -97,16 +93,11 @@ class Encoder(nn.Module):
         return [layer for layer in self.layers if isinstance(layer, EncoderBlock)]
 
     def forward(
-        self,
-        x: Tensor,
-        mask: Tensor | None = None,
-        caches: Sequence[KVCache] | None = None,
-        *,
-        is_causal: bool = False,
+        self, x: Tensor, mask: Tensor | None = None, caches: Sequence[KVCache] | None = None, *, is_causal: bool = False
     ) -> Tensor:
         """Map x (B, S, C) to (B, S, C); mask and is_causal as for MultiHeadAttention, caches one for each layer."""
-        for number, block in enumerate(self.blocks):
-            x = block(x, mask, None if caches is None else caches[number], is_causal=is_causal)  # (B, S, C)
+        for block, cache in itertools.zip_longest(self.blocks, caches or ()):
+            x = block(x, mask, cache, is_causal=is_causal)  # (B, S, C)
         return self.norm(x)  # (B, S, C)
 
     def attention_inputs(self, x: Tensor, mask: Tensor | None = None) -> list[Tensor]:
@@ -164,10 +155,8 @@ class CausalLanguageModel(WordModel):
 
         With caches (see new_caches) ids are the new words alone, and stand after those that came before.
         """
-        if caches is None:
-            x = self.encoder(self.embed(ids), is_causal=True)  # (B, S, C)
-        else:
-            x = self.encoder(self.embed(ids, caches[0].length), caches=caches)  # (B, S, C)
+        start = caches[0].length if caches else 0
+        x = self.encoder(self.embed(ids, start), caches=caches, is_causal=not caches)  # (B, S, C)
         return self.to_words(x)  # (B, S, V)
 
     def new_caches(self) -> list[KVCache]:

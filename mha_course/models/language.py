@@ -6,8 +6,7 @@ Axes: B sentences, S tokens, V words in the vocabulary, L layers, H heads.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Sequence
-from functools import cache
+from collections.abc import Callable, Sequence
 
 import torch
 from torch import Tensor, nn
@@ -18,13 +17,13 @@ from mha_course.datasets import grammar
 from mha_course.datasets.grammar import MAX_WORDS, Sentence, nats, sentences, vocabulary
 from mha_course.errors import ShapeError, require
 from mha_course.masks import causal_mask
-from mha_course.models import CausalLanguageModel, generate, seeded, train
+from mha_course.models import CausalLanguageModel, generate, random_batches, seeded, train
 
 SPECIAL = ("<pad>", "<start>", "<end>")
 WORDS = SPECIAL + vocabulary()[len(grammar.SPECIAL) :]
 PAD, START, END = 0, 1, 2
 LONGEST = MAX_WORDS + 2  # a sentence with its <start> and its <end>
-_POOL, _BATCH, _LEARNING_RATE = 20_000, 64, 4e-3
+_INDEX = {word: number for number, word in enumerate(WORDS)}
 Predictor = Callable[[Tensor], Tensor]  # ids (B, S) to the logits of the word after each, (B, S, V)
 
 
@@ -62,16 +61,11 @@ def decode(ids: Tensor) -> tuple[str, ...]:
 
 
 def _ids(words: Sequence[str], *, empty: bool = False) -> list[int]:
-    unknown = [word for word in words if word not in _index() or word in SPECIAL]
+    unknown = [word for word in words if word not in _INDEX or word in SPECIAL]
     if unknown or not (words or empty):
         rule, got = "a sentence is made of words", ", ".join(map(repr, unknown)) or "an empty sentence"
         raise ShapeError("encode", rule, expected="words of language.WORDS", got=got)
-    return [_index()[word] for word in words]
-
-
-@cache
-def _index() -> dict[str, int]:
-    return {word: number for number, word in enumerate(WORDS)}
+    return [_INDEX[word] for word in words]
 
 
 class SeesAhead(CausalLanguageModel):
@@ -101,21 +95,14 @@ def train_language_model(
 ) -> tuple[CausalLanguageModel, list[float]]:
     """Train on sentences of the training split; return the model and the loss of every step in nats a word."""
     model = new_language_model(seed, see_ahead=see_ahead)
-    losses = train(model, _batches(seed), language_loss, steps=steps, lr=_LEARNING_RATE, progress=progress)
+    ids = encode([text.words for text in training_texts(seed)])
+    losses = train(model, random_batches([ids], 64, seed), language_loss, steps=steps, lr=4e-3, progress=progress)
     return model.eval().requires_grad_(False), losses
 
 
 def training_texts(seed: int) -> list[Sentence]:
     """Return what ``train_language_model`` draws its batches from."""
-    return sentences(_POOL, "train", seed)
-
-
-def _batches(seed: int) -> Iterator[tuple[Tensor]]:
-    """Yield endless batches of ids."""
-    generator = torch.Generator().manual_seed(seed)
-    ids = encode([text.words for text in training_texts(seed)])
-    while True:
-        yield (ids[torch.randint(len(ids), (_BATCH,), generator=generator)],)
+    return sentences(20_000, "train", seed)
 
 
 def uniform(ids: Tensor) -> Tensor:
@@ -125,27 +112,23 @@ def uniform(ids: Tensor) -> Tensor:
     return logits
 
 
-def bigram(texts: Sequence[Sentence], *, add: float = 0.1) -> Predictor:
+def bigram(texts: Sequence[Sentence]) -> Predictor:
     """Count which word follows which: a predictor that looks at the newest word alone.
 
-    Args: add is what every count is larger by, so that no word is held for impossible.
+    Every count is larger by 0.1, so that no word is held for impossible.
     """
     ids = encode([text.words for text in texts])
     counts = torch.zeros(len(WORDS), len(WORDS), dtype=torch.float64)
     pairs = torch.stack((ids[:, :-1], ids[:, 1:]))[:, ids[:, 1:] != PAD]  # (2, all tokens)
     counts.index_put_(tuple(pairs), torch.ones(pairs.size(1), dtype=torch.float64), accumulate=True)
-    counts[:, END + 1 :] += add
-    counts[:, END] += add
+    counts[:, END:] += 0.1
     table = (counts / counts.sum(-1, keepdim=True)).log()  # (V, V): the word after each
     return lambda ids: table[ids]
 
 
 @torch.no_grad()
 def surprisal(predictor: Predictor, ids: Tensor) -> Tensor:
-    """Return -ln P of each next word of ids (B, S), (B, S - 1), in nats; 0 for padding.
-
-    Shape: entry s belongs to the token at position s + 1.
-    """
+    """Return -ln P of each next word of ids (B, S), in nats, 0 for padding: (B, S - 1), entry s of the token s + 1."""
     log_chances = predictor(ids[:, :-1]).log_softmax(-1)  # (B, S-1, V)
     found = -log_chances.gather(-1, ids[:, 1:, None]).squeeze(-1)  # (B, S-1)
     return found.masked_fill(ids[:, 1:] == PAD, 0.0)

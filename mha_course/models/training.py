@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 
 import torch
@@ -30,9 +30,8 @@ def seeded(seed: int) -> Iterator[None]:
 def one_thread() -> Iterator[None]:
     """Compute on one thread inside.
 
-    With more, partial sums are added in an order that depends on how many threads there are, so the same seed could
-    train another model. And with tensors as small as these, a second thread costs more than it brings: on two busy
-    cores a step of the running example took 80 ms with two and 60 ms with one.
+    With more, partial sums are added in another order, so the same seed could train another model; and with tensors as
+    small as these a second thread costs more than it brings: 80 ms a step of the running example, not 60.
     """
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
@@ -51,11 +50,10 @@ def train(
     lr: float,
     progress: bool = True,
 ) -> list[float]:
-    """Train with AdamW and return the loss of every step.
+    """Train with AdamW, on one thread, and return the loss of every step.
 
     Args: ``loss(model, *batch)`` is called on the first ``steps`` batches; lr is the highest learning rate
         of a one-cycle schedule, reached after 30 % of the steps; progress shows a bar.
-    Runs on one thread, so that two runs on one machine give the same bits.
     """
     optimizer = torch.optim.AdamW(model.parameters(), lr=lr)
     schedule = torch.optim.lr_scheduler.OneCycleLR(optimizer, max_lr=lr, total_steps=steps)
@@ -70,6 +68,14 @@ def train(
             schedule.step()
             losses.append(value.item())
     return losses
+
+
+def random_batches(data: Sequence[Tensor], size: int, seed: int) -> Iterator[tuple[Tensor, ...]]:
+    """Yield rows of all tensors, the same ones of each, drawn with replacement and without end."""
+    generator = torch.Generator().manual_seed(seed)
+    while True:
+        chosen = torch.randint(len(data[0]), (size,), generator=generator)
+        yield tuple(tensor[chosen] for tensor in data)
 
 
 def masked_word_loss(model: nn.Module, ids: Tensor, mask: Tensor, targets: Tensor) -> Tensor:

@@ -5,7 +5,7 @@ Axes: B sentences, T target words, S source words, C = d_model width, H heads, V
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import torch
@@ -17,10 +17,9 @@ from mha_course.attention import MultiHeadAttention
 from mha_course.datasets.toy_language import MAX_SOURCE, MAX_TARGET, SOURCE, TARGET, Pair, pairs
 from mha_course.errors import ShapeError, require
 from mha_course.masks import causal_mask
-from mha_course.models import seeded, train
+from mha_course.models import random_batches, seeded, train
 
 PAD, START, END = 0, 1, 2
-_POOL, _BATCH, _LEARNING_RATE = 4000, 32, 4e-3
 
 
 class Batch(NamedTuple):
@@ -46,7 +45,6 @@ def encode(texts: Sequence[Pair]) -> Batch:
 
 
 def _ids(name: str, words: Sequence[str], vocabulary: Sequence[str]) -> list[int]:
-    """Return the numbers of words."""
     unknown = [word for word in words if word not in vocabulary or word.startswith("<")]
     if unknown or not words:
         rule, expected = f"each word of the {name} must be known", f"words of toy_language.{name.upper()}"
@@ -56,7 +54,6 @@ def _ids(name: str, words: Sequence[str], vocabulary: Sequence[str]) -> list[int
 
 
 def _padded(rows: Sequence[Sequence[int]], fill: int) -> Tensor:
-    """Fill rows up to the longest."""
     return pad_sequence([torch.tensor(row) for row in rows], batch_first=True, padding_value=fill)
 
 
@@ -65,12 +62,11 @@ class Translator(nn.Module):
 
     Source words do not attend to each other, so a vector of the memory holds one word and its position, and nothing
     else: the cross-attention's weights are about words.
-
-    Args: d_model is C, heads are those of the cross-attention.
     """
 
-    def __init__(self, d_model: int = 48, num_heads: int = 2) -> None:
+    def __init__(self) -> None:
         super().__init__()
+        d_model = 48
         # The order of these lines is that of the random draws: another order is another untrained model.
         self.source_words = nn.Embedding(len(SOURCE), d_model)
         self.source_positions = nn.Embedding(MAX_SOURCE, d_model)
@@ -80,7 +76,7 @@ class Translator(nn.Module):
         self.feed_forward = _feed_forward(d_model)
         self.norms = nn.ModuleList(nn.LayerNorm(d_model) for _ in range(5))
         self.self_attention = MultiHeadAttention(d_model, 4)
-        self.cross_attention = MultiHeadAttention(d_model, num_heads)
+        self.cross_attention = MultiHeadAttention(d_model, 2)
         self.to_words = nn.Linear(d_model, len(TARGET))
 
     def encode(self, source: Tensor) -> Tensor:
@@ -124,16 +120,10 @@ def new_translator(seed: int) -> Translator:
 def train_translator(seed: int, *, steps: int = 400, progress: bool = True) -> tuple[Translator, list[float]]:
     """Train on sentences of the training split; return the model and the loss of every step in nats a word."""
     model = new_translator(seed)
-    losses = train(model, _batches(seed), translation_loss, steps=steps, lr=_LEARNING_RATE, progress=progress)
+    source, written, target, _ = encode(pairs(4000, "train", seed))
+    batches = random_batches([source, written, target], 32, seed)
+    losses = train(model, batches, translation_loss, steps=steps, lr=4e-3, progress=progress)
     return model.eval().requires_grad_(False), losses
-
-
-def _batches(seed: int) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
-    """Yield endless batches of source, written and target."""
-    generator, pool = torch.Generator().manual_seed(seed), encode(pairs(_POOL, "train", seed))
-    while True:
-        chosen = torch.randint(_POOL, (_BATCH,), generator=generator)
-        yield pool.source[chosen], pool.written[chosen], pool.target[chosen]
 
 
 @torch.no_grad()
@@ -148,13 +138,12 @@ def translate(model: Translator, sentence: str) -> tuple[Tensor, list[str], list
     require(len(words) <= MAX_SOURCE, "translate", "the sentence is too long", expected=expected, got=got)
     memory, memory_mask = model.encode(source), torch.ones(1, 1, 1, len(words), dtype=torch.bool)
     written = [START]
-    while len(written) < MAX_TARGET:
-        logits, _ = model.decode(torch.tensor([written]), memory, memory_mask)
+    while True:
+        logits, weights = model.decode(torch.tensor([written]), memory, memory_mask)
         following = int(logits[0, -1].argmax())
-        if following == END:
+        if following == END or len(written) == MAX_TARGET:
             break
         written.append(following)
-    _, weights = model.decode(torch.tensor([written]), memory, memory_mask)  # its last row would write <end>
     return weights[0, :, : len(written) - 1], [TARGET[number] for number in written[1:]], words
 
 
@@ -175,7 +164,8 @@ def alignment_accuracy(weights: Tensor, texts: Sequence[Pair]) -> Tensor:
 
 def diagonal(texts: Sequence[Pair]) -> Tensor:
     """Return weights (B, 1, T, S) on the same position, in proportion: a translator that keeps the order of words."""
-    positions = [
-        [round(t * (len(text.source) - 1) / (len(text.target) - 1)) for t in range(len(text.target))] for text in texts
-    ]
-    return F.one_hot(_padded([[*row, 0] for row in positions], 0))[:, None].float()
+    rows = []
+    for text in texts:
+        source, target = len(text.source), len(text.target)
+        rows.append([*(round(t * (source - 1) / (target - 1)) for t in range(target)), 0])
+    return F.one_hot(_padded(rows, 0))[:, None].float()

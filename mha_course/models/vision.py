@@ -51,16 +51,9 @@ class VisionTransformer(nn.Module):
     """
 
     def __init__(
-        self,
-        image_size: tuple[int, int] = (shapes.HEIGHT, shapes.WIDTH),
-        patch_size: int = PATCH,
-        *,
-        d_model: int = 32,
-        num_heads: int = 4,
-        d_ff: int = 64,
-        num_layers: int = 2,
-        answers: int = 2,
-    ) -> None:
+        self, image_size: tuple[int, int] = (shapes.HEIGHT, shapes.WIDTH), patch_size: int = PATCH, *,
+        d_model: int = 32, num_heads: int = 4, d_ff: int = 64, num_layers: int = 2, answers: int = 2,
+    ) -> None:  # fmt: skip
         super().__init__()
         self.image_size, self.patch_size = image_size, patch_size
         count = image_size[0] // patch_size * (image_size[1] // patch_size)
@@ -120,11 +113,11 @@ def new_model(seed: int, kind: type[nn.Module] = VisionTransformer) -> nn.Module
         return kind()
 
 
-def training_batches(seed: int, size: int = 64) -> Iterator[tuple[Tensor, Tensor]]:
-    """Draw pictures without end: images (B, 3, height, width) and right answers (B,)."""
+def training_batches(seed: int) -> Iterator[tuple[Tensor, Tensor]]:
+    """Draw pictures without end: images (64, 3, height, width) and right answers (64,)."""
     generator = torch.Generator().manual_seed(seed)
     while True:
-        pictures = shapes.draw(size, generator)
+        pictures = shapes.draw(64, generator)
         yield pictures.images, pictures.same
 
 

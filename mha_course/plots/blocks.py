@@ -1,9 +1,8 @@
-"""Pictures of an encoder block: its two wirings, what a norm is over, and what is measured by layer and by step."""
+"""Pictures of an encoder block: its two wirings, and what a norm is over."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -18,26 +17,21 @@ Part = tuple[str, float, float]  # its name, its left edge and its width
 
 
 def block_wirings() -> Figure:
-    """Draw both wirings of a block. The stream is a thick line; what stands on it, all must pass.
-
-    >>> [ax.get_title("left").split(":")[0] for ax in block_wirings().axes]
-    ['pre-norm', 'post-norm']
-    """
+    """Draw both wirings of a block. The stream is a thick line; what stands on it, all must pass."""
     figure = new_figure(11, 4.6)
     upper, lower = figure.subplots(2, 1)
-    upper.set_title("pre-norm: nothing stands on the stream", loc="left", fontsize=11, fontweight="bold", color=INK)
-    _draw_stream(upper, [])
+    _draw_stream(upper, "pre-norm: nothing stands on the stream", [])
     _draw_branch(upper, [("norm1", 1.3, 1.0), ("attention", 2.6, 1.4)], 4.5)
     _draw_branch(upper, [("norm2", 5.8, 1.0), ("feed-forward", 7.1, 1.6)], 9.2)
-    lower.set_title("post-norm: both norms stand on it", loc="left", fontsize=11, fontweight="bold", color=INK)
-    _draw_stream(lower, [("norm1", 4.0, 1.0), ("norm2", 8.7, 1.0)])
+    _draw_stream(lower, "post-norm: both norms stand on it", [("norm1", 4.0, 1.0), ("norm2", 8.7, 1.0)])
     _draw_branch(lower, [("attention", 1.6, 1.4)], 3.5)
     _draw_branch(lower, [("feed-forward", 6.1, 1.6)], 8.2)
     return figure
 
 
-def _draw_stream(ax: Axes, parts: Sequence[Part]) -> None:
+def _draw_stream(ax: Axes, title: str, parts: Sequence[Part]) -> None:
     """Draw the stream from x to out, and the parts that stand on it."""
+    ax.set_title(title, loc="left", fontsize=11, fontweight="bold", color=INK)
     arrow(ax, (0, 1), (10.5, 1), color=ACCENT, width=5, shrinkA=0, shrinkB=0)
     for x, name in ((-0.25, "x"), (10.75, "out")):
         ax.text(x, 1, name, ha="center", va="center", fontsize=12, fontweight="bold", color=INK)
@@ -57,21 +51,15 @@ def _draw_branch(ax: Axes, parts: Sequence[Part], end: float) -> None:
 
 
 def _draw_parts(ax: Axes, parts: Sequence[Part], height: float) -> None:
-    """Draw parts of a block; norms have another colour than what mixes and thinks."""
     for name, left, width in parts:
-        look: dict[str, Any] = {"color": QUIET if name.startswith("norm") else "#c9d6ea", "edge": INK, "fontsize": 11}
-        box(ax, (left, height - 0.3), width, 0.6, name, rounding=0.1, zorder=3, **look)
+        color = QUIET if name.startswith("norm") else "#c9d6ea"
+        box(ax, (left, height - 0.3), width, 0.6, name, color=color, edge=INK, fontsize=11, rounding=0.1, zorder=3)
 
 
 def norm_groups(ways: Mapping[str, Sequence[int]], shape: tuple[int, int, int]) -> Figure:
     """Draw which numbers of x (B, S, C) share their mean with one of them, for each way to choose axes.
 
-    Args:
-        ways: maps a title to the axes that the mean is taken over, such as (2,).
-        shape: B, S, C.
-
-    >>> len(norm_groups({"dim=-1": (-1,), "dim=0": (0,)}, (2, 5, 6)).axes)
-    2
+    Args: ways maps a title to the axes that the mean is taken over, such as (2,); shape is B, S, C.
     """
     (batch, tokens, width), chosen = shape, (0, 1, 2)
     figure = new_figure(2.7 * len(ways), 0.3 + 0.24 * batch * (tokens + 1.6))
@@ -82,8 +70,8 @@ def norm_groups(ways: Mapping[str, Sequence[int]], shape: tuple[int, int, int]) 
         for b, s, c in np.ndindex(shape):
             shares = all(axis in over or (b, s, c)[axis] == chosen[axis] for axis in range(3))
             color = INK if (b, s, c) == chosen else ACCENT if shares else QUIET
-            look: dict[str, Any] = {"facecolor": color, "edgecolor": "white", "linewidth": 1}
-            ax.add_patch(Rectangle((c, b * (tokens + 1.6) + s), 1, 1, **look))
+            corner = (c, b * (tokens + 1.6) + s)
+            ax.add_patch(Rectangle(corner, 1, 1, facecolor=color, edgecolor="white", linewidth=1))
         for b in range(batch):
             top = b * (tokens + 1.6)
             ax.text(0, top - 0.25, f"sentence {b}", fontsize=9, color=INK)

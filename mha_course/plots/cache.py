@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 import seaborn as sns
@@ -24,12 +23,7 @@ KINDS = {"MHA": "multi-head", "GQA": "grouped-query", "MQA": "multi-query"}
 def decoding_step(q: Tensor, k: Tensor, v: Tensor, weights: Tensor, names: Sequence[str]) -> Figure:
     """Draw what the newest token needs: one query, and the keys and values of all tokens, kept and new.
 
-    Args:
-        q: (D,) of the newest token.
-        k: (S, D) of all tokens.
-        v: (S, D) of all tokens.
-        weights: (S,) of the newest token.
-        names: the S tokens, the newest last.
+    Args: q (D,) and weights (S,) of the newest token, k and v (S, D) of all; names are the S tokens, the newest last.
     """
     tokens = len(names)
     figure = new_figure(10.5, 0.9 + 0.24 * tokens)
@@ -60,8 +54,10 @@ def _draw_rows(ax: Axes, numbers: NDArray[np.float64]) -> None:
     rows, columns = numbers.shape
     if np.isnan(numbers).any():
         ax.text((columns - 1) / 2, (rows - 2) / 2, "not needed", ha="center", va="center", color=INK, fontsize=10)
-    frame: dict[str, Any] = {"edgecolor": ACCENT, "linewidth": 3, "clip_on": False, "zorder": 5}
-    ax.add_patch(Rectangle((-0.5, rows - 1.5), columns, 1, fill=False, **frame))
+    frame = Rectangle(
+        (-0.5, rows - 1.5), columns, 1, fill=False, edgecolor=ACCENT, linewidth=3, clip_on=False, zorder=5
+    )
+    ax.add_patch(frame)
     ax.set_xticks([])
     ax.spines[:].set(color=QUIET, zorder=1)
 
@@ -69,14 +65,12 @@ def _draw_rows(ax: Axes, numbers: NDArray[np.float64]) -> None:
 def kv_sharing(num_heads: int, groups: Sequence[int]) -> Figure:
     """Draw which key-value head each query head reads, for several numbers of key-value heads.
 
-    Args:
-        num_heads: H, the query heads.
-        groups: numbers of key-value heads, each of which divides H.
+    Args: num_heads is H, the query heads; groups are numbers of key-value heads, each of which divides H.
     """
+    rule, expected = "key-value heads must divide the heads", f"{num_heads} % groups == 0"
     for count in groups:
-        rule, got = "key-value heads must divide the heads", f"{count} of {num_heads}"
         fits = count >= 1 and num_heads % count == 0
-        require(fits, "kv_sharing", rule, expected=f"{num_heads} % groups == 0", got=got)
+        require(fits, "kv_sharing", rule, expected=expected, got=f"{count} of {num_heads}")
     figure = new_figure(10.5, 2.1)
     colors = sns.color_palette("colorblind", num_heads)
     for ax, count in zip(figure.subplots(1, len(groups), squeeze=False)[0], groups, strict=True):
@@ -88,10 +82,8 @@ def kv_sharing(num_heads: int, groups: Sequence[int]) -> Figure:
         heads = [(float(head), 1.0, f"q{head}", head // each) for head in range(num_heads)]
         heads += [(below[group], 0.0, f"kv{group}", group) for group in range(count)]
         for x, y, name, group in heads:
-            look: dict[str, Any] = {"boxstyle": "round,pad=0.35", "facecolor": "white", "edgecolor": colors[group]}
-            ax.text(
-                x, y, name, ha="center", va="center", fontsize=9, color=INK, bbox={**look, "linewidth": 2}, zorder=2
-            )
+            look = {"boxstyle": "round,pad=0.35", "facecolor": "white", "edgecolor": colors[group], "linewidth": 2}
+            ax.text(x, y, name, ha="center", va="center", fontsize=9, color=INK, bbox=look, zorder=2)
         kind = KINDS["MHA" if count == num_heads else "MQA" if count == 1 else "GQA"]
         ax.set_title(f"{kind}: G = {count}", fontsize=10, loc="left", color=INK)
         ax.set(xlim=(-0.6, num_heads - 0.4), ylim=(-0.35, 1.35))

@@ -17,33 +17,19 @@ from mha_course.plots.inputs import as_array, as_names
 
 
 def bars(
-    values: Any,
-    names: Sequence[str],
-    *,
-    highlight: Collection[str] = (),
-    title: str = "",
-    unit: str = "",
-    ax: Axes | None = None,
+    values: Any, names: Sequence[str], *, highlight: Collection[str] = (), unit: str = "", ax: Axes | None = None
 ) -> Axes:
     """Draw a number for each name as horizontal bars, the first at the top.
 
-    Args:
-        values: (S,) numbers.
-        names: S words; the bars of those in highlight have the accent's colour.
-        unit: what stands below the scale.
-
-    Raises:
-        ShapeError: there are more or fewer names than values.
-
-    >>> len(bars([1, 2], ["it", "cat"], highlight=["cat"]).patches)
-    2
+    Args: values (S,); names are S words, and the bars of those in highlight have the accent's colour; unit is what
+        stands below the scale.
+    Raises: ShapeError where there are more or fewer names than values.
     """
     numbers = as_array("bars", values, ("S",))
     as_names("bars", "queries", "row", names, len(numbers))
     ax = ax or new_figure(4.6, 0.9 + 0.24 * len(names)).subplots()
     ax.barh(range(len(names)), numbers, color=[ACCENT if name in highlight else BAR for name in names])
     ax.axvline(0, color=INK, linewidth=0.8)
-    ax.set_title(title, loc="left", fontsize=10)
     ax.set_yticks(range(len(names)), names, fontsize=9, parse_math=False)
     ax.tick_params(axis="y", length=0)
     ax.margins(y=0.01)
@@ -54,26 +40,14 @@ def bars(
 
 
 def token_bars(
-    rows: Mapping[str, Any],
-    names: Sequence[str],
-    *,
-    highlight: Collection[str] = (),
-    unit: str = "",
-    shared: bool = False,
-) -> Figure:
+    rows: Mapping[str, Any], names: Sequence[str], *,
+    highlight: Collection[str] = (), unit: str = "", shared: bool = False,
+) -> Figure:  # fmt: skip
     """Draw numbers that belong to tokens as bars, in one panel for each row.
 
-    Args:
-        rows: maps the title of a panel to its numbers (S,).
-        names: the S tokens; those in highlight have the accent's colour.
-        unit: what stands below each scale.
-        shared: whether all panels have the same scale.
-
-    Raises:
-        ShapeError: a panel has another length than names.
-
-    >>> len(token_bars({"before": [1, 2], "after": [0, 3]}, ["it", "cat"], highlight=["cat"]).axes)
-    2
+    Args: rows maps the title of a panel to its numbers (S,); shared gives all panels the same scale; the others are as
+        for bars.
+    Raises: ShapeError where a panel has another length than names.
     """
     panels = {title: as_array("token_bars", values, ("S",)) for title, values in rows.items()}
     for values in panels.values():
@@ -81,28 +55,17 @@ def token_bars(
     figure = new_figure(min(3.6 * len(rows) + 1, 11), 0.9 + 0.24 * len(names))
     axes = figure.subplots(1, len(rows), sharex=shared, sharey=True, squeeze=False)[0]
     for ax, (title, values) in zip(axes, panels.items(), strict=True):
-        bars(values, names, highlight=highlight, title=title, unit=unit, ax=ax)
+        bars(values, names, highlight=highlight, unit=unit, ax=ax).set_title(title, loc="left", fontsize=10)
     return figure
 
 
 def curves(
-    x: Sequence[float],
-    lines: Mapping[str, Sequence[float]],
-    *,
-    xlabel: str,
-    ylabel: str,
-    logarithmic: bool = True,
-    ax: Axes | None = None,
-) -> Axes:
+    x: Sequence[float], lines: Mapping[str, Sequence[float]], *,
+    xlabel: str, ylabel: str, logarithmic: bool = True, ax: Axes | None = None,
+) -> Axes:  # fmt: skip
     """Draw several lines over the same x, each with a marker of its own.
 
-    Args:
-        x: (N,) numbers, each a tick.
-        lines: maps up to six names to N numbers.
-        logarithmic: whether both scales are, to the base 2.
-
-    >>> curves([1, 2], {"double": [2, 4]}, xlabel="n", ylabel="2n").get_xlabel()
-    'n'
+    Args: x (N,), each a tick; lines maps up to six names to N numbers; logarithmic is of both scales, to the base 2.
     """
     ax = ax or new_figure(7, 3.4).subplots()
     for (name, values), marker, color in zip(lines.items(), "osD^vP", sns.color_palette("colorblind"), strict=False):
@@ -134,13 +97,7 @@ def line_panels(*panels: Lines) -> Figure:
     """Draw lines side by side, with one legend: a name has one colour and one marker throughout.
 
     A linear y starts at 0, or lower. Each line of a panel has smaller markers than the one before it, and all but
-    the first are dashed, so that none hides another.
-
-    Args:
-        panels: each with its title and its lines, of N numbers as its x.
-
-    >>> len(line_panels(Lines("grows", "layer", [1, 2], {"a": [1, 10]}, log_y=True)).axes)
-    1
+    the first are dashed, so that none hides another. Raises: ShapeError where a line is not as long as x.
     """
     figure = new_figure(5.4 * len(panels), 3.7)
     names = list(dict.fromkeys(name for panel in panels for name in panel.lines))
@@ -169,29 +126,16 @@ def line_panels(*panels: Lines) -> Figure:
 
 
 def learning_curves(
-    curves: Mapping[str, Any],
-    *,
-    ylabel: str = "nats a word",
-    window: int = 20,
-    every_step: bool = False,
-    levels: Mapping[str, float] | None = None,
-    marks: Mapping[int, str] | None = None,
-    ax: Axes | None = None,
-) -> Axes:
+    curves: Mapping[str, Any], *,
+    ylabel: str = "nats a word", window: int = 20, every_step: bool = False,
+    levels: Mapping[str, float] | None = None, marks: Mapping[int, str] | None = None, ax: Axes | None = None,
+) -> Axes:  # fmt: skip
     """Draw how a loss, or a score, develops in training: at each step the mean of the last steps up to a window.
 
-    Args:
-        curves: maps a name to the numbers of one run (steps,), or of several (runs, steps): a thin line for each.
-        window: how many steps a mean is over.
-        every_step: whether the numbers themselves stand behind their means.
-        levels: horizontal lines to measure curves by, with their names.
-        marks: vertical lines at steps, with their words.
-
-    Raises:
-        ShapeError: a run has fewer steps than the window.
-
-    >>> learning_curves({"a run": [3.0] * 20}, levels={"limit": 1.0}).get_xlabel()
-    'step'
+    Args: curves maps a name to the numbers of one run (steps,), or of several (runs, steps): a thin line for each;
+        every_step puts the numbers themselves behind their means; levels are horizontal lines to measure curves by,
+        with their names, and marks vertical lines at steps, with their words.
+    Raises: ShapeError where a run has fewer steps than the window.
     """
     ax = ax or new_figure(9.5, 3.8).subplots()
     longest = 0
@@ -225,12 +169,7 @@ def learning_curves(
 def r2_by_head_width(r2: Mapping[int, Sequence[float]], width: int, *, ax: Axes | None = None) -> Axes:
     """Draw R² against the number of heads that a width is cut into: a bar for the mean, a dot for each run.
 
-    Args:
-        r2: maps a number of heads to the R² of its runs.
-        width: of all heads together.
-
-    >>> r2_by_head_width({1: [1.0], 2: [0.9]}, 32).get_xlabel()
-    'heads × width of a head'
+    Args: r2 maps a number of heads to the R² of its runs; width is that of all heads together.
     """
     ax = ax or new_figure(6.6, 3.3).subplots()
     for column, runs in enumerate(r2.values()):

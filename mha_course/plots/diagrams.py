@@ -29,11 +29,7 @@ STAGES = (
 
 
 def pipeline(*lit: str, ax: Axes | None = None) -> Axes:
-    """Draw the steps of multi-head attention in a row, some of them lit, or all where none is named.
-
-    Args:
-        lit: names of steps, the first words of STAGES.
-    """
+    """Draw the steps of multi-head attention in a row; lit are those named as in STAGES, or all where none is."""
     names = [name for name, _, _ in STAGES]
     chosen = set(lit or names)
     unknown = ", ".join(sorted(chosen - set(names)))
@@ -62,13 +58,10 @@ class Matrix(NamedTuple):
 
 def product(left: Matrix, right: Matrix, result: Matrix, *, ax: Axes | None = None) -> Axes:
     """Draw left · right = result to scale; a row, a column and the number that they make are lit."""
-    require(
-        (left.columns, left.rows, right.columns) == (right.rows, result.rows, result.columns),
-        "product",
-        "the sizes must fit",
-        expected=f"({left.rows}, n) · (n, {right.columns}) = ({left.rows}, {right.columns})",
-        got=" ".join(f"({matrix.rows}, {matrix.columns})" for matrix in (left, right, result)),
-    )
+    fits = (left.columns, left.rows, right.columns) == (right.rows, result.rows, result.columns)
+    expected = f"({left.rows}, n) · (n, {right.columns}) = ({left.rows}, {right.columns})"
+    got = " ".join(f"({matrix.rows}, {matrix.columns})" for matrix in (left, right, result))
+    require(fits, "product", "the sizes must fit", expected=expected, got=got)
     ax = ax or new_figure(9, 3).subplots()
     tallest, gap, x = max(left.rows, right.rows), max(3.0, 0.35 * max(left.columns, right.rows)), 0.0
     for matrix, sign, (width, height) in (
@@ -90,38 +83,27 @@ def product(left: Matrix, right: Matrix, result: Matrix, *, ax: Axes | None = No
 
 
 def plane(
-    points: Any,
-    contexts: Any,
-    names: Sequence[str],
-    *,
-    labels: Sequence[str] | None = None,
-    corners: Any = None,
-    reach: float | None = None,
-    ax: Axes | None = None,
-) -> Axes:
+    points: Any, contexts: Any, names: Sequence[str], *,
+    labels: Sequence[str] | None = None, corners: Any = None, reach: float | None = None, ax: Axes | None = None,
+) -> Axes:  # fmt: skip
     """Draw values in two dimensions as arrows, and contexts, mixtures of them, as dots inside their outline.
 
-    Args:
-        points: (S, 2) numbers, each the tip of an arrow.
-        contexts: (T, 2) numbers.
-        names: S words.
-        labels: T texts, by default "context of" each name.
-        corners: (N, 2), of the shaded area in which contexts lie, by default the points.
-        reach: how far the picture goes to all sides of 0; by default it fits the points.
+    Args: points (S, 2) are the tips of arrows with these names, contexts (T, 2) have labels, by default "context of"
+        each name; corners (N, 2) are those of the shaded area in which contexts lie, by default the points; reach is
+        how far the picture goes to all sides of 0, by default it fits the points.
     """
     tips, dots = as_array("plane", points, ("S", "2")), as_array("plane", contexts, ("T", "2"))
     ax = ax or new_figure(4.2, 4.2).subplots()
     ax.fill(*(tips if corners is None else as_array("plane", corners, ("N", "2"))).T, color=QUIET, zorder=0)
     longest = np.abs(tips).max()
+    label: dict[str, Any] = {"textcoords": "offset points", "color": INK, "parse_math": False}
     for name, tip in zip(names, tips, strict=True):
         arrow(ax, (0, 0), tip, color=BAR, width=2)
-        offset: dict[str, Any] = {"xytext": (6, 6), "textcoords": "offset points"}
-        ax.annotate(name, tip, fontsize=12, color=INK, parse_math=False, **offset)
+        ax.annotate(name, tip, (6, 6), fontsize=12, **label)
     for text, dot in zip(labels or [f"context of {name}" for name in names], dots, strict=True):
         ax.scatter(dot[0], dot[1], color=ACCENT, edgecolor=INK, s=70, zorder=3)
         side, shift = ("right", -9) if dot[0] > longest / 2 else ("left", 9)
-        label: dict[str, Any] = {"xytext": (shift, -3), "textcoords": "offset points", "ha": side, "color": INK}
-        ax.annotate(text, dot, parse_math=False, **label)
+        ax.annotate(text, dot, (shift, -3), ha=side, **label)
     (left, bottom), (right, top) = np.minimum(tips.min(0), 0), tips.max(0)
     ax.set(xlim=(left - 0.15 * longest, right + 0.45 * longest), ylim=(bottom - 0.15 * longest, top + 0.2 * longest))
     if reach is not None:
@@ -134,10 +116,7 @@ def plane(
 def weighted_sum(weights: Tensor, v: Tensor, names: Sequence[str]) -> Figure:
     """Draw how one context comes about: the weights, all values, each value times its weight, and the sum.
 
-    Args:
-        weights: (S,) of one query.
-        v: (S, D).
-        names: the S tokens.
+    Args: weights (S,) of one query, v (S, D), and the names of the S tokens.
     """
     figure = new_figure(10.5, 5.2)
     axes = figure.subplots(2, 3, width_ratios=(1, 2, 2), height_ratios=(len(names), 1))
@@ -156,8 +135,8 @@ def weighted_sum(weights: Tensor, v: Tensor, names: Sequence[str]) -> Figure:
         ax.set_title(title, fontsize=10, loc="left", color=INK)
         if ax is not share:
             ax.set(xticks=[], yticks=[])
-    axes[1, 0].axis("off")
-    axes[1, 1].axis("off")
+    for ax in axes[1, :2]:
+        ax.axis("off")
     figure.colorbar(image, ax=axes[:, 2], aspect=30)
     return figure
 
@@ -165,23 +144,10 @@ def weighted_sum(weights: Tensor, v: Tensor, names: Sequence[str]) -> Figure:
 def whole_pass(x: Tensor, steps: AttentionSteps, names: Sequence[str], head: int) -> Figure:
     """Draw every tensor of one pass as it is: x, the stages of one head, and the output.
 
-    Args:
-        x: (1, S, C).
-        steps: what the module made of x.
-        names: the S tokens.
-        head: whose q, k, v, scores, weights and context are drawn.
+    Args: x (1, S, C), steps that the module made of it, the names of the S tokens, and the head whose stages are drawn.
     """
-    shown = {
-        "x": x[0],
-        "q": steps.q[0, head],
-        "k": steps.k[0, head],
-        "v": steps.v[0, head],
-        "scaled_scores": steps.scaled_scores[0, head],
-        "weights": steps.weights[0, head],
-        "context": steps.context[0, head],
-        "merged": steps.merged[0],
-        "out": steps.out[0],
-    }
+    of_head = {name: getattr(steps, name)[0, head] for name in ("q", "k", "v", "scaled_scores", "weights", "context")}
+    shown = {"x": x[0], **of_head, "merged": steps.merged[0], "out": steps.out[0]}
     figure = new_figure(13, 5.2)
     rows: Any = [
         ["x", "q", "scaled_scores", "weights", "context", "merged", "out"],

@@ -13,21 +13,12 @@ Point = tuple[float, float]
 
 
 def box(
-    ax: Axes,
-    corner: Point,
-    width: float,
-    height: float,
-    text: str = "",
-    *,
-    color: str | None,
-    edge: str = "none",
-    rounding: float = 0.06,
-    fontsize: float = 10,
-    zorder: float = 1,
-) -> None:
+    ax: Axes, corner: Point, width: float, height: float, text: str = "", *,
+    color: str | None, edge: str = "none", rounding: float = 0.06, fontsize: float = 10, zorder: float = 1,
+) -> None:  # fmt: skip
     """Draw a box with round corners from its lower left one, with words in its middle.
 
-    Args: one without a colour is white with a dashed edge: what it stands for does not last.
+    One without a colour is white with a dashed edge: what it stands for does not last.
     """
     look: dict[str, Any] = {"fc": color, "ec": edge} if color else {"fc": "white", "ec": INK, "linestyle": "--"}
     shape = f"round,pad=0,rounding_size={rounding}"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from itertools import pairwise
-from typing import Any
 
 import seaborn as sns
 from matplotlib.axes import Axes
@@ -22,9 +21,7 @@ SOFT = "#fde9bd"  # the accent, for what lies behind
 def online_softmax(scores: Tensor, block_size: int) -> Figure:
     """Draw one row in blocks: its scores with the running maximum, and under each block how the sum goes on.
 
-    Args:
-        scores: (S,) of one query.
-        block_size: how many scores are held at once.
+    Args: scores (S,) of one query; block_size is how many of them are held at once.
     """
     figure = new_figure(11, 4.6)
     top, bottom = figure.subplots(2, 1, sharex=True, height_ratios=(1, 1.1))
@@ -32,11 +29,11 @@ def online_softmax(scores: Tensor, block_size: int) -> Figure:
     tallest = max(step.total for step in steps)
     top.bar(range(len(scores)), scores.tolist(), color=BAR, width=0.7)
     top.axhline(0, color=INK, linewidth=0.8)
-    beside: dict[str, Any] = {"xytext": (2, 5), "textcoords": "offset points", "color": INK, "fontsize": 10}
     for number, step in enumerate(steps):
         left, kept = step.first - 0.1, step.before * step.shrink
         top.hlines(step.maximum, step.first - 0.45, step.last + 0.45, color=ACCENT, linewidth=3)
-        top.annotate(f"max {step.maximum:.1f}", (step.first - 0.45, step.maximum), **beside)
+        start, beside = (step.first - 0.45, step.maximum), (2, 5)
+        top.annotate(f"max {step.maximum:.1f}", start, beside, textcoords="offset points", color=INK, fontsize=10)
         bottom.bar(left, kept, color=BAR, width=0.6)
         bottom.bar(left, step.added, bottom=kept, color=ACCENT, width=0.6)
         if number == 0:
@@ -48,12 +45,12 @@ def online_softmax(scores: Tensor, block_size: int) -> Figure:
     top.set(xticks=[], xlim=(-0.6, len(scores) - 0.4))
     top.set_ylim(min(0.0, float(scores.min())) - 0.2, max(0.0, float(scores.max())) * 1.3 + 0.1)
     bottom.set_ylim(0, tallest * 1.15)
-    top.set_title("the scores of one row, in blocks, and the running maximum", loc="left", fontsize=10.5, color=INK)
-    sums = (
+    scored = "the scores of one row, in blocks, and the running maximum"
+    summed = (
         "the running sum after each block: what is left of the old sum (blue) + the block's own exponentials (orange)"
     )
-    bottom.set_title(sums, loc="left", fontsize=10.5, color=INK)
-    for ax in (top, bottom):
+    for ax, title in ((top, scored), (bottom, summed)):
+        ax.set_title(title, loc="left", fontsize=10.5, color=INK)
         for step in steps[1:]:
             ax.axvline(step.first - 0.5, color="#9aa1ad", linestyle=":", linewidth=1.2)
         sns.despine(ax=ax, bottom=True)
@@ -61,33 +58,20 @@ def online_softmax(scores: Tensor, block_size: int) -> Figure:
 
 
 def tiles(
-    queries: int,
-    keys: int,
-    block_size: int | tuple[int, int],
-    *,
-    causal: bool = False,
-    now: int | None = None,
-    ax: Axes | None = None,
+    queries: int, keys: int, block_size: int | tuple[int, int], *, causal: bool = False, ax: Axes | None = None
 ) -> Axes:
     """Draw the scores (T, S) cut into tiles, numbered as they are visited; skipped ones are hatched.
 
-    Args:
-        queries: T.
-        keys: S.
-        block_size: of a tile, or its queries and its keys.
-        causal: whether a query sees keys up to its own place alone.
-        now: the tile that is held, from 0: it is lit, those before it are pale, those after it white.
+    Args: queries are T and keys S; block_size is that of a tile, or its queries and its keys; with causal a query sees
+        keys up to its own place alone.
     """
     ax = ax or new_figure(4.6, 4.9).subplots()
-    skipped: dict[str, Any] = {**HATCH, "edgecolor": "#c3c8d0"}
-    ax.add_patch(Rectangle((0, 0), keys, queries, **skipped))
-    for number, (rows, columns) in enumerate(flash.blocks(queries, keys, block_size, causal=causal)):
-        color = SOFT if now is None or number < now else ACCENT if number == now else "white"
-        width, height = columns.stop - columns.start, rows.stop - rows.start
-        corner = (columns.start, rows.start)
-        ax.add_patch(Rectangle(corner, width, height, facecolor=color, edgecolor=INK, linewidth=1))
-        place = (corner[0] + 0.15 * width, corner[1] + 0.8 * height)  # below the diagonal
-        ax.text(*place, str(number + 1), ha="left", va="center", color=INK, fontsize=11)
+    ax.add_patch(Rectangle((0, 0), keys, queries, hatch=HATCH["hatch"], facecolor="white", edgecolor="#c3c8d0"))
+    for number, (rows, columns) in enumerate(flash.blocks(queries, keys, block_size, causal=causal), start=1):
+        x, y, width, height = columns.start, rows.start, columns.stop - columns.start, rows.stop - rows.start
+        ax.add_patch(Rectangle((x, y), width, height, facecolor=SOFT, edgecolor=INK, linewidth=1))
+        below_diagonal = (x + 0.15 * width, y + 0.8 * height)
+        ax.text(*below_diagonal, str(number), ha="left", va="center", color=INK, fontsize=11)
     if causal:  # the last key that each query may see, aligned at the bottom right as flash does
         steps = [(t + keys - queries + 1, y) for t in range(queries) for y in (t, t + 1)]
         ax.plot(*zip(*steps, strict=True), color=INK, linewidth=2)
@@ -134,17 +118,15 @@ def memory_traffic() -> Figure:
     """Draw what goes between a GPU's large, slow memory and its small, fast one: step by step, and fused."""
     figure = new_figure(11, 3.6)
     left, right = figure.subplots(1, 2)
-    left.set_title("step by step: T × S numbers go out and come back, twice", loc="left", fontsize=10, color=INK)
-    right.set_title("fused: one block at a time; nothing of size T × S goes out", loc="left", fontsize=10, color=INK)
+    steps = ((0.6, "q, k, v"), (1.7, "scores"), (2.8, "weights"), (3.9, "context"))
+    fused = ((1.15, "q, k, v"), (3.4, "context"))
     ways = (
-        (
-            left,
-            ((0.6, "q, k, v"), (1.7, "scores"), (2.8, "weights"), (3.9, "context")),
-            ("q kᵀ", "softmax", "weights · v"),
-        ),
-        (right, ((1.15, "q, k, v"), (3.4, "context")), ("q kᵀ, softmax, · v: block after block",)),
-    )
-    for ax, tensors, work in ways:
+        (left, "step by step: T × S numbers go out and come back, twice", steps, ("q kᵀ", "softmax", "weights · v")),
+        (right, "fused: one block at a time; nothing of size T × S goes out", fused,
+         ("q kᵀ, softmax, · v: block after block",)),
+    )  # fmt: skip
+    for ax, title, tensors, work in ways:
+        ax.set_title(title, loc="left", fontsize=10, color=INK)
         ax.add_patch(Rectangle((0, 1.5), 4.5, 1.1, facecolor=QUIET))
         ax.add_patch(Rectangle((0, 0), 4.5, 0.75, facecolor=SOFT))
         ax.text(0.08, 2.55, "HBM: large, slow", fontsize=9.5, color=INK, va="top")

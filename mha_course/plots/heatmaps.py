@@ -1,11 +1,9 @@
-"""Pictures of attention: each function draws on one Axes and returns it, a grid returns its Figure.
+"""Pictures of attention weights, and of other tables of numbers.
 
-Axes of tensors: T query tokens, S key tokens, H heads. Everywhere ``weights`` are numbers as a tensor
-on any device, an array or lists, where axes of size 1 in front are dropped; ``queries`` and ``keys`` name
-every row and column, and keys default to queries where T = S; ``mask`` is bool, True = may attend,
-broadcastable to the weights. Hidden cells and those of -inf are hatched, unlike a weight of 0; NaN and inf are a ×.
-Colours can be told apart without colour vision: cividis, or vlag where numbers have a sign. As many names are written
-as there is room for, long ones shortened. What does not fit raises ShapeError.
+Axes: T query tokens, S key tokens, H heads. Everywhere ``weights`` are a tensor on any device, an array or lists, where
+axes of size 1 in front are dropped; ``queries`` and ``keys`` name rows and columns, and keys default to queries where
+T = S; ``mask`` is bool, True = may attend, broadcastable to the weights. Hidden cells and those of -inf are hatched,
+unlike a weight of 0; NaN and inf are a ×. What does not fit raises ShapeError.
 """
 
 from __future__ import annotations
@@ -22,7 +20,7 @@ from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
 from mha_course.plots.figures import HATCH, INK, new_figure
-from mha_course.plots.inputs import as_array, as_named_weights
+from mha_course.plots.inputs import Names, as_array, as_named_weights
 
 LOOK = {"fmt": ".2f", "linecolor": "white", "xticklabels": False, "yticklabels": False}
 SLANT = 50  # degrees of the names of columns
@@ -31,15 +29,9 @@ GAP = 0.17  # inches between heads
 
 
 def heatmap(
-    weights: Any,
-    *,
-    queries: Sequence[str] | None = None,
-    keys: Sequence[str] | None = None,
-    mask: Any = None,
-    annotate: bool | None = None,
-    title: str | None = None,
-    ax: Axes | None = None,
-) -> Axes:
+    weights: Any, *, queries: Names = None, keys: Names = None, mask: Any = None,
+    annotate: bool | None = None, title: str | None = None, ax: Axes | None = None,
+) -> Axes:  # fmt: skip
     """Draw one matrix (T, S): a row for each query, a column for each key, with numbers up to 8 columns.
 
     Colours run from 0 to the largest number, or evenly to both sides of a white 0. Without ax a figure is made.
@@ -52,9 +44,8 @@ def heatmap(
     height = 0.36 * len(rows) + max(0.9, 0.3 + _name_height(columns))
     ax = ax or new_figure(min(max(width, 3.2), 11), min(max(height, 2.2), 10)).subplots()
     side = 0.8 * np.divide(ax.get_window_extent().size, matrix.shape[::-1]).min() * 72 / ax.figure.dpi  # rest: names
-    _draw_cells(
-        ax, matrix, hidden, side, _colors(matrix[~hidden]), annot=len(columns) <= 8 if annotate is None else annotate
-    )
+    annotate = len(columns) <= 8 if annotate is None else annotate
+    _draw_cells(ax, matrix, hidden, side, **_colors(matrix[~hidden]), annot=annotate)
     _write_names(ax, rows, columns, side)
     ax.set(xlabel="key" + _note_on_odd(matrix[~hidden]), ylabel="query")
     ax.set_title(title or ax.get_title("left"), loc="left", fontsize=11, fontweight="bold")
@@ -62,20 +53,12 @@ def heatmap(
 
 
 def head_grid(
-    weights: Any,
-    *,
-    queries: Sequence[str] | None = None,
-    keys: Sequence[str] | None = None,
-    mask: Any = None,
-    layer: int | None = None,
+    weights: Any, *, queries: Names = None, keys: Names = None, mask: Any = None, layer: int | None = None
 ) -> Figure:
     """Draw the heads (H, T, S) of one layer beside each other, with their numbers, all on one scale.
 
     It runs from 0 to 1, or further where numbers are larger, or evenly to both sides of 0 if some are negative.
     Names stand along the outermost heads; layer, where it is given, above each.
-
-    >>> len(head_grid(np.full((4, 5, 5), 0.2)).axes)  # four heads and the colour bar
-    5
     """
     heads, rows, columns, hidden = as_named_weights("head_grid", weights, ("H", "T", "S"), queries, keys, mask)
     colors = _colors(heads[~hidden], least=1.0)
@@ -83,11 +66,10 @@ def head_grid(
     (*panels, bar), above = figure.axes, "" if layer is None else f"layer {layer}, "
     for number, ax in enumerate(panels):
         row, column = divmod(number, across)
-        _draw_cells(ax, heads[number], hidden[number], side, colors, cbar=False)
+        _draw_cells(ax, heads[number], hidden[number], side, **colors, cbar=False)
         _write_names(ax, [] if column else rows, [] if row else columns, side)
-        ax.set_title(
-            f"{above}head {number}", fontsize=10, loc="left", y=1, pad=4 if row else 4 + 72 * _name_height(columns)
-        )
+        room = 4 if row else 4 + 72 * _name_height(columns)
+        ax.set_title(f"{above}head {number}", fontsize=10, loc="left", y=1, pad=room)
     label = "weight" if (colors["vmin"], colors["vmax"]) == (0, 1) else "value"
     figure.colorbar(panels[0].collections[0], cax=bar, label=label + _note_on_odd(heads[~hidden]))
     return figure
@@ -96,9 +78,7 @@ def head_grid(
 def head_rows(rows: Mapping[str, Any], names: Sequence[str]) -> Figure:
     """Draw the heads of several layers, a row for each layer, all on one scale from 0 to 1.
 
-    Args:
-        rows: maps the title of a row to its weights (H, S, S).
-        names: the S tokens.
+    Args: rows maps the title of a row to its weights (H, S, S); names are the S tokens.
     """
     layers = [as_named_weights("head_rows", weights, ("H", "S", "S"), names).numbers for weights in rows.values()]
     across = len(layers[0])
@@ -118,12 +98,7 @@ def head_rows(rows: Mapping[str, Any], names: Sequence[str]) -> Figure:
 def heatmap_row(panels: Mapping[str, Any], names: Sequence[str]) -> Figure:
     """Draw heatmaps of the same tokens side by side, all on one scale that begins at 0.
 
-    Args:
-        panels: maps a title to its weights (S, S).
-        names: the S tokens.
-
-    >>> len(heatmap_row({"before": np.eye(3), "after": np.eye(3)}, ["a", "b", "c"]).axes)
-    3
+    Args: panels maps a title to its weights (S, S); names are the S tokens.
     """
     maps = {title: as_array("heatmap_row", weights, ("T", "S")) for title, weights in panels.items()}
     figure = new_figure(6.0 * len(maps), 5.4)
@@ -142,15 +117,8 @@ def number_tables(
 ) -> Figure:
     """Draw tables of numbers on one scale: narrow ones side by side, others under one another.
 
-    Args:
-        panels: maps a title to its numbers (rows, columns).
-        rows: names of the rows.
-        columns: names of the columns.
-        apart: after how many columns, such as those of a layer, there is a gap.
-        unit: what stands beside the colour bar.
-
-    >>> len(number_tables({"before": np.zeros((2, 3)), "after": np.ones((2, 3))}, ["a", "b"], ["x", "y", "z"]).axes)
-    3
+    Args: panels maps a title to its numbers (rows, columns); after every ``apart`` columns, such as those of a layer,
+        there is a gap; unit is what stands beside the colour bar.
     """
     place, letters = "number_tables", ("rows", "columns")
     tables = [as_named_weights(place, panel, letters, rows, columns).numbers for panel in panels.values()]
@@ -174,7 +142,7 @@ def number_tables(
     return figure
 
 
-def strongest(weights: Any, queries: Sequence[str], keys: Sequence[str] | None = None) -> str:
+def strongest(weights: Any, queries: Sequence[str], keys: Names = None) -> str:
     """Write the largest weight of each query as words, for the caption of a heatmap.
 
     >>> strongest([[0.9, 0.1], [0.3, 0.7]], ["it", "sat"])
@@ -199,19 +167,12 @@ def _note_on_odd(seen: NDArray[np.float64]) -> str:
     return " (× is no finite number)" if (np.isnan(seen) | np.isposinf(seen)).any() else ""
 
 
-def _draw_cells(
-    ax: Axes,
-    matrix: NDArray[np.float64],
-    hidden: NDArray[np.bool_],
-    side: float,
-    colors: dict[str, Any],
-    **options: Any,
-) -> None:
+def _draw_cells(ax: Axes, matrix: NDArray[np.float64], hidden: NDArray[np.bool_], side: float, **options: Any) -> None:
     """Colour the cells, each so many points wide; where one is hidden the hatched background shows."""
     figure = ax.figure.canvas.figure
     figure.set_visible(False)  # else seaborn draws all that the figure has so far, to see whether names overlap
     options["square"] = max(matrix.shape) <= 20 * min(matrix.shape)  # else it would be a line
-    sns.heatmap(matrix, mask=hidden, ax=ax, linewidths=0.5 * (side > 6), **colors, **options, **LOOK)
+    sns.heatmap(matrix, mask=hidden, ax=ax, linewidths=0.5 * (side > 6), **options, **LOOK)
     figure.set_visible(True)
     ax.patch.set(**HATCH)
     odd = (np.isnan(matrix) | np.isposinf(matrix)) & ~hidden

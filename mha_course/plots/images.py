@@ -20,16 +20,7 @@ DARK = 0.12  # of its light a patch keeps where its weight is 0
 
 
 def image_grid(images: Mapping[str, Tensor] | Sequence[tuple[str, Tensor]], *, across: int = 4) -> Figure:
-    """Draw images with their titles.
-
-    Args:
-        images: titles with images (3, height, width).
-        across: how many stand in a row.
-
-    >>> import torch
-    >>> len(image_grid({"one": torch.zeros(3, 4, 8), "two": torch.ones(3, 4, 8)}).axes)
-    2
-    """
+    """Draw images (3, height, width) with their titles, so many across in each row."""
     pairs = list(images.items()) if isinstance(images, Mapping) else list(images)
     axes = _grid(len(pairs), across, _pixels("image_grid", pairs[0][1]).shape[:2])
     for ax, (title, image) in zip(axes, pairs, strict=True):
@@ -39,24 +30,15 @@ def image_grid(images: Mapping[str, Tensor] | Sequence[tuple[str, Tensor]], *, a
 
 
 def patches(image: Tensor, patch_size: int) -> Figure:
-    """Draw an image with its patches numbered, and below it the patches as the sequence that they become.
+    """Draw an image (3, height, width) with its patches numbered, and below it the sequence that they become.
 
-    Args:
-        image: (3, height, width).
-        patch_size: height and width of a patch.
-
-    Raises:
-        ShapeError: the patches do not fill the image.
+    Raises: ShapeError where the patches do not fill the image.
     """
     pixels = _pixels("patches", image)
     height, width = pixels.shape[:2]
-    require(
-        height % patch_size == 0 and width % patch_size == 0,
-        "patches",
-        "patches must fill the image",
-        expected=f"H and W divisible by {patch_size}",
-        got=f"H={height}, W={width}",
-    )
+    fits = height % patch_size == 0 and width % patch_size == 0
+    expected, got = f"H and W divisible by {patch_size}", f"H={height}, W={width}"
+    require(fits, "patches", "patches must fill the image", expected=expected, got=got)
     rows, columns = height // patch_size, width // patch_size
     figure = new_figure(10.5, 4.6)
     grid, line = figure.subplots(2, 1, height_ratios=(8, 1))
@@ -82,12 +64,9 @@ def attention_overlay(
 ) -> Figure:
     """Draw an image as it is, and once for each title, each patch as light as its weight is large.
 
-    Args:
-        image: (3, height, width).
-        weights: maps a title to one weight for each patch, row by row. The largest has full light, 0 the share DARK.
-        grid: rows and columns of patches.
-        query: the patch whose weights they are, framed.
-        across: how many pictures stand in a row.
+    Args: image (3, height, width); weights maps a title to one weight for each patch, row by row, of which the largest
+        has full light and 0 the share DARK; grid is rows and columns of patches; query, the patch whose weights they
+        are, is framed; across is how many pictures stand in a row.
     """
     pixels = _pixels("attention_overlay", image)
     side = pixels.shape[0] // grid[0], pixels.shape[1] // grid[1]
@@ -106,8 +85,7 @@ def attention_overlay(
         row, column = divmod(query, grid[1])
         for ax in axes:
             corner = (column * side[1] - 0.5, row * side[0] - 0.5)
-            look: dict[str, Any] = {"fill": False, "edgecolor": ACCENT, "linewidth": 2.5}
-            ax.add_patch(Rectangle(corner, side[1], side[0], **look))
+            ax.add_patch(Rectangle(corner, side[1], side[0], fill=False, edgecolor=ACCENT, linewidth=2.5))
     return axes[0].figure.canvas.figure
 
 
@@ -129,6 +107,5 @@ def _grid(count: int, across: int, size: tuple[int, ...]) -> list[Axes]:
 def _pixels(place: str, image: Tensor) -> NDArray[np.float64]:
     """Return an image as matplotlib wants it, (height, width, 3)."""
     pixels = as_array(place, image, ("3", "H", "W"))
-    rule, got = "an image has three channels, first", str(pixels.shape)
-    require(len(pixels) == 3, place, rule, expected="(3, H, W)", got=got)
+    require(len(pixels) == 3, place, "an image has three channels, first", expected="(3, H, W)", got=str(pixels.shape))
     return np.moveaxis(np.clip(pixels, 0, 1), 0, 2)

@@ -10,6 +10,8 @@ from numpy.typing import NDArray
 
 from mha_course.errors import ShapeError, require
 
+Names = Sequence[str] | None  # of rows or columns; where there are none, numbers
+
 
 class NamedWeights(NamedTuple):
     """Weights (…, T, S) with a name for every row and every column, and True for each cell that is hidden."""
@@ -21,20 +23,9 @@ class NamedWeights(NamedTuple):
 
 
 def as_named_weights(
-    place: str,
-    weights: Any,
-    axes: Sequence[str],
-    queries: Sequence[str] | None = None,
-    keys: Sequence[str] | None = None,
-    mask: Any = None,
+    place: str, weights: Any, axes: Sequence[str], queries: Names = None, keys: Names = None, mask: Any = None
 ) -> NamedWeights:
-    """Bring weights with these axes, of which the last are T and S, their names and their mask to one form.
-
-    Keys default to queries where T = S, both default to numbers; axes of size 1 in front are dropped.
-
-    >>> as_named_weights("here", [[[0.9, 0.1]]], ("T", "S"), queries=["it"]).keys
-    ['0', '1']
-    """
+    """Bring weights with these axes, of which the last are T and S, their names and their mask to one form."""
     numbers = as_array(place, weights, axes)
     rows, columns = as_row_and_column_names(place, numbers.shape[-2:], queries, keys)
     return NamedWeights(numbers, rows, columns, as_hidden(place, mask, numbers.shape))
@@ -60,22 +51,18 @@ def as_numbers(place: str, numbers: Any) -> NDArray[Any]:
 
 
 def as_array(place: str, numbers: Any, axes: Sequence[str]) -> NDArray[np.float64]:
-    """Bring tensors of any device, arrays and lists to one form with these axes."""
+    """Bring tensors of any device, arrays and lists to one form with these axes; others of size 1 are dropped."""
     array = as_numbers(place, numbers).astype(np.float64, copy=False)
     while array.ndim > len(axes) and array.shape[0] == 1:
         array = array[0]
-    require(
-        array.ndim == len(axes) and 0 not in array.shape,
-        place,
-        f"weights must have {len(axes)} axes",
-        expected=f"({', '.join(axes)}), none of them 0",
-        got=str(array.shape),
-        fix="weights[0], one sentence" if array.ndim == len(axes) + 1 else None,
-    )
+    fits = array.ndim == len(axes) and 0 not in array.shape
+    rule, expected = f"weights must have {len(axes)} axes", f"({', '.join(axes)}), none of them 0"
+    fix = "weights[0], one sentence" if array.ndim == len(axes) + 1 else None
+    require(fits, place, rule, expected=expected, got=str(array.shape), fix=fix)
     return array
 
 
-def as_names(place: str, word: str, side: str, names: Sequence[str] | None, size: int) -> list[str]:
+def as_names(place: str, word: str, side: str, names: Names, size: int) -> list[str]:
     """Return a name for each of so many rows or columns; numbers where none are given."""
     rule = f"{word} must name every {side}"
     if isinstance(names, str) or not (names is None or hasattr(names, "__iter__")):
@@ -87,7 +74,7 @@ def as_names(place: str, word: str, side: str, names: Sequence[str] | None, size
 
 
 def as_row_and_column_names(
-    place: str, shape: Sequence[int], queries: Sequence[str] | None, keys: Sequence[str] | None
+    place: str, shape: Sequence[int], queries: Names, keys: Names
 ) -> tuple[list[str], list[str]]:
     """Return a name for each of the T rows and S columns; keys default to queries where T = S."""
     if keys is None and shape[0] == shape[1]:
@@ -102,9 +89,8 @@ def as_hidden(place: str, mask: Any, shape: tuple[int, ...]) -> NDArray[np.bool_
     allowed = np.asarray(mask.detach().cpu().numpy() if hasattr(mask, "detach") else mask)
     while allowed.ndim > len(shape) and allowed.shape[0] == 1:
         allowed = allowed[0]
-    fits = allowed.ndim <= len(shape) and all(
-        have in (1, want) for have, want in zip(allowed.shape[::-1], shape[::-1], strict=False)
-    )
+    pairs = zip(allowed.shape[::-1], shape[::-1], strict=False)
+    fits = allowed.ndim <= len(shape) and all(have in (1, want) for have, want in pairs)
     rule, got = "mask must be bool, True = may attend", f"{allowed.dtype} {allowed.shape}"
     require(allowed.dtype == bool and fits, place, rule, expected=f"bool, broadcastable to {shape}", got=got)
     return np.broadcast_to(~allowed, shape)

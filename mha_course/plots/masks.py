@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
+import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
@@ -28,19 +29,9 @@ class MaskGrid(NamedTuple):
 def mask_grids(*grids: MaskGrid, signs: Sequence[str] = (), expected: Tensor | None = None) -> Figure:
     """Draw masks side by side: full where a query may attend to a key, hatched where not.
 
-    Args:
-        grids: the masks, each with its title and its names.
-        signs: what stands between them, such as "and", "=".
-        expected: (T, S), what all masks should be: a cell that is open and should not be has another colour and
-            an exclamation mark.
-
-    Raises:
-        ShapeError: a mask is not one matrix, or names, signs or what is expected do not fit.
-
-    >>> import torch
-    >>> everything = MaskGrid("all", torch.ones(2, 3, dtype=torch.bool))
-    >>> len(mask_grids(everything, MaskGrid("none", torch.zeros(1, 1, 2, 3) > 0)).axes)
-    2
+    Args: signs stand between the masks, such as "and", "="; expected (T, S) is what all masks should be: a cell that is
+        open and should not be has another colour and an exclamation mark.
+    Raises: ShapeError where a mask is not one matrix, or names, signs or what is expected do not fit.
     """
     matrices = [_matrix(grid, expected) for grid in grids]
     rule, fitting = "signs stand between the masks", f"{len(grids) - 1} or none"
@@ -69,7 +60,6 @@ def _matrix(grid: MaskGrid, expected: Tensor | None) -> Tensor:
 
 
 def _axes(grids: Sequence[MaskGrid], matrices: Sequence[Tensor]) -> tuple[Figure, Sequence[Axes]]:
-    """Make a figure with room for all masks at one size of cell, names included."""
     margins = [max([*map(len, grid.queries), 2]) * 0.09 + 0.45 for grid in grids]
     columns = [matrix.size(1) for matrix in matrices]
     longest_key = max(len(name) for grid in grids for name in (*grid.keys, ""))
@@ -80,22 +70,22 @@ def _axes(grids: Sequence[MaskGrid], matrices: Sequence[Tensor]) -> tuple[Figure
 
 def _draw_cells(ax: Axes, matrix: Tensor, expected: Tensor | None) -> None:
     rows, columns = matrix.shape
-    for t in range(rows):
-        for s in range(columns):
-            leaks = bool(matrix[t, s]) and expected is not None and not bool(expected[t, s])
-            look: dict[str, Any] = {"facecolor": ACCENT if leaks else BAR, "edgecolor": "white"}
-            ax.add_patch(Rectangle((s, t), 1, 1, **(look if matrix[t, s] else {**HATCH, "linewidth": 0.6})))
-            if leaks:
-                ax.text(s + 0.5, t + 0.5, "!", ha="center", va="center", fontweight="bold", color=INK)
+    leaks = matrix & ~(matrix if expected is None else expected.bool())
+    for t, s in np.ndindex(rows, columns):
+        cell = Rectangle((s, t), 1, 1, facecolor=ACCENT if leaks[t, s] else BAR, edgecolor="white")
+        if not matrix[t, s]:
+            cell.set(**HATCH, linewidth=0.6)
+        ax.add_patch(cell)
+        if leaks[t, s]:
+            ax.text(s + 0.5, t + 0.5, "!", ha="center", va="center", fontweight="bold", color=INK)
     ax.set(xlim=(0, columns), ylim=(rows, 0), aspect="equal", anchor="NW")
     ax.spines[:].set_visible(False)
 
 
 def _write_names(ax: Axes, grid: MaskGrid) -> None:
     ax.xaxis.tick_top()
-    look: dict[str, Any] = {"fontsize": 8.5, "parse_math": False}
-    across = [n + 0.5 for n in range(len(grid.keys))]
-    ax.set_xticks(across, grid.keys, rotation=50, ha="left", rotation_mode="anchor", **look)
-    ax.set_yticks([n + 0.5 for n in range(len(grid.queries))], grid.queries, **look)
+    across, down = np.arange(len(grid.keys)) + 0.5, np.arange(len(grid.queries)) + 0.5
+    ax.set_xticks(across, grid.keys, rotation=50, ha="left", rotation_mode="anchor", fontsize=8.5, parse_math=False)
+    ax.set_yticks(down, grid.queries, fontsize=8.5, parse_math=False)
     ax.tick_params(length=0, pad=2)
     ax.set_title(grid.title, loc="left", fontsize=10, color=INK)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
+import numpy as np
 import seaborn as sns
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
@@ -24,28 +25,19 @@ class _Cells(NamedTuple):
     rows: int
     color: str
 
-    @property
-    def exit(self) -> Point:
-        """Where an arrow leaves it, on the right."""
-        return self.x + self.columns + 0.3, self.y + self.rows / 2
-
     def entry(self, share: float = 0.5) -> Point:
-        """Where an arrow comes to it, on the left, so far up."""
+        """Where an arrow comes to it, on the left, so far up; it leaves on the right, in the middle."""
         return self.x - 1.6, self.y + self.rows * share
 
+    @property
+    def exit(self) -> Point:
+        return self.x + self.columns + 0.3, self.y + self.rows / 2
 
-def cross_attention(queries: int, keys: int, *, width: int = 4, ax: Axes | None = None) -> Axes:
-    """Draw cross-attention to scale: x asks with one sequence, memory answers with another.
 
-    Args:
-        queries: T, the tokens of x.
-        keys: S, the tokens of memory.
-        width: how many numbers of a token are drawn.
-
-    >>> cross_attention(5, 7).texts[0].get_text()
-    'x: asks'
-    """
+def cross_attention(queries: int, keys: int, *, ax: Axes | None = None) -> Axes:
+    """Draw cross-attention to scale: x asks with one sequence (queries: T tokens), memory answers (keys: S tokens)."""
     ax = ax or new_figure(11, 4.2).subplots()
+    width = 4  # numbers of a token that are drawn
     upper, middle = keys + 3.6, (keys + 3.6 + queries - keys) / 2
     x = _Cells("x: asks", 0, upper, width, queries, ACCENT)
     memory = _Cells("memory: answers", 0, 0, width, keys, BAR)
@@ -73,24 +65,18 @@ def cross_attention(queries: int, keys: int, *, width: int = 4, ax: Axes | None 
 
 def _draw_cells(ax: Axes, cells: _Cells, rows: str, columns: str) -> None:
     """Draw a matrix, its name above and its sizes, with these letters, beside it."""
-    for row in range(cells.rows):
-        for column in range(cells.columns):
-            look: dict[str, Any] = {"facecolor": cells.color, "edgecolor": "white", "linewidth": 0.8}
-            ax.add_patch(Rectangle((cells.x + column, cells.y + row), 1, 1, **look))
-    centre, top = cells.x + cells.columns / 2, cells.y + cells.rows
+    for row, column in np.ndindex(cells.rows, cells.columns):
+        corner = cells.x + column, cells.y + row
+        ax.add_patch(Rectangle(corner, 1, 1, facecolor=cells.color, edgecolor="white", linewidth=0.8))
+    centre, top, middle = cells.x + cells.columns / 2, cells.y + cells.rows, cells.y + cells.rows / 2
     above = f"{cells.name}\n{columns} = {cells.columns}" if columns else cells.name
     ax.text(centre, top + 0.4, above, ha="center", va="bottom", fontsize=11, fontweight="bold", color=INK)
-    side: dict[str, Any] = {"ha": "right", "va": "center", "rotation": 90, "fontsize": 9, "color": INK}
-    ax.text(cells.x - 0.3, cells.y + cells.rows / 2, f"{rows} = {cells.rows}", **side)
+    beside = f"{rows} = {cells.rows}"
+    ax.text(cells.x - 0.3, middle, beside, ha="right", va="center", rotation=90, fontsize=9, color=INK)
 
 
 def encoding_waves(encoding: Tensor, channels: tuple[int, ...]) -> Figure:
-    """Draw an encoding of places: all of it in colours, and some of its channels as waves over the places.
-
-    Args:
-        encoding: (S, C).
-        channels: up to four of the C, drawn as waves.
-    """
+    """Draw an encoding of places (S, C): all of it in colours, and up to four of its channels as waves."""
     figure = new_figure(11, 4)
     whole, lines = figure.subplots(1, 2, width_ratios=(1, 1.2))
     image = whole.imshow(encoding.numpy().T, cmap="vlag", vmin=-1, vmax=1, aspect="auto", interpolation="nearest")
@@ -105,21 +91,14 @@ def encoding_waves(encoding: Tensor, channels: tuple[int, ...]) -> Figure:
 
 
 def rope_pairs(width: int, *, ax: Axes | None = None) -> Axes:
-    """Draw which of the channels of a head make a pair, in both layouts of RoPE.
-
-    Args:
-        width: D, the channels of the head.
-
-    >>> len(rope_pairs(6).patches)
-    12
-    """
+    """Draw which of the channels of a head, width is D, make a pair in both layouts of RoPE."""
     ax = ax or new_figure(8.5, 2.2).subplots()
     colors = sns.color_palette("colorblind", width // 2)
     half_split, interleaved = [n % (width // 2) for n in range(width)], [n // 2 for n in range(width)]
     for title, left, pair in (("half-split", 0, half_split), ("interleaved", width + 3, interleaved)):
         for n in range(width):
-            look: dict[str, Any] = {"facecolor": (*colors[pair[n]], 0.5), "edgecolor": "white", "linewidth": 2}
-            ax.add_patch(Rectangle((left + n, 0), 1, 1, **look))
+            color = (*colors[pair[n]], 0.5)
+            ax.add_patch(Rectangle((left + n, 0), 1, 1, facecolor=color, edgecolor="white", linewidth=2))
             ax.text(left + n + 0.5, 0.5, str(n), ha="center", va="center", fontsize=11, color=INK, fontweight="bold")
         for number in range(width // 2):
             first, second = (left + n + 0.5 for n in range(width) if pair[n] == number)

@@ -88,45 +88,6 @@ def test_cells_run_twice_and_sections_in_any_order(path):
                     run(number)
 
 
-@pytest.mark.notebook
-def test_a_section_that_fails_out_of_order_is_noticed():
-    cells = ["## a", "## b"]
-    notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_markdown_cell(cell) for cell in cells])
-    notebook.cells.insert(1, nbformat.v4.new_code_cell("x = 1"))
-    notebook.cells.append(nbformat.v4.new_code_cell("x += 'a' if x == 2 else 1"))
-    assert sections(notebook) == [range(0), range(2), range(2, 4)]
-    with kernel(notebook) as run:
-        for number in range(4):
-            run(number)
-        with pytest.raises(Exception, match="unsupported operand"):
-            run(3)
-
-
-@pytest.mark.notebook
-def test_a_kernel_that_dies_in_the_middle_leaves_nothing_behind(tmp_path):
-    path = LESSONS[1]
-    half, whole = read(path), read(path)
-    with kernel(half, tmp_path) as run:
-        run(0)
-        half.cells[1].source = f"import sys; sys.path.insert(0, {str(ROOT)!r})"
-        for number in range(1, len(half.cells) // 2):
-            run(number)
-    whole.cells.insert(0, nbformat.v4.new_code_cell(f"import sys; sys.path.insert(0, {str(ROOT)!r})"))
-    with kernel(whole, tmp_path) as run:
-        for number in range(len(whole.cells)):
-            run(number)
-    del whole.cells[0]
-    authoring.normalise(whole)
-    for cell, kept in zip(whole.cells, read(path).cells, strict=True):
-        if cell.cell_type == "code":
-            assert [texts(output) for output in cell.outputs] == [texts(output) for output in kept.outputs]
-
-
-def texts(output):
-    """Return what an output says in words."""
-    return output.get("text") or {kind: text for kind, text in output.data.items() if kind.startswith("text/")}
-
-
 @pytest.fixture
 def course(tmp_path):
     """Copy the course, with two of its lessons, into a folder with a space and letters beyond ASCII."""

@@ -1,10 +1,11 @@
 """Lesson 11's rooms: decoding with and without a cache, counted work, published sizes, shared heads, pictures."""
 
 import itertools
-from types import SimpleNamespace
+import time
 
 import pytest
 import torch
+from rewriting import one_thread  # noqa: F401
 from test_shape_comments import SIZES, audit, promises
 
 from mha_course import example, masks, plots
@@ -17,23 +18,9 @@ B, S, C, H, D = 2, 7, 24, 4, 6
 NAMES = ["the", "grey", "cat", "that", "chased"]
 
 
-@pytest.fixture(autouse=True)
-def alone():
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)  # hundreds of small calls
-    yield
-    torch.set_num_threads(threads)
-
-
 def modules():
     torch.manual_seed(0)
     return [MultiHeadAttention(C, H).double(), *(GroupedQueryAttention(C, H, g).double() for g in (1, 2, 4))]
-
-
-def test_splits_are_all_ways_to_cut():
-    found = decoding.splits(6)
-    assert len(found) == len(set(found)) == 2**5
-    assert all(sum(chunks) == 6 and min(chunks) >= 1 for chunks in found)
 
 
 @pytest.mark.parametrize("module", modules(), ids=["H", "G=1", "G=2", "G=4"])
@@ -42,11 +29,13 @@ def test_with_and_without_a_cache_equal_the_whole(module, draw):
     whole, _ = module(x, mask=masks.causal_mask(S))
     assert torch.allclose(decoding.without_cache(module, x), whole, atol=1e-12)
     assert torch.allclose(decoding.with_cache(module, x), whole, atol=1e-12)
-    for chunks in decoding.splits(S):
+    ways = decoding.splits(S)
+    assert len(set(ways)) == 2 ** (S - 1)
+    for chunks in ways:
         assert torch.allclose(decoding.with_cache(module, x, chunks), whole, atol=1e-12), chunks
 
 
-@pytest.mark.parametrize("chunks", [(3, 3), (4, 4), (7, 0), (), (8, -1)])
+@pytest.mark.parametrize("chunks", [(3, 3), (7, 0), ()])
 def test_chunks_must_make_up_the_sequence(chunks, draw):
     with pytest.raises(ShapeError, match=r"the chunks must make up the sequence"):
         decoding.with_cache(modules()[0], draw(B, S, C), chunks)
@@ -76,13 +65,10 @@ def test_work_is_what_the_formulas_say(tokens):
     assert cached.total == 8 * C * C + 4 * tokens * C
 
 
-def test_the_shortest_run_counts(monkeypatch):
-    lasts = (9.0, 0.001, 0.5, 0.002, 0.003)  # seconds; the first is the warm-up, one run was disturbed
-    clock = itertools.accumulate(itertools.chain.from_iterable((0.0, last) for last in lasts))
-    monkeypatch.setattr(decoding, "time", SimpleNamespace(perf_counter=lambda: next(clock)))
-    ran = []
-    assert decoding.milliseconds(lambda: ran.append(1), repeats=5) == pytest.approx(1.0)
-    assert len(ran) == len(lasts)
+def test_the_shortest_run_counts():
+    lasts = iter((0.3, 0.01, 0.2))  # seconds
+    assert 10 <= decoding.milliseconds(lambda: time.sleep(next(lasts)), repeats=3) < 150
+    assert next(lasts, None) is None
 
 
 def test_shape_comments_of_decoding_tell_the_truth():
@@ -117,22 +103,12 @@ def test_cache_bytes_are_those_of_tensors():
     assert (model.kind, model.weight_bytes) == ("GQA", 20)
 
 
-@pytest.mark.parametrize(
-    ("size", "want"),
-    [(0, "0 B"), (1023, "1,023 B"), (1024, "1.00 KiB"), (10 * 2**20, "10.0 MiB"), (128 * 2**10, "128 KiB")],
-)
-def test_amounts_have_three_digits(size, want):
-    assert model_sizes.amount(size) == want
-
-
 def test_the_table_lines_up_and_marks_what_is_too_long():
     lines = model_sizes.table((1, 4096, 131072)).splitlines()
     assert len(lines) == len(model_sizes.MODELS) + 1
     assert len(set(map(len, lines))) == 1
     assert max(map(len, lines)) <= plots.LINE
-    llama = next(line for line in lines if line.startswith("Llama 2 7B"))
-    assert "2.00 GiB " in llama
-    assert "(64.0 GiB)" in llama
+    assert {"2.00", "(64.0"} <= set(next(line for line in lines if line.startswith("Llama 2 7B")).split())
     assert model_sizes.sources().count("\n") >= len(model_sizes.MODELS) - 1
     assert max(map(len, model_sizes.sources().splitlines())) <= plots.LINE
 
@@ -155,9 +131,7 @@ def test_uptraining_trains_a_copy_for_its_share_of_the_steps():
     before = {name: tensor.clone() for name, tensor in shared.state_dict().items()}
     trained = gqa.uptrain(shared, 2 / gqa.TRAINING_STEPS)
     assert all(torch.equal(shared.state_dict()[name], tensor) for name, tensor in before.items())
-    assert not torch.equal(
-        trained.blocks[0].attention.k_proj.weight, before["encoder.layers.0.attention.k_proj.weight"]
-    )
+    assert not torch.equal(trained.to_words.weight, shared.to_words.weight)
     assert not trained.training
     assert not any(parameter.requires_grad for parameter in trained.parameters())
 
@@ -190,9 +164,6 @@ def test_sharing_draws_neighbours_together(groups):
     assert below == sorted(below)
     assert len(set(below)) == groups
     assert [below.count(place) for place in set(below)] == [6 // groups] * groups
-
-
-def test_sharing_refuses_groups_that_do_not_divide():
     with pytest.raises(ShapeError, match="must divide"):
         plots.kv_sharing(6, (4,))
 
@@ -206,10 +177,3 @@ def test_against_weights_marks_each_size_and_hollows_what_is_too_long():
     assert places[2][0] == first.weight_bytes
     faces = [tuple(dots.get_facecolor()[0][:3]) for dots in ax.collections]
     assert faces[1] == (1, 1, 1) != faces[0]
-
-
-def test_head_rows_draws_each_head_of_each_row_on_one_scale():
-    figure = plots.head_rows({"a": torch.rand(3, 5, 5), "b": torch.rand(3, 5, 5)}, NAMES)
-    images = [ax.images[0] for ax in figure.axes if ax.images]
-    assert len(images) == 6
-    assert {image.get_clim() for image in images} == {(0, 1)}

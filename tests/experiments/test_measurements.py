@@ -91,3 +91,10 @@ def test_the_whole_pass_shows_each_stage(draw):
 def test_cost_of_heads_that_do_not_fit():
     with pytest.raises(ShapeError, match="num_heads must divide d_model"):
         costs.cost(10, 3, batch=1, tokens=2)
+
+
+def test_r2_by_head_width_draws_every_run():
+    ax = plots.r2_by_head_width({1: [0.9, 1.0], 4: [0.4, 0.6]}, 32)
+    assert [bar.get_height() for bar in ax.patches] == pytest.approx([0.95, 0.5])
+    assert [len(dots.get_offsets()) for dots in ax.collections] == [2, 2]
+    assert [label.get_text() for label in ax.get_xticklabels()] == ["1 × 32", "4 × 8"]

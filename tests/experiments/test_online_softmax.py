@@ -52,9 +52,7 @@ def test_one_row_is_drawn_with_the_numbers_of_each_block(scores):
         assert f"max {step.maximum:.1f}" in words(top)
         line = f"{before.total:.2f} × {step.shrink:.2f} + {step.added:.2f} = {step.total:.2f}"
         assert line in words(bottom)
-    heights = [bar.get_height() for bar in top.patches]
-    assert heights == pytest.approx(scores[0].tolist())
-    plots.png(figure)
+    assert [bar.get_height() for bar in top.patches] == pytest.approx(scores[0].tolist())
 
 
 @pytest.mark.parametrize("causal", [False, True])
@@ -70,14 +68,6 @@ def test_tiles_cover_what_may_be_seen(causal):
     assert (covered[seen] == 1).all()
     assert len(drawn) == (9 if causal else 12)
     assert words(ax) == " ".join(str(n + 1) for n in range(len(drawn)))
-    plots.png(ax)
-
-
-def test_the_held_tile_is_lit():
-    _, *drawn = plots.tiles(8, 8, 4, now=2).patches
-    colors = [tile.get_facecolor() for tile in drawn]
-    assert colors[0] == colors[1]
-    assert len(set(colors)) == 3
 
 
 @pytest.mark.parametrize("make", [plots.recomputation, plots.memory_traffic])
@@ -90,7 +80,6 @@ def test_no_words_of_a_drawing_overlap(make):
         assert len(boxes) >= 5
         for n, box in enumerate(boxes):
             assert not any(box.overlaps(other) for other in boxes[n + 1 :])
-    plots.png(picture)
 
 
 def test_operations_are_those_of_the_products(draw):
@@ -98,20 +87,8 @@ def test_operations_are_those_of_the_products(draw):
     one = 2 * 2 * 4 * 5 * 7 * 6
     ways = [attention, F.scaled_dot_product_attention, lambda *given: flash.tiled_attention(*given, 3)]
     assert [costs.flops(way, q, k, v) for way in ways] == [2 * one] * 3
-    inputs = [x.requires_grad_() for x in (q, k, v)]
-    assert [costs.flops(lambda way=way: both(way, inputs)) for way in ways] == [6 * one, 7 * one, 7 * one]
-
-
-def both(way, inputs):
-    """Go forward and backward."""
-    result = way(*inputs)
-    (result[0] if isinstance(result, tuple) else result).sum().backward()
-
-
-def test_skipped_blocks_are_not_counted(draw):
-    x = draw(2, 4, 12, 6)
-    causal = costs.flops(flash.tiled_attention, x, x, x, 3, causal=True)
-    assert causal / costs.flops(flash.tiled_attention, x, x, x, 3) == 10 / 16
+    causal = costs.flops(flash.tiled_attention, q, q, q, 1, causal=True)
+    assert causal / costs.flops(flash.tiled_attention, q, q, q, 1) == 15 / 25  # skipped blocks are not counted
 
 
 def panels(lab):
@@ -141,6 +118,8 @@ def test_the_lab_walks_through_all_tiles(scores, size, causal):
         assert sum(value > 0 for line in order["values"] for value in line) == want[rows, columns].numel()
     final = (visible - visible.amax(1, keepdim=True)).exp().sum(1)
     assert sums["values"] == pytest.approx(final.tolist(), rel=1e-3)
+    lab.set(causal=not causal)
+    assert lab.values["tile"] == 1  # it begins again
 
 
 def test_the_lab_says_which_row_shrinks_most():
@@ -155,30 +134,7 @@ def test_the_lab_says_which_row_shrinks_most():
     assert "nothing shrinks" in lab.text
 
 
-def test_the_lab_stays_at_the_last_tile_and_begins_again(scores):
-    lab = TilingLab(scores, TOKENS)
-    lab.set(size=5)
-    lab.set(tile=9)
-    assert lab.values["tile"] == 4
-    lab.set(causal=True)
-    assert lab.values["tile"] == 1
-
-
-def test_what_the_lab_shows_without_a_browser(scores):
-    lab = TilingLab(scores[None, None].half(), TOKENS)
-    data, metadata = lab._repr_mimebundle_()
-    assert metadata["image/png"]["alt"] == lab.text
-    assert data["text/plain"] == f"TilingLab: {lab.text}"
-
-
-@pytest.mark.parametrize(
-    ("given", "message"),
-    [
-        (lambda s: (s[:, :9], TOKENS), "TilingLab: scores"),
-        (lambda s: (s, TOKENS[:9]), "TilingLab: scores"),
-        (lambda s: (s, []), "TilingLab: tokens must be a list of words"),
-    ],
-)
-def test_bad_input_gets_one_clear_message(scores, given, message):
-    with pytest.raises(ShapeError, match=message):
-        TilingLab(*given(scores))
+@pytest.mark.parametrize(("tokens", "message"), [(TOKENS[:9], "scores"), ([], "tokens must be a list of words")])
+def test_bad_input_gets_one_clear_message(scores, tokens, message):
+    with pytest.raises(ShapeError, match=f"TilingLab: {message}"):
+        TilingLab(scores, tokens)

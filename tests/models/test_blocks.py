@@ -19,16 +19,10 @@ LENGTHS = [5, 3]  # words of each sentence
 MASKS = {
     "none": (None, {}),
     "causal": (masks.causal_mask(S), {"src_mask": ~masks.causal_mask(S)}),
-    "padding": (
-        masks.padding_mask(LENGTHS, S),
-        {"src_key_padding_mask": ~masks.padding_mask(LENGTHS, S)[:, 0, 0]},
-    ),
+    "padding": (masks.padding_mask(LENGTHS, S), {"src_key_padding_mask": ~masks.padding_mask(LENGTHS, S)[:, 0, 0]}),
     "per sentence": (
         masks.combine_masks(masks.causal_mask(S), masks.padding_mask(LENGTHS, S)),
-        {
-            "src_mask": ~masks.causal_mask(S),
-            "src_key_padding_mask": ~masks.padding_mask(LENGTHS, S)[:, 0, 0],
-        },
+        {"src_mask": ~masks.causal_mask(S), "src_key_padding_mask": ~masks.padding_mask(LENGTHS, S)[:, 0, 0]},
     ),
 }
 
@@ -41,25 +35,6 @@ def block_of(cls=EncoderBlock, *, norm_first=True, dropout=0.0, dtype=torch.floa
         for parameter in block.parameters():
             parameter.add_(0.3 * torch.randn(parameter.shape))
     return block.to(device=device, dtype=dtype)
-
-
-def layer_of(block, norm_first):
-    """Build PyTorch's layer from the same numbers without to_torch: q, k and v are stacked in one matrix there."""
-    weight = block.norm1.weight
-    layer = nn.TransformerEncoderLayer(C, H, D_FF, 0.0, "gelu", batch_first=True, norm_first=norm_first)
-    mha, ours = block.attention, (block.feed_forward[0], block.feed_forward[3], block.norm1, block.norm2)
-    pairs = {
-        layer.self_attn.in_proj_weight: torch.cat([p.weight for p in (mha.q_proj, mha.k_proj, mha.v_proj)]),
-        layer.self_attn.in_proj_bias: torch.cat([p.bias for p in (mha.q_proj, mha.k_proj, mha.v_proj)]),
-        layer.self_attn.out_proj.weight: mha.out_proj.weight,
-        layer.self_attn.out_proj.bias: mha.out_proj.bias,
-    }
-    for theirs, mine in zip((layer.linear1, layer.linear2, layer.norm1, layer.norm2), ours, strict=True):
-        pairs |= {theirs.weight: mine.weight, theirs.bias: mine.bias}
-    with torch.no_grad():
-        for theirs, mine in pairs.items():
-            theirs.copy_(mine)
-    return layer.to(weight)
 
 
 def passes(module, x, target, options):
@@ -79,12 +54,11 @@ def equals_torchs_layer(cls, name="per sentence", norm_first=True, dtype=torch.f
     block = block_of(cls, norm_first=norm_first, dtype=dtype, device=device)
     ours = passes(block, x, target, {"mask": None if mask is None else mask.to(device)})
     options = {key: value.to(device) for key, value in options.items()}
-    tolerance = TOLERANCE[dtype]
-    for theirs in (layer_of(block, norm_first), block.to_torch()):
-        for mine, other in zip(ours, passes(theirs, x, target, options), strict=True):
-            assert mine.dtype == other.dtype
-            assert torch.allclose(mine, other, rtol=10 * tolerance, atol=10 * tolerance)
-        assert torch.allclose(ours[0], theirs(x, **options), rtol=tolerance, atol=tolerance)
+    theirs, tolerance = EncoderBlock.to_torch(block), TOLERANCE[dtype]
+    assert theirs.norm_first == norm_first
+    for mine, other in zip(ours, passes(theirs, x, target, options), strict=True):
+        assert mine.dtype == other.dtype
+        assert torch.allclose(mine, other, rtol=10 * tolerance, atol=10 * tolerance)
 
 
 @pytest.mark.parametrize("dtype", TOLERANCE, ids=str)
@@ -94,10 +68,16 @@ def test_a_block_equals_pytorchs_layer(name, norm_first, dtype, device):
     equals_torchs_layer(EncoderBlock, name, norm_first, dtype, device)
 
 
-class AnotherCurve(EncoderBlock):
-    def __init__(self, *sizes, **options):
-        super().__init__(*sizes, **options)
-        self.feed_forward[1] = nn.ReLU()
+class OneNormTwice(EncoderBlock):
+    def forward(self, x, mask=None):
+        x = x + self.attention(self.norm1(x), mask=mask)[0]
+        return x + self.feed_forward(self.norm1(x))
+
+
+class NoResidual(EncoderBlock):
+    def forward(self, x, mask=None):
+        x = self.attention(self.norm1(x), mask=mask)[0]
+        return x + self.feed_forward(self.norm2(x))
 
 
 class MaskIgnored(EncoderBlock):
@@ -105,94 +85,9 @@ class MaskIgnored(EncoderBlock):
         return super().forward(x)
 
 
-def wired(forward):
-    """Make a block with other wiring: forward gets x, what attends, what feeds forward, and the two norms."""
-
-    class Wired(EncoderBlock):
-        def forward(self, x, mask=None):
-            def attend(x):
-                return self.attention(x, mask=mask)[0]
-
-            return forward(x, attend, self.feed_forward, self.norm1, self.norm2)
-
-    return Wired
-
-
-def no_residual_around_attention(x, attend, feed_forward, norm1, norm2):
-    x = attend(norm1(x))
-    return x + feed_forward(norm2(x))
-
-
-def no_residual_around_feed_forward(x, attend, feed_forward, norm1, norm2):
-    x = x + attend(norm1(x))
-    return feed_forward(norm2(x))
-
-
-def one_norm_twice(x, attend, feed_forward, norm1, norm2):
-    x = x + attend(norm1(x))
-    return x + feed_forward(norm1(x))
-
-
-def the_normed_vector_passes_on(x, attend, feed_forward, norm1, norm2):
-    x = norm1(x) + attend(norm1(x))
-    return x + feed_forward(norm2(x))
-
-
-def pre_norm(x, attend, feed_forward, norm1, norm2):
-    x = x + attend(norm1(x))
-    return x + feed_forward(norm2(x))
-
-
-def post_norm(x, attend, feed_forward, norm1, norm2):
-    x = norm1(x + attend(x))
-    return norm2(x + feed_forward(x))
-
-
-def norm_before_the_sum(x, attend, feed_forward, norm1, norm2):
-    x = x + norm1(attend(x))
-    return norm2(x + feed_forward(x))
-
-
-def no_second_norm(x, attend, feed_forward, norm1, norm2):
-    x = norm1(x + attend(x))
-    return x + feed_forward(x)
-
-
-WRONG = {
-    "no residual around attention": wired(no_residual_around_attention),
-    "no residual around feed-forward": wired(no_residual_around_feed_forward),
-    "one norm twice": wired(one_norm_twice),
-    "the normed vector passes on": wired(the_normed_vector_passes_on),
-    "post-norm wiring": wired(post_norm),
-    "another curve": AnotherCurve,
-    "the mask is ignored": MaskIgnored,
-}
-WRONG_AFTER = {
-    "pre-norm wiring": wired(pre_norm),
-    "norm before the sum": wired(norm_before_the_sum),
-    "no second norm": wired(no_second_norm),
-}
-
-
-@pytest.mark.parametrize("wrong", WRONG)
+@pytest.mark.parametrize("wrong", [OneNormTwice, NoResidual, MaskIgnored])
 def test_a_wrong_block_differs(wrong):
-    assert fails(equals_torchs_layer, WRONG[wrong])
-
-
-@pytest.mark.parametrize("wrong", WRONG_AFTER)
-def test_a_wrong_post_norm_block_differs(wrong):
-    assert fails(equals_torchs_layer, WRONG_AFTER[wrong], "none", False)
-
-
-def test_what_wrong_blocks_are_made_with_is_right():
-    equals_torchs_layer(wired(pre_norm))
-    equals_torchs_layer(wired(post_norm), "none", False)
-
-
-def test_its_gradients_are_those_of_finite_differences():
-    x = torch.randn(1, 3, C, generator=torch.Generator().manual_seed(2), dtype=torch.float64, requires_grad=True)
-    for norm_first in (True, False):
-        assert torch.autograd.gradcheck(block_of(norm_first=norm_first), (x,), fast_mode=True)
+    assert fails(equals_torchs_layer, wrong)
 
 
 def test_dropout_is_there_in_training_alone(device):
@@ -273,9 +168,6 @@ def test_a_causal_model_makes_no_mask(device):
     mask = masks.causal_mask(7, device=device)
     want = model.to_words(model.encoder(model.embed(ids), mask))
     assert torch.allclose(logits, want, rtol=0, atol=1e-12)
-    got, wanted = (torch.autograd.grad(out.square().sum(), [*model.parameters()]) for out in (logits, want))
-    for mine, theirs in zip(got, wanted, strict=True):
-        assert torch.allclose(mine, theirs, rtol=1e-9, atol=1e-9)
 
 
 @pytest.mark.parametrize("cuts", [[7], [1] * 7, [3, 1, 3], [2, 5]], ids=str)
@@ -310,13 +202,6 @@ def test_generating_draws_by_the_model_and_the_temperature():
     assert (torch.bincount(other, minlength=V) / 4000 - want).abs().max() > 0.03
 
 
-def test_generating_keeps_no_gradient():
-    assert models.generate(causal_model(), words(B, 3), 0).equal(words(B, 3))
-    model = causal_model()
-    models.generate(model, words(B, 3), 2)
-    assert all(parameter.grad is None for parameter in model.parameters())
-
-
 @pytest.mark.parametrize("cached", [True, False])
 def test_a_text_that_grows_too_long_is_refused(cached):
     with pytest.raises(ShapeError, match="CausalLanguageModel: the sentence is too long") as caught:
@@ -338,21 +223,6 @@ def test_a_masked_word_model_reads_both_ways_and_no_padding(device):
     assert torch.equal(model(changed, mask)[1, :3], logits[1, :3])
     with pytest.raises(ShapeError, match=r"MaskedWordModel: .* got S=10"):
         model(words(B, 10, device=device))
-
-
-@pytest.mark.parametrize(
-    ("sizes", "message"),
-    [((24, 5, 10), "num_heads must divide d_model"), ((24, 0, 10), "num_heads"), ((0, 4, 10), "d_model")],
-    ids=str,
-)
-def test_sizes_that_do_not_fit(sizes, message):
-    with pytest.raises(ShapeError, match=message):
-        EncoderBlock(*sizes)
-
-
-def test_the_mask_of_a_block_is_checked():
-    with pytest.raises(ShapeError, match="mask"):
-        block_of()(torch.ones(B, S, C, dtype=torch.float64), torch.ones(B, S, S, dtype=torch.bool))
 
 
 # Training
@@ -396,17 +266,6 @@ def test_training_learns_and_takes_the_steps_asked_for():
     before = copy.deepcopy(model.state_dict())
     assert models.train(model, [], F.mse_loss, steps=3, lr=0.1, progress=False) == []
     assert all(torch.equal(before[name], tensor) for name, tensor in model.state_dict().items())
-
-
-def test_the_number_of_threads_comes_back_after_an_error():
-    threads = torch.get_num_threads()
-    torch.set_num_threads(2)
-    try:
-        with pytest.raises(ZeroDivisionError):
-            models.train(causal_model(), [(1,)], lambda model, number: number / 0, steps=1, lr=0.1, progress=False)
-        assert torch.get_num_threads() == 2
-    finally:
-        torch.set_num_threads(threads)
 
 
 def test_the_loss_of_masked_words_counts_chosen_places_alone():

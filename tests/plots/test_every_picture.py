@@ -20,12 +20,7 @@ ONE_PANEL = {
     "learning_curves": lambda ax: plots.learning_curves({"a": [1.0] * 20}, ax=ax),
     "pipeline": lambda ax: plots.pipeline(ax=ax),
     "plane": lambda ax: plots.plane(torch.eye(2), torch.full((2, 2), 0.5), "ab", ax=ax),
-    "product": lambda ax: plots.product(
-        plots.Matrix("a", 2, 3, ("T", "D")),
-        plots.Matrix("b", 3, 4, ("D", "S")),
-        plots.Matrix("c", 2, 4, ("T", "S")),
-        ax=ax,
-    ),
+    "product": lambda ax: plots.product(*(plots.Matrix("x", 3, 3, ("T", "S")),) * 3, ax=ax),
     "r2_by_head_width": lambda ax: plots.r2_by_head_width({1: [1.0], 2: [0.9]}, 32, ax=ax),
     "recomputation": lambda ax: plots.recomputation(ax=ax),
     "rope_pairs": lambda ax: plots.rope_pairs(4, ax=ax),
@@ -48,16 +43,10 @@ def test_examples_are_of_all_functions_that_draw_one_panel():
 def test_a_panel_is_drawn_where_the_caller_wants_it(name):
     figure, (left, right) = plt.subplots(1, 2)
     assert ONE_PANEL[name](right) is right
-    assert len(plt.get_fignums()) == 1
+    assert plt.get_fignums() == [figure.number]
     assert not left.has_data()
-    assert right.get_children() != left.get_children()
     assert plots.png(figure).startswith(b"\x89PNG")
-
-
-@pytest.mark.parametrize("name", ONE_PANEL)
-def test_without_a_place_a_figure_is_made(name):
-    ax = ONE_PANEL[name](None)
-    assert isinstance(ax, Axes)
+    ax = ONE_PANEL[name](None)  # without a place a figure is made
     assert plt.get_fignums() == [ax.figure.number]
 
 

@@ -3,12 +3,13 @@
 import base64
 import io
 import time
+import timeit
+from functools import partial
 
 import matplotlib.pyplot as plt
 import numpy as np
 import pytest
 import torch
-from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.text import Text
 from PIL import Image
@@ -33,7 +34,6 @@ def cells(ax):
 def test_heatmap_takes_numbers_in_any_form(make):
     weights = torch.rand(5, 7, generator=torch.Generator().manual_seed(0)).softmax(-1)
     ax = plots.heatmap(make(weights.clone()), title="one head")
-    assert isinstance(ax, Axes)
     assert np.allclose(cells(ax).reshape(5, 7), weights, atol=2e-3)
     assert ax.get_title(loc="left") == "one head"
 
@@ -55,7 +55,7 @@ def test_a_dollar_in_a_word_is_a_dollar():
     for axes in (ax, bars):
         assert [label.get_text() for label in axes.get_yticklabels()] == words
         assert plots.png(axes)  # drawing it is where mathtext would raise
-    assert plots.strongest(np.eye(3), words) == "$x^$ → $x^$ 1.00, $5 → $5 1.00, a_$b$ → a_$b$ 1.00"
+    assert plots.strongest([[0.2, 0.5, 0.3]], ["it"], words) == "it → $5 0.50"
 
 
 def test_hidden_cells_are_hatched_and_zero_is_not():
@@ -71,20 +71,16 @@ def test_colours_have_a_sign_only_where_numbers_do():
     assert plots.heatmap([[0.1, 0.4]]).collections[0].get_clim() == (0, 0.4)
     assert plots.heatmap([[-0.1, 0.4]]).collections[0].get_clim() == (-0.4, 0.4)
     assert plots.heatmap([[0.0, 0.0]]).collections[0].get_clim() == (0, 1)
+    masked = plots.head_grid([[[0.5, -9.0]]], mask=np.array([[True, False]]))  # what is hidden has no say
+    assert masked.axes[0].collections[0].get_clim() == (0, 1)
 
 
-def test_numbers_are_written_up_to_eight_columns_or_when_wanted():
-    assert len(plots.heatmap(np.ones((2, 8))).texts) == 16
-    assert not plots.heatmap(np.ones((2, 9))).texts
-    assert len(plots.heatmap(np.ones((2, 9)), annotate=True).texts) == 18
+@pytest.mark.parametrize(("columns", "annotate", "count"), [(8, None, 16), (9, None, 0), (9, True, 18)])
+def test_numbers_are_written_up_to_eight_columns_or_when_wanted(columns, annotate, count):
+    assert len(plots.heatmap(np.ones((2, columns)), annotate=annotate).texts) == count
 
 
-def test_it_draws_where_it_is_told():
-    ax = plt.subplots()[1]
-    assert plots.heatmap(np.ones((2, 2)), ax=ax) is ax
-
-
-@pytest.mark.parametrize("heads", [1, 2, 4, 6, 12])
+@pytest.mark.parametrize("heads", [1, 4, 12])
 def test_head_grid_shows_every_head_on_one_scale(heads):
     weights = torch.rand(heads, 5, 7).softmax(-1)
     figure = plots.head_grid(weights[None], mask=torch.ones(5, 7, dtype=torch.bool))
@@ -99,10 +95,8 @@ def test_head_grid_shows_every_head_on_one_scale(heads):
 @pytest.mark.parametrize(
     ("numbers", "limits", "label"),
     [
-        ([0.0, 0.25, 1.004], (0, 1), "weight"),  # weights in half precision
+        ([float("-inf"), 0.25, 1.004], (0, 1), "weight"),  # weights in half precision
         ([0.0, 0.5, 3.0], (0, 3), "value"),
-        ([-0.5, 0.25, 0.1], (-0.5, 0.5), "value"),
-        ([float("-inf"), 0.25, 0.1], (0, 1), "weight"),
         ([float("nan"), -0.5, 0.1], (-0.5, 0.5), "value (× is no finite number)"),
     ],
 )
@@ -111,11 +105,6 @@ def test_the_scale_of_a_grid_holds_all_numbers(numbers, limits, label):
     assert {ax.collections[0].get_clim() for ax in panels} == {limits}
     assert {ax.collections[0].get_cmap().name for ax in panels} == {"cividis" if limits[0] == 0 else "vlag"}
     assert bar.get_ylabel() == label
-
-
-def test_what_a_mask_hides_has_no_say_in_the_scale():
-    weights, mask = [[[0.5, -9.0]]], [[True, False]]
-    assert plots.head_grid(weights, mask=np.array(mask)).axes[0].collections[0].get_clim() == (0, 1)
 
 
 def texts(figure):
@@ -133,7 +122,6 @@ def long_names(number):
 
 PICTURES = {
     "heatmap": lambda number: plots.heatmap(np.eye(number), queries=long_names(number)).figure,
-    "one head": lambda number: plots.head_grid(np.eye(number)[None], queries=long_names(number)),
     "twelve heads": lambda number: plots.head_grid(np.stack([np.eye(number)] * 12), queries=long_names(number)),
     "a row": lambda number: plots.head_grid(np.ones((3, 1, number)), queries=["it"], keys=long_names(number)),
     "a column": lambda number: plots.head_grid(np.ones((3, number, 1)), queries=long_names(number), keys=["it"]),
@@ -149,7 +137,7 @@ def lines_apart(ax, axis):
     return steps / ax.figure.dpi * 72 / axis.get_ticklabels()[0].get_size()
 
 
-@pytest.mark.parametrize("number", [1, 5, 15, 64, 256])
+@pytest.mark.parametrize("number", [1, 15, 256])
 @pytest.mark.parametrize("picture", PICTURES)
 def test_names_are_legible_at_any_length(picture, number):
     figure = PICTURES[picture](number)
@@ -158,8 +146,7 @@ def test_names_are_legible_at_any_length(picture, number):
     for ax, axis in named:
         assert all(7.5 <= name.get_size() <= 9 and len(name.get_text()) <= 14 for name in axis.get_ticklabels())
         assert min(lines_apart(ax, axis), default=2) >= 1.15
-    most = max(len(axis.get_ticklabels()) for _, axis in named)
-    assert most == number if number <= 5 else most > 5
+    assert max(len(axis.get_ticklabels()) for _, axis in named) > min(number - 1, 5)
     for _, box in found:
         assert figure.bbox.x0 <= box.x0 <= box.x1 <= figure.bbox.x1
         assert figure.bbox.y0 <= box.y0 <= box.y1 <= figure.bbox.y1
@@ -174,7 +161,6 @@ def test_long_and_odd_names_are_shortened_and_shown_as_they_are():
     shown = [label.get_text() for label in ax.get_yticklabels()]
     assert shown == ["<script>", "antidisestabl…", "a↵b", "😀", "漢字", "\x07", "ok"]
     assert plots.png(ax)  # letters that the font lacks are no warning
-    assert plots.png(plots.head_grid(np.eye(8)[None], queries=names))
 
 
 def pixels(picture):
@@ -209,18 +195,12 @@ def test_hidden_zero_and_no_number_look_different():
     assert (255, 255, 255) in nan
 
 
-@pytest.mark.parametrize(("heads", "tokens", "seconds"), [(12, 64, 0.5), (8, 256, 2.0)])
-def test_a_grid_is_quick(heads, tokens, seconds):
+def test_a_grid_is_quick():
     """Four times what it takes on a quiet machine are allowed; seaborn left to itself takes ten times as long."""
-    weights = torch.rand(heads, tokens, tokens, generator=torch.Generator().manual_seed(0)).softmax(-1)
-    names = ["word"] * tokens
+    weights = torch.rand(12, 64, 64, generator=torch.Generator().manual_seed(0)).softmax(-1)
     plots.png(plots.head_grid(weights[:1, :5, :5]))  # fonts are read once
-    best = seconds * 9
-    for _ in range(3):
-        start = time.thread_time()
-        plots.png(plots.head_grid(weights, queries=names, mask=causal_mask(tokens)))
-        best = min(best, time.thread_time() - start)
-    assert best < 4 * seconds
+    draw = partial(plots.head_grid, weights, queries=["word"] * 64, mask=causal_mask(64))
+    assert min(timeit.repeat(lambda: plots.png(draw()), time.thread_time, number=1, repeat=3)) < 2
 
 
 @pytest.mark.parametrize(
@@ -230,11 +210,6 @@ def test_a_grid_is_quick(heads, tokens, seconds):
          "heatmap: queries must name every row. expected 5 names, got 4 names"),
         (lambda: plots.heatmap(np.ones((5, 7)), keys=WORDS),
          "heatmap: keys must name every column. expected 7 names, got 5 names"),
-        (lambda: plots.heatmap(np.ones((2, 4, 5, 5))),
-         "heatmap: weights must have 2 axes. expected (T, S), none of them 0, got (2, 4, 5, 5)"),
-        (lambda: plots.heatmap(np.ones((4, 5, 5))),
-         "heatmap: weights must have 2 axes. expected (T, S), none of them 0, got (4, 5, 5), "
-         "fix: weights[0], one sentence"),
         (lambda: plots.heatmap(np.ones((0, 0))),
          "heatmap: weights must have 2 axes. expected (T, S), none of them 0, got (0, 0)"),
         (lambda: plots.head_grid(np.ones((2, 4, 5, 5))),
@@ -259,13 +234,12 @@ def test_what_does_not_fit_gets_one_message(draw_it, message):
     assert str(caught.value) == message
 
 
-def test_words_for_a_heatmap():
-    assert plots.strongest([[0.9, 0.1], [0.3, 0.7]], ["it", "sat"]) == "it → it 0.90, sat → sat 0.70"
-    assert plots.strongest([[0.2, 0.5, 0.3]], ["it"], ["a", "b", "c"]) == "it → b 0.50"
-
-
 def test_bars_show_each_panel_and_light_the_chosen():
-    figure = plots.token_bars({"before": torch.tensor([1.0, -2.0]), "after": [0, 3]}, ["it", "cat"], highlight=["cat"])
+    rows, words = {"before": torch.tensor([1.0, -2.0]), "after": [0, 3]}, ["it", "cat"]
+    figure = plots.token_bars(rows, words, highlight=["cat"], unit="nats")
+    assert [ax.get_xlabel() for ax in figure.axes] == ["nats", "nats"]
+    assert len({ax.get_xlim() for ax in figure.axes}) == 2
+    assert len({ax.get_xlim() for ax in plots.token_bars(rows, words, shared=True).axes}) == 1
     widths = [[bar.get_width() for bar in ax.patches] for ax in figure.axes]
     assert widths == [[1, -2], [0, 3]]
     colours = {bar.get_facecolor() for bar in figure.axes[0].patches}
@@ -291,9 +265,3 @@ def test_showing_gives_alt_text_and_prints_it(monkeypatch, capsys):
     assert " ".join(printed.split()) == text
     assert max(map(len, printed.splitlines())) <= plots.LINE
     assert not plt.get_fignums()
-
-
-def test_a_mixture_is_drawn_among_its_points():
-    points = torch.tensor([[1.0, 0.0], [2.0, 1.0], [0.0, 2.0]])
-    ax = plots.plane(points, points.flip(0), "abc")
-    assert {text.get_text() for text in ax.texts} >= {"a", "b", "c", "context of a"}

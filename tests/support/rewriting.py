@@ -6,6 +6,8 @@ import pytest
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
+from mha_course.errors import ShapeError
+
 TOLERANCE = {torch.float64: 1e-12, torch.float32: 5e-6}
 
 
@@ -28,6 +30,13 @@ def same(got, want, dtype=torch.float64):
     assert got.dtype == dtype
     assert got.shape == want.shape
     assert torch.allclose(got, want.to(dtype), rtol=TOLERANCE[dtype], atol=TOLERANCE[dtype])
+
+
+def refused(call, message):
+    """Demand a ShapeError with this whole message."""
+    with pytest.raises(ShapeError) as caught:
+        call()
+    assert str(caught.value) == message
 
 
 class Largest(TorchDispatchMode):

@@ -72,26 +72,6 @@ def test_another_torch_trains_again(course, monkeypatch):
     assert calls == [2, 2]
 
 
-@pytest.mark.parametrize(
-    "damage",
-    [
-        lambda content: b"",
-        lambda content: content[:40],
-        lambda content: content[:-1],
-        lambda content: content[:-9] + bytes([content[-9] ^ 1]) + content[-8:],
-    ],
-    ids=["empty", "half a head", "cut off", "one bit"],
-)
-def test_a_damaged_file_is_trained_again(course, damage):
-    folder, train, calls = course
-    first = train(2)
-    (file,) = (folder / "kept").iterdir()
-    file.write_bytes(damage(file.read_bytes()))
-    assert not torch.equal(train(2).weight, first.weight)
-    train(2)
-    assert calls == [2, 2]
-
-
 def test_arguments_that_say_nothing_of_themselves_are_refused(course):
     _, train, _ = course
     with pytest.raises(ValueError, match="known by what they say of themselves"):

@@ -13,7 +13,6 @@ import torch
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 KEPT = ROOT / ".cache" / "trained"
-DIGEST = hashlib.sha256().digest_size
 
 
 def train_once(function, *args, folder=KEPT, root=ROOT, **kwargs):
@@ -21,24 +20,24 @@ def train_once(function, *args, folder=KEPT, root=ROOT, **kwargs):
     call = f"{function.__module__}.{function.__qualname__} {args!r} {sorted(kwargs.items())!r}"
     if " at 0x" in call:
         raise ValueError(f"arguments must be known by what they say of themselves, and one is not: {call}")
-    path = folder / f"{function.__qualname__}-{hashlib.sha256(call.encode()).hexdigest()[:16]}.pickle"
-    made_of = fingerprint(Path(inspect.getsourcefile(function)), root)
-    content = path.read_bytes() if path.exists() else b""
-    payload = content[2 * DIGEST :]
-    if content[: 2 * DIGEST] != made_of + hashlib.sha256(payload).digest():
-        payload = pickle.dumps(function(*args, **kwargs))
-        _write(path, made_of + hashlib.sha256(payload).digest() + payload)
-    return pickle.loads(payload)
+    path = folder / f"{function.__qualname__}-{fingerprint(call, Path(inspect.getsourcefile(function)), root)}.pickle"
+    if not path.exists():
+        made = pickle.dumps(function(*args, **kwargs))
+        path.parent.mkdir(parents=True, exist_ok=True)
+        part = path.with_suffix(f".{os.getpid()}")  # another process may write the same file at the same time
+        part.write_bytes(made)
+        part.replace(path)
+    return pickle.loads(path.read_bytes())
 
 
-def fingerprint(start, root=ROOT):
-    """Return a hash of a file, of all files of the course that it imports, and of what computes."""
+def fingerprint(call, start, root=ROOT):
+    """Return a hash of a call, of a file, of all files of the course that it imports, and of what computes."""
     found = hashlib.sha256()
-    for part in (sys.version, torch.__version__, torch.backends.cpu.get_cpu_capability()):
-        found.update(part.encode())
+    for part in (call, sys.version, torch.__version__, torch.backends.cpu.get_cpu_capability()):
+        found.update(part.encode() + b"\0")
     for path in sources(start, root):
         found.update(os.path.relpath(path, root).encode() + b"\0" + path.read_bytes() + b"\0")
-    return found.digest()
+    return found.hexdigest()[:32]
 
 
 def sources(start, root=ROOT):
@@ -70,11 +69,3 @@ def _files(name, root):
         for count in range(1, len(parts) + 1):
             place = root.joinpath(*parts[:count])
             yield from filter(Path.exists, (place / "__init__.py", place.with_suffix(".py")))
-
-
-def _write(path, content):
-    """Write a file in one go; another process may read or write it at the same time."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    part = path.with_suffix(f".{os.getpid()}")
-    part.write_bytes(content)
-    part.replace(path)
