@@ -7,7 +7,19 @@ from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from mha_course.tracing.records import Argument, Step
-from mha_course.tracing.render import CELL, STAGES, Reports, chips, count, markdown, memory_text, row, shape_text, table
+from mha_course.tracing.render import (
+    CELL,
+    STAGES,
+    Reports,
+    chips,
+    columns,
+    count,
+    markdown,
+    memory_text,
+    row,
+    shape_text,
+    table,
+)
 
 WRAPPED = CELL.replace("nowrap", "normal") + ";padding:3px 5px"
 
@@ -53,10 +65,8 @@ class Comparison:
     def __str__(self) -> str:
         rows = [("stage", *self.traces, "differ in")]
         rows += [(part.stage, *map(_last, part.steps), ", ".join(part.differs)) for part in self.parts]
-        rows.append(("filled anew", *(_total(trace) for trace in self.traces.values()), ""))
-        widths = [max(len(cells[i]) for cells in rows) for i in range(len(rows[0]))]
-        lines = ["  ".join(cell.ljust(width) for cell, width in zip(cells, widths, strict=True)) for cells in rows]
-        return "\n".join([*(line.rstrip() for line in lines), self.summary()])
+        rows.append(("filled anew", *map(_total, self.traces.values()), ""))
+        return f"{columns(rows)}\n{self.summary()}"
 
     def __repr__(self) -> str:
         return f"Comparison: {self.summary()}"
@@ -71,14 +81,16 @@ class Comparison:
 
     def _repr_html_(self) -> str:
         pair = len(self.traces) == 2  # more columns would not fit a page
-        total = ["filled anew", *(html.escape(_total(trace)) for trace in self.traces.values()), *[""] * pair]
+        total = ["filled anew", *map(_total, self.traces.values()), *[""] * pair]
         heads = ("stage", *self.traces, *["differ in"] * pair)
         return table(self.summary(), heads, [*(self._row(part, pair) for part in self.parts), row(total)])
 
     def _row(self, part: Part, pair: bool) -> str:
         """Write one stage: the shape at its end, and below it what was done to memory."""
         cells = [
-            f"{chips(steps[-1].shape, steps[-1].axes)}<br>{html.escape(_memory(steps))}" if steps else "–"
+            f"{chips(steps[-1].shape, steps[-1].axes)}<br>{', '.join(dict.fromkeys(map(memory_text, steps)))}"
+            if steps
+            else "–"
             for steps in part.steps
         ]
         return row([html.escape(part.stage), *cells, *[html.escape(", ".join(part.differs))] * pair], WRAPPED)
@@ -87,11 +99,6 @@ class Comparison:
 def _last(steps: tuple[Step, ...]) -> str:
     """Write the shape that a stage ends with."""
     return shape_text(steps[-1].shape, steps[-1].axes) if steps else "–"
-
-
-def _memory(steps: tuple[Step, ...]) -> str:
-    """Say what a stage did to memory."""
-    return ", ".join(dict.fromkeys(memory_text(step) for step in steps))
 
 
 def _filled(steps: Sequence[Step]) -> int:
@@ -110,22 +117,16 @@ class Ledger:
     def __init__(self, rows: Mapping[str, Step | Argument]) -> None:
         self.rows = dict(rows)
 
-    def __str__(self) -> str:
-        rows = [(name, f"({', '.join(found.axes)})", str(found.shape)) for name, found in self.rows.items()]
-        widths = [max((len(cells[i]) for cells in rows), default=0) for i in range(3)]
-        return "\n".join("  ".join(c.ljust(w) for c, w in zip(cells, widths, strict=True)).rstrip() for cells in rows)
+    def _texts(self) -> list[tuple[str, str, str]]:
+        return [(name, f"({', '.join(found.axes)})", str(found.shape)) for name, found in self.rows.items()]
 
     def __repr__(self) -> str:
-        return str(self)
+        return columns(self._texts())
 
     def _repr_html_(self) -> str:
-        rows = [
-            row([html.escape(name), chips(found.shape, found.axes), str(found.shape)])
-            for name, found in self.rows.items()
-        ]
+        rows = [row([html.escape(n), chips(t.shape, t.axes), str(t.shape)]) for n, t in self.rows.items()]
         return table("", ("step", "axes", "shape"), rows)
 
     def to_markdown(self) -> str:
         """Return a Markdown table."""
-        rows = [(name, f"({', '.join(found.axes)})", str(found.shape)) for name, found in self.rows.items()]
-        return markdown(("step", "axes", "shape"), rows)
+        return markdown(("step", "axes", "shape"), self._texts())
