@@ -91,25 +91,6 @@ def chunks_of_heads_along_the_batch(p):
     return forward
 
 
-@right(
-    {name: pattern.replace("B*H", "H*B") for name, pattern in FOLDED.items()},
-    storage={"q": "view", "merged": "view"},
-)
-def heads_outside_the_batch(p):
-    def forward(x):
-        sz_b, length, _ = x.size()
-        q, k, v = (f(x).view(sz_b, length, p.H, p.D).permute(2, 0, 1, 3).contiguous() for f in (p.q, p.k, p.v))
-        q, k, v = (t.view(-1, length, p.D) for t in (q, k, v))
-        scores = torch.bmm(q, k.transpose(1, 2)) / p.D**0.5
-        weights = torch.softmax(scores, dim=2)
-        context = torch.bmm(weights, v)
-        merged = context.view(p.H, sz_b, length, p.D).permute(1, 2, 0, 3).contiguous().view(sz_b, length, -1)
-        out = p.o(merged)
-        return out
-
-    return forward
-
-
 # einsum, einops, and layouts of their own
 
 

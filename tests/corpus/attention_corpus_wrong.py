@@ -343,18 +343,6 @@ def mean_of_heads(p):
     return forward
 
 
-@wrong("heads-averaged", equal={"one_head": "unseen"}, where=("merged",))
-def sum_of_heads(p):
-    def forward(x):
-        q, k, v = (f(x).unflatten(-1, (p.H, p.D)) for f in (p.q, p.k, p.v))
-        weights = torch.softmax(torch.einsum("bthd,bshd->bhts", q, k) / p.D**0.5, dim=-1)
-        context = torch.einsum("bhts,bshd->bthd", weights, v)
-        merged = context.sum(2).repeat(1, 1, p.H)
-        return p.o(merged)
-
-    return forward
-
-
 # heads-on-sequence-axis: the output Linear refuses
 
 
@@ -379,16 +367,14 @@ def flattened_into_tokens(p):
     return forward
 
 
-# only-one-of-qkv-wrongly-split
-ONE_VIEWED = {
-    "*": "only-one-of-qkv-wrongly-split|view-without-transpose",
-    "one_head": "right",
-    "all_four": "only-one-of-qkv-wrongly-split|view-without-transpose|never-transposed|"
-    "broadcast-of-different-axes|contraction-of-different-axes",
-}
+# Of q, k and v one alone is viewed without a transpose
 
 
-@wrong("only-one-of-qkv-wrongly-split", equal=ONE_VIEWED, where=("k", "scores"))
+@wrong(
+    "view-without-transpose",
+    equal=VIEWED | {"all_four": "view-without-transpose|never-transposed|broadcast-of-different-axes"},
+    where=("k", "scores"),
+)
 def keys_viewed(p):
     def forward(x):
         q, k, v = p.qkv(x).split(p.C, dim=-1)

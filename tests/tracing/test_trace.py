@@ -61,12 +61,20 @@ OF_X = {  # from (B, S, C)
     "index_with_none": (lambda x: x[:, None], "B 1 S C"),
     "index_with_tensor": (lambda x: x[:, torch.tensor([0, 2])], "B ? C"),
     "index_with_mask": (lambda x: x[x > 0], "?"),
+    "index_with_mask_of_tokens": (lambda x: x[x[..., 0] > 0], "? C"),
+    "every_second_token": (lambda x: x[:, ::2], "B ? C"),
     "stack": (lambda x: torch.stack([x, x, x], dim=2), "B S 3 C"),
     "cat": (lambda x: torch.cat([x, x], dim=-1), "B S 2*C"),
     "cat_of_tokens": (lambda x: torch.cat([x[:, :2], x[:, 2:]], dim=1), "B S C"),
     "expand": (lambda x: x.unsqueeze(1).expand(-1, 4, -1, -1), "B ? S C"),
+    "one_token_more": (lambda x: torch.cat([torch.zeros(2, 1, 24), x], 1), "B S+1 C"),
+    "two_tokens_more": (lambda x: torch.cat([torch.zeros(2, 2, 24), x], 1), "B ? C"),
+    "pad": (lambda x: F.pad(x, (0, 0, 0, 2)), "B ? C"),
+    "expand_as": (lambda x: x[:, :1].expand_as(x), "B S C"),
     "repeat": (lambda x: x.repeat(1, 1, 1), "B S C"),
     "repeat_interleave": (lambda x: x.repeat_interleave(3, dim=1), "B ? C"),
+    "repeat_interleave_by_position": (lambda x: x.repeat_interleave(3, 1), "B ? C"),
+    "repeat_interleave_of_all": (lambda x: x.repeat_interleave(3), "?"),
     "squeeze": (lambda x: x[:, :1].squeeze(1), "B C"),
     "unsqueeze": (lambda x: x.unsqueeze(-2), "B S 1 C"),
     "arithmetic": (lambda x: (1 - x) * x[:, :1] / 2 + x.mean(-1, keepdim=True), "B S C"),
@@ -83,9 +91,12 @@ OF_X = {  # from (B, S, C)
     "setitem": (lambda x: x.clone().__setitem__((0, 0), 1.0), "B S C"),
     "einsum": (lambda x: torch.einsum("bsc,btc->bts", x, x), "B T S"),
     "einsum_without_arrow": (lambda x: torch.einsum("...c,dc", x, torch.ones(7, 24, dtype=x.dtype)), "B S ?"),
+    "einsum_of_one": (lambda x: torch.einsum("bsc->bc", x), "B C"),
+    "einsum_with_weights": (lambda x: torch.einsum("bsc,chd->bshd", x, nn.Parameter(x.new_ones(24, 4, 6))), "B S H D"),
     "matmul": (lambda x: x @ x.mT, "B T S"),
+    "vector_at_right": (lambda x: x @ x[0, 0], "B S"),
+    "vector_at_left": (lambda x: x[0, :, 0] @ x, "B C"),
     "bmm": (lambda x: torch.bmm(x, x.transpose(1, 2)), "B T S"),
-    "outer": (lambda x: torch.outer(x[0, :, 0], x[0, 0]), "S C"),
     "complex": (lambda x: torch.view_as_complex(x.view(2, 5, 4, 3, 2)), "B S H D/2"),
     "real_again": (lambda x: torch.view_as_real(torch.view_as_complex(x.view(2, 5, 4, 3, 2))).flatten(3), "B S H D"),
     "halves": (lambda x: torch.cat(x.view(2, 5, 4, 6).chunk(2, -1)[::-1], -1), "B S H D"),
@@ -97,6 +108,33 @@ OF_X = {  # from (B, S, C)
     "a_head": (lambda x: nn.Linear(24, 6, dtype=x.dtype)(x), "B S D"),
     "no_known_width": (lambda x: nn.Linear(24, 7, dtype=x.dtype)(x), "B S ?"),
 }
+
+
+OF_SEVERAL = {  # from (B, N, C), and from (B, L, C), which is twice as long
+    "tokens_after_tokens": (lambda x, y, z: torch.cat([x, y[:, :3]], 1), "B T C", "B S C"),
+    "tokens_after_their_like": (lambda x, y, z: torch.cat([x, x], 1), "B T C", "B N C"),
+    "tokens_that_fill_a_known_length": (lambda x, y, z: torch.cat([x, y], 1), "B M C", "B L C"),
+    "a_stack_is_named_by_its_first": (lambda x, y, z: torch.stack([x, y], 2), "B M C", "B N 2 C"),
+    "index_with_named_tokens": (lambda x, y, z: x[:, y[0, :, 0].long()], "B M C", "B M C"),
+}
+
+
+@pytest.mark.parametrize(("fn", "axes", "expected"), OF_SEVERAL.values(), ids=OF_SEVERAL)
+def test_names_where_tensors_meet(fn, axes, expected, x):
+    step = last(fn, x, 0 * x, torch.cat([x, x], 1), axes=["B N C", axes, "B L C"])
+    assert step.axes == tuple(expected.split())
+
+
+def test_an_embedding_has_the_width():
+    step = last(nn.Embedding(10, C), torch.zeros(B, S, dtype=torch.long), axes="B S")
+    assert step.axes == ("B", "S", "C")
+
+
+@pytest.mark.parametrize(("heads", "mistake"), [(2, "no-split"), (1, ""), (None, "")])
+def test_fused_attention_without_heads(heads, mistake, x):
+    step = trace(F.scaled_dot_product_attention, x, x, x, axes="B S C", sizes={"H": heads} if heads else {}).steps[-1]
+    assert (step.warning or "").split(":")[0] == mistake
+    assert step.axes == ("B", "T", "C")
 
 
 @pytest.mark.parametrize(("fn", "expected"), OF_X.values(), ids=OF_X)
@@ -226,15 +264,6 @@ def test_compiled_code_is_run_as_written_and_says_so(x):
     assert [step.op for step in found.steps] == ["transpose", "mul"]
     assert "cannot be seen" in found.notes[0]
     assert found.notes[0] in str(found).replace("\n  ", " ")
-
-
-@pytest.mark.filterwarnings("ignore:.*torch.jit.*:DeprecationWarning")
-def test_scripted_code_is_shown_without_lines_and_says_so(x):
-    scripted = torch.jit.script(nn.Linear(C, C).double())
-    found = trace(scripted, x, axes="B S C")
-    assert found.steps[-1].axes == ("B", "S", "C")
-    assert sum(step.flops for step in found.steps) == 2 * B * S * C * C
-    assert "cannot be seen" in found.notes[0]
 
 
 def test_wrapped_tensors_do_not_stop_the_trace(x):
