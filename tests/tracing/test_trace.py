@@ -16,6 +16,7 @@ from mha_course import models, variants
 from mha_course.attention import MultiHeadAttention, split_heads
 from mha_course.errors import ShapeError
 from mha_course.tracing import Comparison, trace
+from mha_course.tracing.render import STAGES
 
 B, S, C, H, D = 2, 5, 24, 4, 6
 SIZES = {"H": H, "C": C}
@@ -97,6 +98,8 @@ OF_X = {  # from (B, S, C)
     "vector_at_right": (lambda x: x @ x[0, 0], "B S"),
     "vector_at_left": (lambda x: x[0, :, 0] @ x, "B C"),
     "bmm": (lambda x: torch.bmm(x, x.transpose(1, 2)), "B T S"),
+    "convolution": (lambda x: F.conv1d(x.mT, x.new_ones(72, 24, 1)), "B 3*C S"),
+    "convolution_over_tokens": (lambda x: F.conv1d(x.mT, x.new_ones(24, 24, 3)), "B C ?"),
     "complex": (lambda x: torch.view_as_complex(x.view(2, 5, 4, 3, 2)), "B S H D/2"),
     "real_again": (lambda x: torch.view_as_real(torch.view_as_complex(x.view(2, 5, 4, 3, 2))).flatten(3), "B S H D"),
     "halves": (lambda x: torch.cat(x.view(2, 5, 4, 6).chunk(2, -1)[::-1], -1), "B S H D"),
@@ -135,6 +138,20 @@ def test_fused_attention_without_heads(heads, mistake, x):
     step = trace(F.scaled_dot_product_attention, x, x, x, axes="B S C", sizes={"H": heads} if heads else {}).steps[-1]
     assert (step.warning or "").split(":")[0] == mistake
     assert step.axes == ("B", "T", "C")
+
+
+@pytest.mark.filterwarnings("ignore:Implicit dimension")
+@pytest.mark.parametrize(
+    ("axes", "fn", "mistake"),
+    [
+        ("B S C", F.softmax, "softmax-over-batch"),
+        ("B S C", lambda scores: scores.softmax(1), "softmax-over-queries"),
+        ("B H S D", F.softmax, "softmax-over-heads"),
+    ],
+)
+def test_a_softmax_over_another_axis(axes, fn, mistake, x, heads):
+    step = last(lambda x: fn(x @ x.mT), heads if "H" in axes else x, axes=axes)
+    assert step.warning.startswith(mistake)
 
 
 @pytest.mark.parametrize(("fn", "expected"), OF_X.values(), ids=OF_X)
@@ -199,6 +216,11 @@ def test_the_five_variants_agree_on_every_stage(name, x):
     assert found.step("context").axes[-2:] == ("T", "D")
     assert found.step("out").axes == found.step("merged").axes == ("B", "T", "C")
     assert found.warnings == ()
+
+
+def test_stages_come_in_their_order(x):
+    found = trace(MultiHeadAttention(C, H).double(), x, mask=torch.ones(S, S, dtype=torch.bool), axes="B S C")
+    assert list(dict.fromkeys(step.stage for step in found.steps if step.stage)) == list(STAGES)
 
 
 def test_steps_tell_what_happened_to_memory(heads):

@@ -32,18 +32,8 @@ def like(call: OpCall) -> list[list[Axis]]:
             if differs:
                 call.warn(warnings.of_broadcast(call.names, axes[position], axis))
             axes[position] = met
-    _keep_query_axis(call, axes, rows)
     _infer_stage(call, [call.info(part) for part in parts])
     return [list(axes) for _ in call.outs]
-
-
-def _keep_query_axis(call: OpCall, axes: list[Axis], rows: list[list[Axis]]) -> None:
-    """Where a mask of S by S met scores of T by S, keep T."""
-    labels = [call.names.label(axis) if call.names.is_token(axis) else None for axis in axes]
-    for position, label in enumerate(labels):
-        others = [row[position] for row in rows if row[position:] and call.names.is_token(row[position])]
-        if label is not None and labels.count(label) > 1:
-            axes[position] = next((axis for axis in others if call.names.label(axis) != label), axes[position])
 
 
 def _infer_stage(call: OpCall, values: list[TensorInfo]) -> None:
