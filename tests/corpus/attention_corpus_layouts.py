@@ -40,11 +40,8 @@ def bart(p):
 SEQUENCE_FIRST = FOLDED | {"merged": "T B C", "out": "T B C"}
 
 
-TORCH_OWN = FOLDED | {"merged": "T*B C", "out": "T B C", "average": "B T S"}
-
-
 @right(
-    TORCH_OWN,
+    FOLDED | {"merged": "T*B C", "out": "T B C", "average": "B T S"},
     axes={"query": "S B C", "attn_mask": "T S"},
     truth=lambda p: causal(p).transpose(0, 1),
     storage={"q": "view", "merged": "view", "average": "new"},
@@ -217,11 +214,8 @@ def transformer_xl(p):
     return forward
 
 
-DIFFUSION = {"weights": "B*H|? T S", "context": "B*H|? D|? T", "out": "B|? * T"}
-
-
 @right(
-    DIFFUSION,
+    {"weights": "B*H|? T S", "context": "B*H|? D|? T", "out": "B|? * T"},
     axes="B C S",
     truth=lambda p: attend(p).transpose(1, 2),
     args=lambda p: (p.x.transpose(1, 2).contiguous(),),

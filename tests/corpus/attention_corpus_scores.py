@@ -16,21 +16,6 @@ from torch.nn import functional as F
 # Masks, softmax and scale
 
 
-@right(heads(), axes={"x": "B S C", "keep": "B S"}, truth=padded, storage={"weights": "new", "merged": "copy"})
-def mask_in_place(p):
-    def forward(x, keep):
-        q, k, v = (f(x).unflatten(2, (p.H, p.D)).transpose(1, 2) for f in (p.q, p.k, p.v))
-        scores = q @ k.transpose(-2, -1)
-        scores.div_(math.sqrt(p.D)).masked_fill_(~keep[:, None, None, :], float("-inf"))
-        weights = torch.softmax(scores, dim=-1)
-        context = weights @ v
-        merged = context.transpose(1, 2).reshape(x.shape)
-        out = p.o(merged)
-        return out
-
-    return forward, (p.x, p.keep)
-
-
 @right(heads(largest="B H T 1", total="B H T 1"), truth=causal, storage={"weights": "new"})
 def softmax_by_hand(p):
     def forward(x):

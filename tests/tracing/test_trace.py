@@ -45,7 +45,6 @@ OF_X = {  # from (B, S, C)
     "unflatten": (lambda x: x.unflatten(-1, (4, 6)), "B S H D"),
     "transpose": (lambda x: x.transpose(1, -1), "B C S"),
     "permute": (lambda x: x.permute(2, 0, 1), "C B S"),
-    "permute_of_list": (lambda x: torch.permute(x, (1, 0, 2)), "S B C"),
     "mT": (lambda x: x.mT, "B C S"),
     "T": (lambda x: x[0].T, "C S"),
     "movedim": (lambda x: x.movedim(0, 2), "S C B"),
@@ -315,6 +314,12 @@ def test_what_the_learner_raises_comes_through_with_the_steps(heads):
     assert [step.op for step in error.trace.steps] == ["transpose"]
     assert error.trace.warnings[-1].startswith("view-on-non-contiguous: ")
     assert traceback.extract_tb(error.__traceback__)[-1].line == "return swapped.view(2, 5, 24)"
+
+
+def test_a_linear_of_another_width_is_no_mistake_with_heads(x):
+    with pytest.raises(RuntimeError) as caught:
+        trace(lambda x: nn.Linear(7, 7)(x.flatten(0, 1)), x, axes="B S C")
+    assert caught.value.trace.warnings == ()
 
 
 def test_errors_of_any_kind_come_through(x):
