@@ -244,21 +244,6 @@ def one_sentence_without_batch(p):
     return forward, (p.x[0],)
 
 
-@right(
-    {"scores": "B T S", "weights": "B T S", "context": "B T C"},
-    sizes=(),
-    truth=lambda p: F.scaled_dot_product_attention(p.x, p.x, p.x, scale=1.0),
-)
-def no_projection_at_all(p):
-    def forward(x):
-        scores = x @ x.transpose(-2, -1)
-        weights = torch.softmax(scores, dim=-1)
-        context = weights @ x
-        return context
-
-    return forward
-
-
 @right(heads(k="B H D S", v="B H D S", q="B H D S"), storage={"q": "view", "merged": "copy"})
 def width_before_tokens(p):
     def forward(x):

@@ -160,6 +160,19 @@ def test_names_follow_the_operations(fn, expected, x):
     assert step.warning is None
 
 
+MET = [
+    (lambda x: x.view(2, 4, 5, 6), "B S C", "view-without-transpose: this reshape cuts across tokens and the width, "),
+    (lambda x: x[:, :2] + x[:, :2].transpose(0, 1), "B S C", "padding-broadcast-raw: an axis B meets an axis S "),
+    (lambda x: x[:, :2] + x[:, :2].transpose(0, 1), "S N C", "broadcast-of-different-axes: broadcasting laid S on N"),
+]
+
+
+@pytest.mark.parametrize(("fn", "axes", "warning"), MET)
+def test_warnings_name_the_axes(fn, axes, warning, x):
+    assert trace(fn, x, axes=axes).warnings[-1].startswith(warning)
+    assert trace(lambda x: x.view(5, 2, 24), x, axes="? ? C").warnings == (), "of what is unknown nothing is said"
+
+
 OF_FUSED = {  # a Linear's output may have any order, three first where sizes leave a choice
     "3HD": (lambda t: t.view(2, 5, 3, 4, 6), "B S 3 H D"),
     "H3D": (lambda t: t.view(2, 5, 4, 3, 6), "B S H 3 D"),
