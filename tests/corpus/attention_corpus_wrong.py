@@ -75,7 +75,6 @@ def folded_without_transpose(p):
 
 @wrong(
     "view-without-transpose",
-    equal={"*": "view-without-transpose|reshape-across-axes"},
     also=("merge-without-transpose", "never-transposed"),
     where=("qkv",),
 )
@@ -162,7 +161,7 @@ def three_axes_fused(p):
 # fold-order-mixed. With B = H the axes have one size; with one sentence or one head the order is the same.
 FOLD = {
     **dict.fromkeys(("one_head", "one_item"), "right"),
-    **dict.fromkeys(EQUAL, "fold-order-mixed|merge-batch-mixed|none"),
+    **dict.fromkeys(EQUAL, "fold-order-mixed|merge-batch-mixed"),
 }
 
 
