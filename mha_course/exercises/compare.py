@@ -9,8 +9,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from mha_course.exercises.html import table
 from mha_course.exercises.sandbox import as_list
+from mha_course.tracing.render import table
 
 # How close a result must come, by its own dtype: any float dtype is accepted, also where the inputs have another.
 TOLERANCE = {torch.float64: 1e-9, torch.float32: 1e-5, torch.float16: 1e-2, torch.bfloat16: 1e-1}
@@ -115,7 +115,7 @@ def _matrix(matrix: Tensor, title: str) -> str:
     for row in matrix.tolist():
         cells = "".join(f'<td style="{_shade(value, largest)}">{value:.2f}</td>' for value in row)
         rows.append(f"<tr>{cells}</tr>")
-    return table(title, "".join(rows), "border-collapse:collapse;font-size:85%;margin:4px 12px 4px 0")
+    return table(title, (), rows, "border-collapse:collapse;font-size:85%;margin:4px 12px 4px 0")
 
 
 def _shade(value: float, largest: float) -> str:
