@@ -9,8 +9,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from mha_course.exercises.html import table
 from mha_course.exercises.sandbox import as_list
+from mha_course.tracing.render import table
 
 _FRAME = ";border:2px solid #b3261e;font-weight:bold"
 _WORDS = {"B": "sentence", "H": "head", "T": "token", "S": "token", "C": "channel", "D": "channel", "N": "patch"}
@@ -135,7 +135,7 @@ def _matrix(matrix: Tensor, wrong: Tensor, title: str) -> str:
         styles = [_shade(value, largest) + _FRAME * mark for value, mark in zip(row, marks, strict=True)]
         cells = "".join(f'<td style="{style}">{value:.2f}</td>' for style, value in zip(styles, row, strict=True))
         rows.append(f"<tr>{cells}</tr>")
-    return table(title, "".join(rows), "border-collapse:collapse;font-size:85%;margin:4px 12px 4px 0")
+    return table(title, (), rows, "border-collapse:collapse;font-size:85%;margin:4px 12px 4px 0")
 
 
 def _shade(value: float, largest: float) -> str:

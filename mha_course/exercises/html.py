@@ -24,9 +24,3 @@ def heading(title: str, name: str) -> str:
 def prose(text: str) -> str:
     """Escape a text, and set as code what stands between backticks."""
     return re.sub("`([^`]+)`", r"<code>\1</code>", escape(text))
-
-
-def table(caption: str, rows: str, style: str = "") -> str:
-    """Write a table with its caption; rows are HTML."""
-    attribute = f' style="{style}"' if style else ""
-    return f'<table{attribute}><caption style="{LEFT}">{escape(caption)}</caption>{rows}</table>'

@@ -18,7 +18,8 @@ from typing import Any, NamedTuple
 from filelock import FileLock
 
 from mha_course.exercises.catalogue import LESSONS
-from mha_course.exercises.html import LEFT, table
+from mha_course.exercises.html import LEFT
+from mha_course.tracing.render import table
 
 FILE = ".progress.json"  # in the folder in which the notebook runs
 SWITCH = "MHA_COURSE_PROGRESS"
@@ -82,12 +83,11 @@ class Progress:
         note = f"<p>{escape(self.note)}</p>" if self.note else ""
         if not self.rows:
             return note
-        heads = "".join(f'<th scope="col" style="{LEFT}">{head}</th>' for head in ("Lesson", "Done", "Still open"))
-        body = ""
+        body = []
         for lesson, *others in self._cells("<code>{}</code>"):
             cells = "".join(f'<td style="{LEFT}">{cell}</td>' for cell in others)
-            body += f'<tr><th scope="row" style="{LEFT}">{escape(lesson)}</th>{cells}</tr>'
-        return note + table(self.total, f"<thead><tr>{heads}</tr></thead><tbody>{body}</tbody>")
+            body.append(f'<tr><th scope="row" style="{LEFT}">{escape(lesson)}</th>{cells}</tr>')
+        return note + table(self.total, ("Lesson", "Done", "Still open"), body)
 
 
 def progress() -> Progress:

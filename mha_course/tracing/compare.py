@@ -6,10 +6,10 @@ import html
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
+from mha_course.tracing import render
 from mha_course.tracing.records import Argument, Step
-from mha_course.tracing.render import CELL, STAGES, Reports, chips, count, markdown, memory_text, row, shape_text, table
 
-WRAPPED = CELL.replace("nowrap", "normal") + ";padding:3px 5px"
+WRAPPED = render.CELL.replace("nowrap", "normal") + ";padding:3px 5px"
 
 
 class Part(NamedTuple):
@@ -27,10 +27,10 @@ class Comparison:
     Attributes: ``parts``, one for each stage that any trace has; ``differs``, the stages with a difference.
     """
 
-    def __init__(self, traces: Mapping[str, Reports]) -> None:
+    def __init__(self, traces: Mapping[str, render.Reports]) -> None:
         self.traces = dict(traces)
         found = {step.stage for trace in self.traces.values() for step in trace.steps}
-        self.parts = tuple(self._part(stage) for stage in STAGES if stage in found)
+        self.parts = tuple(self._part(stage) for stage in render.STAGES if stage in found)
         self.differs = tuple(part.stage for part in self.parts if part.differs)
 
     def _part(self, stage: str) -> Part:
@@ -53,10 +53,8 @@ class Comparison:
     def __str__(self) -> str:
         rows = [("stage", *self.traces, "differ in")]
         rows += [(part.stage, *map(_last, part.steps), ", ".join(part.differs)) for part in self.parts]
-        rows.append(("filled anew", *(_total(trace) for trace in self.traces.values()), ""))
-        widths = [max(len(cells[i]) for cells in rows) for i in range(len(rows[0]))]
-        lines = ["  ".join(cell.ljust(width) for cell, width in zip(cells, widths, strict=True)) for cells in rows]
-        return "\n".join([*(line.rstrip() for line in lines), self.summary()])
+        rows.append(("filled anew", *map(_total, self.traces.values()), ""))
+        return f"{render.columns(rows)}\n{self.summary()}"
 
     def __repr__(self) -> str:
         return f"Comparison: {self.summary()}"
@@ -67,31 +65,30 @@ class Comparison:
             return "The traces do the same at every stage."
         first = next(part for part in self.parts if part.differs)
         what = ", ".join(first.differs)
-        return f"The traces part in {count(len(self.differs), 'stage')}, first at {first.stage}: {what}."
+        return f"The traces part in {render.count(len(self.differs), 'stage')}, first at {first.stage}: {what}."
 
     def _repr_html_(self) -> str:
         pair = len(self.traces) == 2  # more columns would not fit a page
-        total = ["filled anew", *(html.escape(_total(trace)) for trace in self.traces.values()), *[""] * pair]
+        total = ["filled anew", *map(_total, self.traces.values()), *[""] * pair]
         heads = ("stage", *self.traces, *["differ in"] * pair)
-        return table(self.summary(), heads, [*(self._row(part, pair) for part in self.parts), row(total)])
+        return render.table(self.summary(), heads, [*(self._row(part, pair) for part in self.parts), render.row(total)])
 
     def _row(self, part: Part, pair: bool) -> str:
         """Write one stage: the shape at its end, and below it what was done to memory."""
-        cells = [
-            f"{chips(steps[-1].shape, steps[-1].axes)}<br>{html.escape(_memory(steps))}" if steps else "–"
-            for steps in part.steps
-        ]
-        return row([html.escape(part.stage), *cells, *[html.escape(", ".join(part.differs))] * pair], WRAPPED)
+        cells = map(_html_cell, part.steps)
+        return render.row([html.escape(part.stage), *cells, *[html.escape(", ".join(part.differs))] * pair], WRAPPED)
 
 
 def _last(steps: tuple[Step, ...]) -> str:
     """Write the shape that a stage ends with."""
-    return shape_text(steps[-1].shape, steps[-1].axes) if steps else "–"
+    return render.shape_text(steps[-1].shape, steps[-1].axes) if steps else "–"
 
 
-def _memory(steps: tuple[Step, ...]) -> str:
-    """Say what a stage did to memory."""
-    return ", ".join(dict.fromkeys(memory_text(step) for step in steps))
+def _html_cell(steps: tuple[Step, ...]) -> str:
+    if not steps:
+        return "–"
+    memory = ", ".join(dict.fromkeys(map(render.memory_text, steps)))
+    return f"{render.chips(steps[-1].shape, steps[-1].axes)}<br>{memory}"
 
 
 def _filled(steps: Sequence[Step]) -> int:
@@ -99,9 +96,10 @@ def _filled(steps: Sequence[Step]) -> int:
     return sum(step.storage in ("copy", "new") for step in steps) + sum(step.hidden_copies for step in steps)
 
 
-def _total(trace: Reports) -> str:
+def _total(trace: render.Reports) -> str:
     """Say how often a whole trace filled memory anew."""
-    return count(_filled([step for step in trace.steps if not (step.storage == "copy" and step.hidden_copies)]), "time")
+    counted = [step for step in trace.steps if not (step.storage == "copy" and step.hidden_copies)]
+    return render.count(_filled(counted), "time")
 
 
 class Ledger:
@@ -110,22 +108,16 @@ class Ledger:
     def __init__(self, rows: Mapping[str, Step | Argument]) -> None:
         self.rows = dict(rows)
 
-    def __str__(self) -> str:
-        rows = [(name, f"({', '.join(found.axes)})", str(found.shape)) for name, found in self.rows.items()]
-        widths = [max((len(cells[i]) for cells in rows), default=0) for i in range(3)]
-        return "\n".join("  ".join(c.ljust(w) for c, w in zip(cells, widths, strict=True)).rstrip() for cells in rows)
+    def _texts(self) -> list[tuple[str, str, str]]:
+        return [(name, f"({', '.join(found.axes)})", str(found.shape)) for name, found in self.rows.items()]
 
     def __repr__(self) -> str:
-        return str(self)
+        return render.columns(self._texts())
 
     def _repr_html_(self) -> str:
-        rows = [
-            row([html.escape(name), chips(found.shape, found.axes), str(found.shape)])
-            for name, found in self.rows.items()
-        ]
-        return table("", ("step", "axes", "shape"), rows)
+        rows = [render.row([html.escape(n), render.chips(t.shape, t.axes), str(t.shape)]) for n, t in self.rows.items()]
+        return render.table("", ("step", "axes", "shape"), rows)
 
     def to_markdown(self) -> str:
         """Return a Markdown table."""
-        rows = [(name, f"({', '.join(found.axes)})", str(found.shape)) for name, found in self.rows.items()]
-        return markdown(("step", "axes", "shape"), rows)
+        return render.markdown(("step", "axes", "shape"), self._texts())

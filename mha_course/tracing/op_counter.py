@@ -83,20 +83,22 @@ class OpCounter(DispatchMode):
 
     def __init__(self) -> None:
         super().__init__()
-        self.copies, self.flops = 0, 0
+        self.copies = 0
         self.flops_by_op: Counter[str] = Counter()
+
+    @property
+    def flops(self) -> int:
+        """All FLOPs that were counted."""
+        return sum(self.flops_by_op.values())
 
     def reset(self) -> None:
         """Start again from 0."""
-        self.copies, self.flops = 0, 0
-        if self.flops_by_op:  # a tracer resets before every call, and few calls are products
-            self.flops_by_op = Counter()
+        self.copies = 0
+        self.flops_by_op.clear()
 
     def ran(self, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any], out: Any) -> None:
         """Add one operation."""
         name, copies, count = _known.get(id(func)) or _rules_of(func)
         self.copies += copies
         if count is not None:
-            flops = count(args, kwargs, out)
-            self.flops += flops
-            self.flops_by_op[name] += flops
+            self.flops_by_op[name] += count(args, kwargs, out)

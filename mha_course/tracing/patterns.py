@@ -22,7 +22,8 @@ NAME = re.compile(r"[^\W\d]\w*'?|\d+|\?")
 def bind(fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
     """Return the arguments by the names of the parameters."""
     try:
-        return dict(_signature(fn).bind(*args, **kwargs).arguments)
+        signature = inspect.signature(fn.forward if isinstance(fn, nn.Module) else fn)
+        return dict(signature.bind(*args, **kwargs).arguments)
     except (TypeError, ValueError):  # builtins; a wrong call will raise by itself
         return {f"arg{position}": value for position, value in enumerate(args)} | kwargs
 
@@ -31,25 +32,24 @@ def named_tensors(bound: dict[str, Any]) -> dict[str, torch.Tensor]:
     """Return the tensors among the arguments by name."""
     found: dict[str, torch.Tensor] = {}
     for name, value in bound.items():
-        inside = tensors_in([value])
-        plain = isinstance(value, torch.Tensor)
-        for position, tensor in enumerate(inside):
-            found[name if plain else f"{name}[{position}]"] = tensor
+        if isinstance(value, torch.Tensor):
+            found[name] = value
+        else:
+            found |= {f"{name}[{position}]": tensor for position, tensor in enumerate(tensors_in([value]))}
     return found
-
-
-def _signature(fn: Callable[..., Any]) -> inspect.Signature:
-    """Return the parameters of a callable, of a module those of its forward."""
-    return inspect.signature(fn.forward if isinstance(fn, nn.Module) else fn)
 
 
 def assign(axes: Patterns, tensors: dict[str, torch.Tensor]) -> dict[str, tuple[str, ...]]:
     """Return the pattern of each argument that has one."""
     if axes is None:
         return {}
-    if isinstance(axes, str):
-        return _spread(_words(axes), tensors)
-    if isinstance(axes, Mapping):
+    if isinstance(axes, str):  # for the first tensor, and for all others of its shape
+        if not tensors:
+            raise ShapeError("trace", "axes needs a tensor argument", expected="a tensor", got="none", fix="axes=None")
+        first, *others = tensors
+        same = [name for name in others if tensors[name].shape == tensors[first].shape]
+        chosen = dict.fromkeys((first, *same), _words(axes))
+    elif isinstance(axes, Mapping):
         strange = [name for name in axes if name not in tensors]
         if strange:
             raise ShapeError(
@@ -65,7 +65,9 @@ def assign(axes: Patterns, tensors: dict[str, torch.Tensor]) -> dict[str, tuple[
             raise ShapeError("trace", "axes has more patterns than tensors", expected=expected, got=got)
         chosen = {name: _words(text) for name, text in zip(tensors, axes, strict=False) if text}
     for name, words in chosen.items():
-        _require_rank(name, words, tensors[name])
+        if len(words) != tensors[name].dim():
+            expected, got = f"{tensors[name].dim()} names for {tuple(tensors[name].shape)}", " ".join(words)
+            raise ShapeError("trace", f"the pattern of {name} must name each axis", expected=expected, got=got)
     return chosen
 
 
@@ -75,23 +77,6 @@ def _words(text: str) -> tuple[str, ...]:
     if not words or not all(NAME.fullmatch(part) for word in words for part in word.split("*")):
         raise ShapeError("trace", "a pattern names each axis once", expected='names such as "B S C"', got=repr(text))
     return words
-
-
-def _require_rank(name: str, words: tuple[str, ...], tensor: torch.Tensor) -> None:
-    """Raise unless there is a name for each axis."""
-    if len(words) != tensor.dim():
-        expected, got = f"{tensor.dim()} names for {tuple(tensor.shape)}", " ".join(words)
-        raise ShapeError("trace", f"the pattern of {name} must name each axis", expected=expected, got=got)
-
-
-def _spread(words: tuple[str, ...], tensors: dict[str, torch.Tensor]) -> dict[str, tuple[str, ...]]:
-    """Give one pattern to the first tensor, and to all others on which it fits with the same sizes."""
-    if not tensors:
-        raise ShapeError("trace", "axes needs a tensor argument", expected="a tensor", got="none", fix="axes=None")
-    first, *_ = tensors
-    _require_rank(first, words, tensors[first])
-    shape = tensors[first].shape
-    return {name: words for name, tensor in tensors.items() if tensor.shape == shape}
 
 
 def solve(
@@ -120,7 +105,6 @@ def solve(
 
 
 def _positive(name: str, size: Any) -> int:
-    """Return a size, or raise."""
     if not isinstance(size, int) or isinstance(size, bool) or size < 1:
         raise ShapeError("trace", f"sizes[{name!r}] must be a positive int", expected=f"{name} >= 1", got=repr(size))
     return size
@@ -158,19 +142,11 @@ def modules_of(fn: Callable[..., Any]) -> list[nn.Module]:
     owner = fn if isinstance(fn, nn.Module) else getattr(fn, "__self__", None)
     if isinstance(owner, nn.Module):
         return [owner]
-    cells = [cell.cell_contents for cell in getattr(fn, "__closure__", None) or () if _filled(cell)]
-    code = getattr(fn, "__code__", None)
-    names = code.co_names if code else ()
-    reach = [fn.__globals__.get(name) for name in names] if code else []
-    return [value for value in (*cells, *reach) if isinstance(value, nn.Module)]
-
-
-def _filled(cell: Any) -> bool:
     try:
-        cell.cell_contents  # noqa: B018
-    except ValueError:
-        return False
-    return True
+        found = inspect.getclosurevars(fn)
+    except (TypeError, ValueError):  # no Python function, or one that refers to what is not there yet
+        return []
+    return [value for value in (*found.nonlocals.values(), *found.globals.values()) if isinstance(value, nn.Module)]
 
 
 def declared(fn: Callable[..., Any], bound: dict[str, Any]) -> dict[str, int]:

@@ -20,7 +20,7 @@ from mha_course.tracing.rules.elementwise import ELEMENTWISE
 from mha_course.tracing.rules.indexing import INDEXING
 from mha_course.tracing.rules.reshape import VIEWS, Rule
 from mha_course.tracing.source_lines import UserFrame, user_frames
-from mha_course.tracing.torch_internals import OpOverload, is_functorch_wrapped_tensor, storage_key
+from mha_course.tracing.torch_internals import is_functorch_wrapped_tensor, storage_key
 
 RULES: dict[str, Rule] = {**VIEWS, **INDEXING, **CONTRACTIONS, **ELEMENTWISE}
 SHAPE_ONLY = {*VIEWS, *INDEXING}
@@ -64,8 +64,6 @@ class Recorder(TorchFunctionMode):
             parts = [(t, self.info(t)) for t in tensors_in((*args, *kwargs.values()))]
             self.failure = warnings.of_crash(op_name(func), str(error), parts, self.names)
             raise
-        if isinstance(func, OpOverload):  # scripted code: what ran is all there is to see
-            self.counter.ran(func, args, kwargs, out)
         if isinstance(out, (torch.Tensor, tuple, list)) and not isinstance(out, torch.Size):
             self._record(op_name(func), args, kwargs, out)
         elif func is torch.Tensor.__setitem__:
@@ -89,9 +87,7 @@ class Recorder(TorchFunctionMode):
     ) -> TensorInfo:
         """Take note of a tensor that no step made."""
         taken = {argument.name for argument in self.arguments}
-        number = 2
-        while name in taken:
-            name, number = f"{name.rpartition('_')[0] if number > 2 else name}_{number}", number + 1
+        name = next(free for free in (name, *(f"{name}_{n}" for n in range(2, len(taken) + 2))) if free not in taken)
         value = TensorInfo(axes)
         self._remember(value, tensor, name)
         plain = tensor.layout == torch.strided

@@ -27,29 +27,24 @@ def shape_text(shape: Sequence[int], axes: Sequence[str]) -> str:
 
 def memory_text(step: Step) -> str:
     """Say in words what a step did to memory."""
-    words = {"view": "view", "copy": "copy", "same": "same object", "new": "new"}[step.storage]
-    if step.hidden_copies and step.storage == "copy":
+    words = "same object" if step.storage == "same" else step.storage
+    if not step.hidden_copies:
+        return words
+    if step.storage == "copy":
         return f"{words} (not asked for)"
-    return (
-        f"{words} + {step.hidden_copies} hidden {_plural(step.hidden_copies, 'copy')}" if step.hidden_copies else words
-    )
-
-
-def _plural(number: int, word: str) -> str:
-    """Write a word for so many."""
-    if number == 1:
-        return word
-    return f"{word[:-1]}ies" if word.endswith("y") else f"{word}s"
-
-
-def _cut(text: str, width: int) -> str:
-    """Cut a line that is too long."""
-    return text if len(text) <= width else f"{text[: width - 1]}…"
+    return f"{words} + {count(step.hidden_copies, 'hidden copy')}"
 
 
 def count(number: int, word: str) -> str:
     """Write a number with its word: ``1 copy``, ``2 copies``."""
-    return f"{number} {_plural(number, word)}"
+    plural = f"{word[:-1]}ies" if word.endswith("y") else f"{word}s"
+    return f"{number} {word if number == 1 else plural}"
+
+
+def columns(rows: Sequence[Sequence[str]]) -> str:
+    """Write rows of text in columns."""
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    return "\n".join("  ".join(map(str.ljust, row, widths)).rstrip() for row in rows)
 
 
 class Reports:
@@ -62,18 +57,17 @@ class Reports:
     aliases: Mapping[str, int]
 
     def __str__(self) -> str:
-        rows = [("", "", "step", "shape", "memory", "line")]
-        rows += [self._cells(step) for step in self.steps]
-        widths = [min(max(len(row[i]) for row in rows), 40) for i in range(5)]
-        line_width = max(WIDTH - sum(widths) - 10, 20)
+        rows = [("", "step", "shape", "memory", "line"), *map(_cells, self.steps)]
+        widths = [min(max(map(len, column)), 40) for column in list(zip(*rows, strict=True))[:4]]
+        digits = max((len(str(step.lineno)) for step in self.steps), default=0)
+        room = max(WIDTH - sum(widths) - digits - 10, 20)
         lines = []
-        for row, step in zip(rows, (None, *self.steps), strict=True):
-            cells = [cell.ljust(width) for cell, width in zip(row, widths, strict=False)]
-            lines.append("  ".join((*cells[0:1], *cells[2:], _cut(row[5], line_width))).rstrip())
+        for (*cells, code), step in zip(rows, (None, *self.steps), strict=True):
+            short = code if len(code) <= room else f"{code[: room - 1]}…"
+            lines.append("  ".join([*map(str.ljust, cells, widths), short]).rstrip())
             if step is not None and step.warning:
-                lines += textwrap.wrap(
-                    f"{WARN} {step.warning}", WIDTH, initial_indent="      ", subsequent_indent="        "
-                )
+                text = f"{WARN} {step.warning}"
+                lines += textwrap.wrap(text, WIDTH, initial_indent=" " * 6, subsequent_indent=" " * 8)
         return "\n".join((*lines, *self._closing_lines()))
 
     def _closing_lines(self) -> list[str]:
@@ -88,8 +82,8 @@ class Reports:
     def summary(self) -> str:
         """Say in one sentence how many steps there were, and what they did to memory."""
         kinds = [(kind, sum(step.storage == kind for step in self.steps)) for kind in ("new", "view", "copy", "same")]
-        words = {"new": "new", "view": "view", "copy": "copy", "same": "same object"}
-        made = ", ".join(f"{n} new" if k == "new" else count(n, words[k]) for k, n in kinds if n)
+        words = {"view": "view", "copy": "copy", "same": "same object"}
+        made = ", ".join(count(n, words[kind]) if kind in words else f"{n} new" for kind, n in kinds if n)
         hidden = sum(step.hidden_copies for step in self.steps)
         extra = [count(hidden, "hidden copy")] if hidden else []
         extra += [count(len(self.warnings), "warning")] if self.warnings else []
@@ -115,23 +109,11 @@ class Reports:
         """Return the variables that steps were assigned to."""
         return tuple(dict.fromkeys(step.name for step in self.steps if step.name))
 
-    def _cells(self, step: Step) -> tuple[str, str, str, str, str, str]:
-        """Return what a row says: index, line number, op, shape, memory, line."""
-        called = f"{step.name} = {step.op}" if step.name else step.op
-        return (
-            str(step.index + 1),
-            str(step.lineno),
-            called,
-            shape_text(step.shape, step.axes),
-            memory_text(step),
-            step.line,
-        )
-
     def to_markdown(self) -> str:
         """Return a Markdown table of all steps."""
         lines: list[tuple[str, ...]] = []
         for step in self.steps:
-            number, _, op, shape, memory, code = self._cells(step)
+            number, op, shape, memory, code = _cells(step)
             lines.append((number, f"`{_cell(code)}`", _cell(op), _cell(shape), str(step.strides), memory))
             if step.warning:
                 lines.append(("", f"{WARN} {_cell(step.warning)}", "", "", "", ""))
@@ -147,7 +129,15 @@ class Reports:
         return pd.DataFrame(rows, columns=fields, index=pd.RangeIndex(len(rows), name="step"))
 
     def _repr_html_(self) -> str:
-        return to_html(self)
+        rows = [text for step in self.steps for text in _html_rows(step)]
+        notes = "".join(f"<p>{html.escape(text)}</p>" for text in self._closing_lines())
+        return table(self.summary(), ("", "line", "step", "shape", "strides", "memory"), rows) + notes
+
+
+def _cells(step: Step) -> tuple[str, str, str, str, str]:
+    """Return what a row says: number, name and op, shape, memory, line."""
+    called = f"{step.name} = {step.op}" if step.name else step.op
+    return str(step.index + 1), called, shape_text(step.shape, step.axes), memory_text(step), step.line
 
 
 def _cell(text: str) -> str:
@@ -176,12 +166,12 @@ def chips(shape: Sequence[int], axes: Sequence[str]) -> str:
     return f'<span style="white-space:nowrap">{" ".join(spans)}</span>' if spans else "a number"
 
 
-def table(caption: str, heads: Iterable[str], rows: Iterable[str]) -> str:
+def table(caption: str, heads: Iterable[str], rows: Iterable[str], style: str = "border-collapse:collapse") -> str:
     """Write a table that needs neither script nor style sheet; rows are HTML."""
     head = "".join(f'<th scope="col" style="{CELL}">{html.escape(text)}</th>' for text in heads)
+    top = f"<thead><tr>{head}</tr></thead>" if head else ""
     title = f'<caption style="text-align:left">{html.escape(caption)}</caption>'
-    body = "".join(rows)
-    return f'<table style="border-collapse:collapse">{title}<thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>'
+    return f'<table style="{style}">{title}{top}<tbody>{"".join(rows)}</tbody></table>'
 
 
 def row(cells: Iterable[str], style: str = CELL) -> str:
@@ -190,16 +180,9 @@ def row(cells: Iterable[str], style: str = CELL) -> str:
     return f"<tr>{columns}</tr>"
 
 
-def to_html(trace: Reports) -> str:
-    """Write a trace as a table, and below it what cannot be seen."""
-    rows = [text for step in trace.steps for text in _rows(trace, step)]
-    notes = "".join(f"<p>{html.escape(text)}</p>" for text in trace._closing_lines())
-    return table(trace.summary(), ("", "line", "step", "shape", "strides", "memory"), rows) + notes
-
-
-def _rows(trace: Reports, step: Step) -> list[str]:
+def _html_rows(step: Step) -> list[str]:
     """Write one step, and its warning below it."""
-    number, _, op, _, memory, code = trace._cells(step)
+    number, op, _, memory, code = _cells(step)
     line = f'<span style="{CODE}">{html.escape(code)}</span>'
     cells = [number, line, html.escape(op), chips(step.shape, step.axes), str(step.strides), html.escape(memory)]
     if not step.warning:

@@ -125,7 +125,7 @@ def name_results(
     for number, stack in enumerate(stacks):
         after = stacks[number + 1] if number + 1 < len(stacks) else []
         for depth, user_frame in enumerate(stack):
-            statement = _statement(user_frame, known)
+            statement = _around(known[user_frame.code], user_frame.lineno)
             if statement and statement.targets and not _goes_on(statement, user_frame, after):
                 if not depth and len(statement.targets) == 1:
                     found[number] = statement.targets[0] or found[number]
@@ -133,11 +133,6 @@ def name_results(
                     _give(found, number, statement.targets, [calls[i] == calls[number] for i in range(number + 1)])
                 break
     return found
-
-
-def _statement(user_frame: UserFrame, known: dict[CodeType, tuple[Assignment, ...]]) -> Assignment | None:
-    """Return the statement to which a line belongs, the shortest if several do."""
-    return _around(known[user_frame.code], user_frame.lineno)
 
 
 @lru_cache(maxsize=4096)

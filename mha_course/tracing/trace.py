@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Mapping
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 from types import CodeType, TracebackType
 from typing import Any
@@ -17,13 +17,11 @@ from mha_course.tracing.compare import Comparison, Ledger
 from mha_course.tracing.patterns import Patterns, assign, bind, declared, modules_of, named_tensors, solve
 from mha_course.tracing.recorder import Recorder
 from mha_course.tracing.records import Argument, Source, Step
-from mha_course.tracing.rules import warnings as diagnosis
 from mha_course.tracing.source_lines import HERE, assignments, code_lines, line_at, name_results
 from mha_course.tracing.torch_internals import MACHINERY, compiler_is_loaded
 
 COMPILED = "compiled code was run as it was written: what the compiler fuses and reorders cannot be seen"
 WRAPPED = "tensors inside vmap and other transforms are wrapped, so that their memory and these steps cannot be seen"
-SCRIPTED = "scripted code runs outside Python: what it ran is shown, but its lines cannot be seen"
 
 
 @dataclass(frozen=True, repr=False)
@@ -86,8 +84,7 @@ def trace(
     >>> [(step.op, step.axes) for step in trace(split_heads, torch.zeros(2, 5, 24), 4, axes="B S C").steps]
     [('unflatten', ('B', 'S', 'H', 'D')), ('transpose', ('B', 'H', 'S', 'D'))]
     """
-    recorder = _prepare(fn, args, kwargs, axes, dict(sizes or {}))
-    return _run(fn, args, kwargs, recorder)
+    return _run(fn, args, kwargs, _prepare(fn, args, kwargs, axes, dict(sizes or {})))
 
 
 def _prepare(
@@ -107,9 +104,7 @@ def _prepare(
     for name, tensor in tensors.items():
         if id(tensor) not in recorder.values:
             words = patterns.get(name, ())
-            named = [
-                names.read(word, size) for word, size in zip(words or "?" * tensor.dim(), tensor.shape, strict=True)
-            ]
+            named = list(map(names.read, words or "?" * tensor.dim(), tensor.shape))
             matrix = not words and batched and tensor.dim() == 2
             recorder.add_argument(name, tensor, named, words).weight = matrix or isinstance(tensor, torch.nn.Parameter)
     return recorder
@@ -117,23 +112,22 @@ def _prepare(
 
 def _run(fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], recorder: Recorder) -> Trace:
     """Call under both modes, and put the trace together, of a call that raises too."""
-    notes = _unseen(fn)
+    parts = [fn, *(part for module in modules_of(fn) for part in module.modules())]
+    compiled = any(hasattr(part, "_torchdynamo_orig_callable") or hasattr(part, "_orig_mod") for part in parts)
+    notes = (COMPILED,) if compiled else ()
+    # Compiled code is not compiled while it is traced. Importing the compiler takes seconds: only if it is in use.
+    as_written = torch.compiler.set_stance("force_eager") if compiler_is_loaded() else nullcontext()
     recorder.top = sys._getframe()
     try:
-        with _as_written(), recorder.counter, recorder:
+        with as_written, recorder.counter, recorder:
             result = fn(*args, **kwargs)
     except Exception as error:
-        failed = finish(recorder, None, notes, recorder.failure)
+        failed = _finish(recorder, None, notes, recorder.failure)
         error.add_note(f"Traced up to here:\n{failed}")
         error.trace = failed  # type: ignore[attr-defined]
         error.__traceback__ = _without_tracer(error.__traceback__)
         raise
-    return finish(recorder, result, (*notes, *([WRAPPED] if recorder.unseen else [])), None)
-
-
-def _as_written() -> AbstractContextManager[Any]:
-    """Keep compiled code from being compiled; the compiler, seconds to import, is there if something is compiled."""
-    return torch.compiler.set_stance("force_eager") if compiler_is_loaded() else nullcontext()
+    return _finish(recorder, result, (*notes, WRAPPED) if recorder.unseen else notes, None)
 
 
 def _without_tracer(entry: TracebackType | None) -> TracebackType | None:
@@ -146,31 +140,16 @@ def _without_tracer(entry: TracebackType | None) -> TracebackType | None:
     return TracebackType(rest, entry.tb_frame, entry.tb_lasti, entry.tb_lineno)
 
 
-def _unseen(fn: Callable[..., Any]) -> tuple[str, ...]:
-    """Say what of this callable cannot be looked into."""
-    parts = [fn, *(part for module in modules_of(fn) for part in module.modules())]
-    notes = []
-    if any(hasattr(part, "_torchdynamo_orig_callable") or hasattr(part, "_orig_mod") for part in parts):
-        notes.append(COMPILED)
-    if any(isinstance(part, (torch.jit.ScriptModule, torch.jit.ScriptFunction)) for part in parts):
-        notes.append(SCRIPTED)
-    return tuple(notes)
-
-
-def finish(recorder: Recorder, result: Any, notes: tuple[str, ...], failure: str | None) -> Trace:
+def _finish(recorder: Recorder, result: Any, notes: tuple[str, ...], failure: str | None) -> Trace:
     """Make the steps, with lines, variables and warnings."""
-    codes = list(dict.fromkeys(frame.code for stack in recorder.frames for frame in stack))
+    codes = dict.fromkeys(frame.code for stack in recorder.frames for frame in stack)
     known = {code: Source(_title(code), code.co_filename, *code_lines(code.co_filename, code)) for code in codes}
     shown = list(dict.fromkeys(stack[0].code for stack in recorder.frames if stack and known[stack[0].code].lines))
-    pending = {i: text for i, text in recorder.pending.items() if i not in recorder.settled}
-    warnings = pending | recorder.warnings
-    _rename(recorder.rows, warnings)
-    variables = name_results(
-        recorder.frames,
-        {code: assignments(s.first, s.lines) for code, s in known.items()},
-        recorder.calls,
-        recorder.bound,
-    )
+    warnings = {i: text for i, text in recorder.pending.items() if i not in recorder.settled} | recorder.warnings
+    if any(text.startswith("heads-innermost") for text in warnings.values()):  # a merge then only repeats its order
+        warnings = {i: text for i, text in warnings.items() if not text.startswith("merge-dim-before-heads")}
+    statements = {code: assignments(source.first, source.lines) for code, source in known.items()}
+    variables = name_results(recorder.frames, statements, recorder.calls, recorder.bound)
     steps = []
     for row, stack, variable in zip(recorder.rows, recorder.frames, variables, strict=True):
         frame = stack[0] if stack else None
@@ -188,19 +167,3 @@ def finish(recorder: Recorder, result: Any, notes: tuple[str, ...], failure: str
 def _title(code: CodeType) -> str:
     """Name a piece of code for people."""
     return "cell" if code.co_name == "<module>" else code.co_qualname.replace(".<locals>", "")
-
-
-def _rename(rows: list[dict[str, Any]], warnings: dict[int, str]) -> None:
-    """Where some of q, k and v were split well and some not, say that too."""
-    name, both = "view-without-transpose", "only-one-of-qkv-wrongly-split"
-    wrong = [i for i, text in warnings.items() if text.startswith(name)]
-    right = [
-        row for row in rows if row["axes"][-3:] == ("S", "H", "D") and row["op"] in ("view", "reshape", "unflatten")
-    ]
-    if any(text.startswith("heads-innermost") for text in warnings.values()):
-        for i in [i for i, text in warnings.items() if text.startswith("merge-dim-before-heads")]:
-            del warnings[i]  # the order of the split, once more
-    if wrong and right and len(wrong) < 3:
-        for i in wrong:
-            text = warnings[i].removeprefix(f"{name}: ")
-            warnings[i] = f"{name} ({both}): {text} {diagnosis.TEXTS[both].capitalize()}"

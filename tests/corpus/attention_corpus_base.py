@@ -3,20 +3,21 @@
 from __future__ import annotations
 
 import inspect
+import math
 import re
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
 
+import pytest
 import torch
 from torch import nn
 from torch.nn import functional as F
 
 from mha_course.attention import attention, merge_heads, split_heads
 
-SIZES_DIFFERENT = {"B": 2, "S": 5, "C": 24, "H": 4}  # D = 6: no two alike
 SIZES = {
-    "different": SIZES_DIFFERENT,
+    "different": {"B": 2, "S": 5, "C": 24, "H": 4},  # D = 6: no two alike
     "square": {"B": 2, "S": 4, "C": 8, "H": 2},  # B = H, S = D
     "all_four": {"B": 4, "S": 4, "C": 16, "H": 4},  # B = S = H = D
     "one_head": {"B": 2, "S": 5, "C": 6, "H": 1},  # D = C
@@ -40,8 +41,8 @@ class Problem:
         self.layer = layer
         self.x, self.target, self.token = (self.draw(B, n, C, seed=i) for i, n in enumerate((S, self.T, 1)))
         self.later = torch.ones(S, S, dtype=torch.bool).triu(1)  # True = hidden
-        self.lengths = torch.tensor([S - 1 - i % 3 for i in range(B)])
-        self.keep = torch.arange(S) < self.lengths[:, None]  # (B, S), True = may be seen
+        lengths = torch.tensor([S - 1 - i % 3 for i in range(B)])
+        self.keep = torch.arange(S) < lengths[:, None]  # (B, S), True = may be seen
 
     def __getattr__(self, name):
         """Make the Linears of these names when they are first asked for."""
@@ -54,7 +55,7 @@ class Problem:
         generator = torch.Generator().manual_seed(1000 * self.layer + seed)
         return torch.randn(*shape, generator=generator, dtype=torch.float64)
 
-    def linear(self, *names, bias=True, rows=None, layout=None):
+    def linear(self, *names, rows=slice(None), layout=None):
         """Return the Linears of these names as one; ``layout`` orders the rows of q, k, v as its letters say."""
         inputs = 4 * self.C if names == ("down",) else self.C
         width = 4 * self.C if names == ("up",) else self.C
@@ -63,27 +64,18 @@ class Problem:
         if layout:
             order = torch.arange(3 * self.C).view(3, self.H, self.D).permute(["3HD".index(a) for a in layout])
             weight, shift = weight[order.flatten()], shift[order.flatten()]
-        return self._layer(weight[:rows], shift[:rows] if bias else None)
+        layer = nn.Linear(inputs, len(shift[rows]), dtype=torch.float64)
+        layer.load_state_dict({"weight": weight[rows], "bias": shift[rows]})
+        return layer
 
     def norm(self, number):
-        layer = nn.LayerNorm(self.C, dtype=torch.float64)
-        with torch.no_grad():
-            layer.weight.copy_(1 + self.draw(self.C, seed=30 + number) / 4)
-            layer.bias.copy_(self.draw(self.C, seed=40 + number))
+        layer, scale = nn.LayerNorm(self.C, dtype=torch.float64), 1 + self.draw(self.C, seed=30 + number) / 4
+        layer.load_state_dict({"weight": scale, "bias": self.draw(self.C, seed=40 + number)})
         return layer
 
     def second(self):
         """Return a problem of the same size with other weights, for a second layer."""
         return Problem(self.B, self.S, self.C, self.H, layer=self.layer + 1)
-
-    @staticmethod
-    def _layer(weight, bias):
-        layer = nn.Linear(weight.size(1), weight.size(0), bias=bias is not None, dtype=torch.float64)
-        with torch.no_grad():
-            layer.weight.copy_(weight)
-            if bias is not None:
-                layer.bias.copy_(bias)
-        return layer
 
 
 @dataclass(frozen=True)
@@ -93,7 +85,7 @@ class Case:
     ``make(B, S, C, H)`` returns fn, args, kwargs; ``axes`` and ``hints(at)`` are what trace is told.
     ``expect`` maps a variable to the axes of the tensor that it is given last: names are separated by spaces,
     ``|`` separates names that are as good as each other, ``,`` whole patterns, and ``*`` is any name.
-    ``storage`` is what the last call of that line must be said to do, at SIZES_DIFFERENT.
+    ``storage`` is what the last call of that line must be said to do, at the sizes ``different``.
     ``equal`` has what changes where sizes coincide. Of a right case: other patterns (None: nothing is asked).
     Of a wrong one, which has a ``mistake``: ``right`` (same numbers, so no warning), ``unseen`` (same numbers, but
     a warning does no harm), ``crash``, or the ids that a warning may have, separated by ``|``, with ``none`` where
@@ -140,6 +132,17 @@ class Case:
         if said in ("right", "unseen", "crash"):
             return said
         return {None if name == "none" else name for name in said.split("|")}
+
+
+def cases(corpus):
+    """Return the parameters (case, at) of a test, for each case at all sizes."""
+    return [pytest.param(case, at, id=f"{case.name}-{at}") for case in corpus for at in SIZES]
+
+
+def size_of(name, sizes):
+    """Compute the size that a name such as 3*C or D/2 stands for, or None if it may have any."""
+    text = re.sub(r"[A-Za-z_]\w*", lambda match: str(sizes.get(match[0], "?")), name)
+    return eval(text.replace("/", "//")) if re.fullmatch(r"[\d+*/]*\d", text) else None
 
 
 def _fits(pattern, axes, sizes):
@@ -191,6 +194,23 @@ def attend(p, x=None, memory=None, *, keep=None, causal=False, bias=None, kv_hea
 
 
 causal = partial(attend, causal=True)
+
+
+def apart(p, linear, x):
+    """Project and split as it should be: (B, H, S, D)."""
+    return linear(x).view(x.size(0), -1, p.H, p.D).transpose(1, 2)
+
+
+def finish(p, q, k, v, hidden=None):
+    """Do what is left to do when heads are apart: q, k, v are (B, H, S, D)."""
+    scores = q @ k.transpose(-2, -1) / math.sqrt(p.D)
+    if hidden is not None:
+        scores = scores.masked_fill(hidden, -torch.inf)
+    weights = torch.softmax(scores, dim=-1)
+    context = weights @ v
+    merged = context.transpose(1, 2).reshape(q.size(0), -1, p.C)
+    out = p.o(merged)
+    return out  # noqa: RET504 - what is to be judged stands in a variable
 
 
 def padded(p):

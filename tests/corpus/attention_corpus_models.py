@@ -8,29 +8,13 @@ import math
 
 import torch
 from attention_corpus_base import PATCHES, across, attend, causal, torch_block
-from attention_corpus_right import COPIED, heads, right
+from attention_corpus_right import heads, right
 from torch import nn
 from torch.nn import functional as F
 
 # Two sequences, blocks, models
 
 CROSS = heads(q="B H T D")
-
-
-@right(CROSS, axes={"x": "B T C", "memory": "B S C"}, truth=across, storage=COPIED)
-def cross_attention(p):
-    def forward(x, memory):
-        q = p.q(x).view(p.B, -1, p.H, p.D).transpose(1, 2)
-        k = p.k(memory).view(p.B, -1, p.H, p.D).transpose(1, 2)
-        v = p.v(memory).view(p.B, -1, p.H, p.D).transpose(1, 2)
-        scores = q @ k.transpose(-2, -1) / math.sqrt(p.D)
-        weights = scores.softmax(dim=-1)
-        context = weights @ v
-        merged = context.transpose(1, 2).reshape(x.shape)
-        out = p.o(merged)
-        return out
-
-    return forward, (p.target, p.x)
 
 
 @right(
@@ -88,10 +72,6 @@ class AttentionPooling(nn.Module):
         return out
 
 
-def gelu_mlp(p):
-    return nn.Sequential(p.linear("up"), nn.GELU(), p.linear("down"))
-
-
 class Mixer(nn.Module):
     """Self-attention as blocks have it inside."""
 
@@ -117,7 +97,6 @@ def pre_norm_truth(p, x=None):
     return torch_block(p, norm_first=True)(p.x if x is None else x, src_mask=p.later)
 
 
-@right(heads(x="B S C", inner="B S 4*C|?"), truth=pre_norm_truth, storage={"x": "new"})
 class PreNormBlock(nn.Module):
     def __init__(self, p):
         super().__init__()
@@ -131,22 +110,11 @@ class PreNormBlock(nn.Module):
         return x
 
 
-@right(heads(x="B S C"), truth=lambda p: torch_block(p)(p.x).detach())
-class PostNormBlock(nn.Module):
-    def __init__(self, p):
-        super().__init__()
-        self.norm1, self.norm2, self.attention, self.mlp = p.norm(0), p.norm(1), Mixer(p), gelu_mlp(p)
-        self.dropout = nn.Dropout(0.1)
-
-    def forward(self, x):
-        x = x + self.dropout(self.attention(x))
-        x = self.norm1(x)
-        x = x + self.dropout(self.mlp(x))
-        x = self.norm2(x)
-        return x
-
-
-@right(heads(x="B S C"), truth=lambda p: pre_norm_truth(p.second(), pre_norm_truth(p)))
+@right(
+    heads(x="B S C", inner="B S 4*C|?"),
+    truth=lambda p: pre_norm_truth(p.second(), pre_norm_truth(p)),
+    storage={"x": "new"},
+)
 def two_blocks(p):
     return nn.Sequential(PreNormBlock(p), PreNormBlock(p.second()))
 
@@ -200,29 +168,6 @@ class DecoderBlock(nn.Module):
         return x
 
 
-def detr_truth(p):
-    placed = p.x + p.draw(p.S, p.C, seed=70)
-    q, k, v = (f(t).unflatten(2, (p.H, p.D)).transpose(1, 2) for f, t in ((p.q, placed), (p.k, placed), (p.v, p.x)))
-    return p.o(F.scaled_dot_product_attention(q, k, v).transpose(1, 2).flatten(2))
-
-
-@right(heads(), axes={"src": "B S C", "pos": "S C"}, truth=detr_truth)
-def detr(p):
-    def forward(src, pos):
-        queries = keys = src + pos
-        q = p.q(queries).reshape(p.B, p.S, p.H, p.D).transpose(1, 2)
-        k = p.k(keys).reshape(p.B, p.S, p.H, p.D).transpose(1, 2)
-        v = p.v(src).reshape(p.B, p.S, p.H, p.D).transpose(1, 2)
-        scores = q @ k.transpose(-2, -1) / p.D**0.5
-        weights = scores.softmax(dim=-1)
-        context = weights @ v
-        merged = context.transpose(1, 2).reshape(p.B, p.S, p.C)
-        out = p.o(merged)
-        return out
-
-    return forward, (p.x, p.draw(p.S, p.C, seed=70))
-
-
 ONE_MORE = "S|S+1|1+S|?"
 ONE_MORE_QUERY = "T|T+1|1+T|S|S+1|1+S|?"
 
@@ -267,10 +212,8 @@ def window_truth(p):
 
 @right(
     {
-        "q": "* H * D",
-        "scores": "* H * *",
-        "weights": "* H * *",
-        "context": "* H * D",
+        **dict.fromkeys(("q", "context"), "* H * D"),
+        **dict.fromkeys(("scores", "weights"), "* H * *"),
         "merged": "* * C",
         "out": "B|? * * C",
     },

@@ -7,7 +7,7 @@ from __future__ import annotations
 import math
 
 import torch
-from attention_corpus_base import attend, case, causal, padded
+from attention_corpus_base import attend, case, causal
 from torch import nn
 from torch.nn import functional as F
 
@@ -51,7 +51,7 @@ class NanoGPT(nn.Module):
     def forward(self, x):
         B, T, C = x.size()
         q, k, v = self.c_attn(x).split(self.n_embd, dim=2)
-        k = k.view(B, T, self.n_head, C // self.n_head).transpose(1, 2)
+        k = k.view(B, T, self.n_head, C // self.n_head).transpose(1, 2)  # each on its own line, as people write it
         q = q.view(B, T, self.n_head, C // self.n_head).transpose(1, 2)
         v = v.view(B, T, self.n_head, C // self.n_head).transpose(1, 2)
         scores = (q @ k.transpose(-2, -1)) * (1.0 / math.sqrt(k.size(-1)))
@@ -81,47 +81,6 @@ class TimmUnbind(nn.Module):
         merged = context.transpose(1, 2).reshape(B, N, C)
         out = self.proj(merged)
         return out
-
-
-@right(heads(qkv="3 B H S D"), storage={**COPIED, "qkv": "view"})
-def vit_indexed(p):
-    def forward(x):
-        b, n, c = x.shape
-        qkv = p.qkv(x).reshape(b, n, 3, p.H, c // p.H).permute(2, 0, 3, 1, 4)
-        q, k, v = qkv[0], qkv[1], qkv[2]
-        scores = (q @ k.transpose(-2, -1)) * (c // p.H) ** -0.5
-        weights = scores.softmax(dim=-1)
-        context = weights @ v
-        merged = context.transpose(1, 2).reshape(b, n, c)
-        out = p.o(merged)
-        return out
-
-    return forward
-
-
-@right(heads(qkv="B H S 3*D"), storage={**COPIED, "qkv": "view"})
-class UvaTutorial(nn.Module):
-    def __init__(self, p):
-        super().__init__()
-        self.num_heads, self.head_dim, self.embed_dim = p.H, p.D, p.C
-        self.qkv_proj, self.o_proj = p.linear("q", "k", "v", layout="H3D"), p.linear("o")
-
-    def forward(self, x, mask=None, return_attention=False):
-        batch_size, seq_length, _ = x.size()
-        qkv = self.qkv_proj(x)
-        qkv = qkv.reshape(batch_size, seq_length, self.num_heads, 3 * self.head_dim)
-        qkv = qkv.permute(0, 2, 1, 3)
-        q, k, v = qkv.chunk(3, dim=-1)
-        scores = torch.matmul(q, k.transpose(-2, -1))
-        scores = scores / math.sqrt(q.size()[-1])
-        if mask is not None:
-            scores = scores.masked_fill(mask == 0, -9e15)
-        weights = F.softmax(scores, dim=-1)
-        context = torch.matmul(weights, v)
-        merged = context.permute(0, 2, 1, 3)
-        merged = merged.reshape(batch_size, seq_length, self.embed_dim)
-        out = self.o_proj(merged)
-        return (out, weights) if return_attention else out
 
 
 @right(heads(qkv="B S H 3*D"), truth=causal, storage={"qkv": "view", "q": "view", "v": "view", "merged": "view"})
@@ -199,22 +158,17 @@ class HfGPT2(nn.Module):
 
     @staticmethod
     def conv1d(x, weight, bias):
-        size_out = (*x.size()[:-1], weight.size(1))
         flat = torch.addmm(bias, x.view(-1, x.size(-1)), weight)
-        return flat.view(size_out)
+        return flat.view(*x.size()[:-1], weight.size(1))
 
     def forward(self, hidden_states):
         q, k, v = self.conv1d(hidden_states, self.c_attn, self.c_attn_bias).split(self.split_size, dim=2)
         shape = (*q.shape[:-1], -1, self.head_dim)
-        q = q.view(shape).transpose(1, 2)
-        k = k.view(shape).transpose(1, 2)
-        v = v.view(shape).transpose(1, 2)
+        q, k, v = (t.view(shape).transpose(1, 2) for t in (q, k, v))
         scores = torch.matmul(q, k.transpose(-1, -2))
         scores = scores / torch.full([], v.size(-1) ** 0.5, dtype=scores.dtype)
-        length = q.size(-2)
-        seen = torch.ones(length, length, dtype=torch.bool).tril()[None, None]
-        hidden = torch.full([], torch.finfo(scores.dtype).min, dtype=scores.dtype)
-        scores = torch.where(seen, scores, hidden)
+        seen = torch.ones(q.size(-2), q.size(-2), dtype=torch.bool).tril()[None, None]
+        scores = torch.where(seen, scores, torch.full([], torch.finfo(scores.dtype).min, dtype=scores.dtype))
         weights = F.softmax(scores, dim=-1)
         context = torch.matmul(weights, v)
         merged = context.transpose(1, 2).contiguous()
@@ -228,29 +182,9 @@ class HfGPT2(nn.Module):
 def unflatten_sdpa(p):
     def forward(query):
         q, k, v = torch.chunk(p.qkv(query), 3, dim=-1)
-        q = q.unflatten(-1, [p.H, p.D]).transpose(1, 2)
-        k = k.unflatten(-1, [p.H, p.D]).transpose(1, 2)
-        v = v.unflatten(-1, [p.H, p.D]).transpose(1, 2)
+        q, k, v = (t.unflatten(-1, [p.H, p.D]).transpose(1, 2) for t in (q, k, v))
         context = F.scaled_dot_product_attention(q, k, v, dropout_p=0.0, is_causal=True)
         merged = context.transpose(1, 2).flatten(-2)
-        out = p.o(merged)
-        return out
-
-    return forward
-
-
-@right(
-    heads(qkv="B S 3 H D", q="B S H D", k="B S H D", v="B S H D", context="B T H D"),
-    storage={"qkv": "view", "k": "view", "merged": "view"},
-)
-def flash_reference(p):
-    def forward(x):
-        qkv = p.qkv(x).view(x.size(0), x.size(1), 3, p.H, -1)
-        q, k, v = qkv.unbind(dim=2)
-        scores = torch.einsum("bthd,bshd->bhts", q, k * p.D**-0.5)
-        weights = torch.softmax(scores, dim=-1, dtype=v.dtype)
-        context = torch.einsum("bhts,bshd->bthd", weights, v).contiguous()
-        merged = context.view(x.size(0), x.size(1), -1)
         out = p.o(merged)
         return out
 
@@ -260,95 +194,10 @@ def flash_reference(p):
 # Three Linears
 
 
-@right(heads(), truth=causal, storage={**COPIED, "weights": "same", "merged": "view"})
-class MinGPT(nn.Module):
-    def __init__(self, p):
-        super().__init__()
-        self.key, self.query, self.value, self.proj = (p.linear(n) for n in ("k", "q", "v", "o"))
-        self.attn_drop, self.n_head = nn.Dropout(0.1), p.H
-        self.register_buffer("mask", torch.tril(torch.ones(p.S, p.S)).view(1, 1, p.S, p.S))
-
-    def forward(self, x, layer_past=None):
-        B, T, C = x.size()
-        k = self.key(x).view(B, T, self.n_head, C // self.n_head).transpose(1, 2)
-        q = self.query(x).view(B, T, self.n_head, C // self.n_head).transpose(1, 2)
-        v = self.value(x).view(B, T, self.n_head, C // self.n_head).transpose(1, 2)
-        scores = (q @ k.transpose(-2, -1)) * (1.0 / math.sqrt(k.size(-1)))
-        scores = scores.masked_fill(self.mask[:, :, :T, :T] == 0, float("-inf"))
-        weights = F.softmax(scores, dim=-1)
-        weights = self.attn_drop(weights)
-        context = weights @ v
-        merged = context.transpose(1, 2).contiguous().view(B, T, C)
-        out = self.proj(merged)
-        return out
-
-
-@right(
-    heads(), axes={"hidden_states": "B S C", "attention_mask": "B S"}, truth=padded, storage=COPIED | {"merged": "view"}
-)
-def hf_bert(p):
-    def forward(hidden_states, attention_mask):
-        heads_of = (*hidden_states.shape[:-1], p.H, p.D)
-        extended = (1.0 - attention_mask[:, None, None, :]) * torch.finfo(hidden_states.dtype).min
-        q = p.q(hidden_states).view(heads_of).permute(0, 2, 1, 3)
-        k = p.k(hidden_states).view(heads_of).permute(0, 2, 1, 3)
-        v = p.v(hidden_states).view(heads_of).permute(0, 2, 1, 3)
-        scores = torch.matmul(q, k.transpose(-1, -2))
-        scores = scores / math.sqrt(p.D)
-        scores = scores + extended
-        weights = F.softmax(scores, dim=-1)
-        context = torch.matmul(weights, v)
-        merged = context.permute(0, 2, 1, 3).contiguous()
-        merged = merged.view((*merged.size()[:-2], p.C))
-        out = p.o(merged)
-        return out
-
-    return forward, (p.x, p.keep.double())
-
-
-def annotated_attention(q, k, v, mask=None, dropout=None):
-    d_k = q.size(-1)
-    scores = torch.matmul(q, k.transpose(-2, -1)) / math.sqrt(d_k)
-    if mask is not None:
-        scores = scores.masked_fill(mask == 0, -1e9)
-    weights = scores.softmax(dim=-1)
-    if dropout is not None:
-        weights = dropout(weights)
-    context = torch.matmul(weights, v)
-    return context, weights
-
-
-@right(
-    heads(),
-    axes={**dict.fromkeys(("query", "key", "value"), "B S C"), "mask": "B 1 S"},
-    truth=padded,
-    storage={"q": "view", "merged": "view"},
-    args=lambda p: (p.x, p.x, p.x, p.keep[:, None, :]),
-)
-class AnnotatedTransformer(nn.Module):
-    def __init__(self, p):
-        super().__init__()
-        self.d_k, self.h, self.attn = p.D, p.H, None
-        self.linears = nn.ModuleList(p.linear(n) for n in ("q", "k", "v", "o"))
-        self.dropout = nn.Dropout(0.1)
-
-    def forward(self, query, key, value, mask=None):
-        mask = mask.unsqueeze(1)
-        nbatches = query.size(0)
-        q, k, v = [
-            lin(x).view(nbatches, -1, self.h, self.d_k).transpose(1, 2)
-            for lin, x in zip(self.linears, (query, key, value), strict=False)
-        ]
-        x, self.attn = annotated_attention(q, k, v, mask=mask, dropout=self.dropout)
-        merged = x.transpose(1, 2).contiguous().view(nbatches, -1, self.h * self.d_k)
-        out = self.linears[-1](merged)
-        return out
-
-
 @right(heads(), storage=COPIED)
 def listing_in_a_notebook(p):
     def multi_head_attention(x):
-        q, k, v = (linear(x).view(p.B, p.S, p.H, p.D).transpose(1, 2) for linear in (p.q, p.k, p.v))
+        q, k, v = [linear(x).view(p.B, p.S, p.H, p.D).transpose(1, 2) for linear in (p.q, p.k, p.v)]
         scores = q @ k.mT / p.D**0.5
         weights = scores.softmax(-1)
         context = weights @ v
@@ -359,10 +208,7 @@ def listing_in_a_notebook(p):
     return multi_head_attention
 
 
-@right(
-    heads(),
-    axes={"x": "B S C", **dict.fromkeys(("w_q", "w_k", "w_v", "w_o"), "C C")},
-)
+@right(heads(), axes={"x": "B S C", **dict.fromkeys(("w_q", "w_k", "w_v", "w_o"), "C C")})
 def raw_matrices(p):
     def attention(x, w_q, w_k, w_v, w_o, num_heads):
         B, S, C = x.shape
@@ -380,24 +226,14 @@ def raw_matrices(p):
 
 
 @right(
-    {
-        "q": "H S D",
-        "k": "H S D",
-        "scores": "H T S",
-        "weights": "H T S",
-        "context": "H T D",
-        "merged": "T C",
-        "out": "T C",
-    },
+    {name: pattern.removeprefix("B ") for name, pattern in HEADS.items()},
     axes="S C",
     truth=lambda p: attend(p)[0],
     storage=COPIED,
 )
 def one_sentence_without_batch(p):
     def forward(x):
-        q = p.q(x).view(-1, p.H, p.D).transpose(0, 1)
-        k = p.k(x).view(-1, p.H, p.D).transpose(0, 1)
-        v = p.v(x).view(-1, p.H, p.D).transpose(0, 1)
+        q, k, v = (f(x).view(-1, p.H, p.D).transpose(0, 1) for f in (p.q, p.k, p.v))
         scores = q @ k.transpose(1, 2) / p.D**0.5
         weights = torch.softmax(scores, dim=-1)
         context = torch.bmm(weights, v)
@@ -408,64 +244,10 @@ def one_sentence_without_batch(p):
     return forward, (p.x[0],)
 
 
-def single_truth(p):
-    q, k, v = p.q(p.x), p.k(p.x), p.v(p.x)
-    return F.scaled_dot_product_attention(q, k, v)
-
-
-@right(
-    {"q": "B S C", "k": "B S C", "scores": "B T S", "weights": "B T S", "context": "B T C"},
-    sizes=(),
-    truth=single_truth,
-)
-def one_wide_head(p):
-    def forward(x):
-        q, k, v = p.q(x), p.k(x), p.v(x)
-        scores = torch.bmm(q, k.transpose(1, 2)) / math.sqrt(x.size(-1))
-        weights = F.softmax(scores, dim=-1)
-        context = torch.bmm(weights, v)
-        return context
-
-    return forward
-
-
-@right(
-    {"scores": "B T S", "weights": "B T S", "context": "B T C"},
-    sizes=(),
-    truth=lambda p: F.scaled_dot_product_attention(p.x, p.x, p.x, scale=1.0),
-)
-def no_projection_at_all(p):
-    def forward(x):
-        scores = x @ x.transpose(-2, -1)
-        weights = torch.softmax(scores, dim=-1)
-        context = weights @ x
-        return context
-
-    return forward
-
-
-@right(heads(), storage={"q": "copy", "scores": "new", "merged": "copy"})
-def made_contiguous(p):
-    def forward(x):
-        q = p.q(x).reshape(p.B, p.S, p.H, p.D).permute(0, 2, 1, 3).contiguous()
-        k = p.k(x).reshape(p.B, p.S, p.H, p.D).permute(0, 2, 1, 3).contiguous()
-        v = p.v(x).reshape(p.B, p.S, p.H, p.D).permute(0, 2, 1, 3).contiguous()
-        scores = torch.einsum("bhqd,bhkd->bhqk", [q, k]) / p.D**0.5
-        weights = F.softmax(scores, dim=3)
-        context = torch.einsum("bhqk,bhkd->bhqd", [weights, v])
-        merged = context.permute(0, 2, 1, 3).flatten(start_dim=2)
-        out = p.o(merged)
-        return out
-
-    return forward
-
-
 @right(heads(k="B H D S", v="B H D S", q="B H D S"), storage={"q": "view", "merged": "copy"})
 def width_before_tokens(p):
     def forward(x):
-        q = p.q(x).transpose(1, 2).reshape(p.B, p.H, p.D, p.S)
-        k = p.k(x).transpose(1, 2).reshape(p.B, p.H, p.D, p.S)
-        v = p.v(x).transpose(1, 2).reshape(p.B, p.H, p.D, p.S)
+        q, k, v = (f(x).transpose(1, 2).reshape(p.B, p.H, p.D, p.S) for f in (p.q, p.k, p.v))
         scores = q.transpose(2, 3) @ k / p.D**0.5
         weights = scores.softmax(dim=-1)
         context = weights @ v.transpose(2, 3)

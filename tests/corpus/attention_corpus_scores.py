@@ -8,66 +8,12 @@ import math
 from functools import partial
 
 import torch
-from attention_corpus_base import SIZES, attend, causal, decoded, padded, torch_block, turned
+from attention_corpus_base import SIZES, apart, attend, causal, decoded, finish, padded, torch_block, turned
 from attention_corpus_right import heads, right
 from torch import nn
 from torch.nn import functional as F
 
 # Masks, softmax and scale
-
-
-@right(heads(q="B H S D", k="B H D S"), truth=causal, storage={"q": "new", "k": "new", "merged": "copy"})
-class Whisper(nn.Module):
-    def __init__(self, p):
-        super().__init__()
-        self.n_head = p.H
-        self.query, self.key, self.value, self.out = (p.linear(n) for n in ("q", "k", "v", "o"))
-
-    def forward(self, x):
-        _, n_ctx, n_state = x.shape
-        q, k, v = self.query(x), self.key(x), self.value(x)
-        scale = (n_state // self.n_head) ** -0.25
-        q = q.view(*q.shape[:2], self.n_head, -1).permute(0, 2, 1, 3) * scale
-        k = k.view(*k.shape[:2], self.n_head, -1).permute(0, 2, 3, 1) * scale
-        v = v.view(*v.shape[:2], self.n_head, -1).permute(0, 2, 1, 3)
-        scores = q @ k
-        scores = scores + torch.empty(n_ctx, n_ctx, dtype=x.dtype).fill_(-math.inf).triu_(1)
-        weights = F.softmax(scores, dim=-1)
-        context = weights @ v
-        merged = context.permute(0, 2, 1, 3).flatten(start_dim=2)
-        out = self.out(merged)
-        return out
-
-
-@right(heads(), axes={"x": "B S C", "keep": "B S"}, truth=padded, storage={"weights": "new", "merged": "copy"})
-def mask_in_place(p):
-    def forward(x, keep):
-        q, k, v = (f(x).unflatten(2, (p.H, p.D)).transpose(1, 2) for f in (p.q, p.k, p.v))
-        scores = q @ k.transpose(-2, -1)
-        scores.div_(math.sqrt(p.D)).masked_fill_(~keep[:, None, None, :], float("-inf"))
-        weights = torch.softmax(scores, dim=-1)
-        context = weights @ v
-        merged = context.transpose(1, 2).reshape(x.shape)
-        out = p.o(merged)
-        return out
-
-    return forward, (p.x, p.keep)
-
-
-@right(heads(), truth=causal, storage={"q": "view", "scores": "same", "merged": "copy"})
-def mask_added_in_place(p):
-    def forward(x):
-        q, k, v = (f(x).unflatten(2, (p.H, p.D)).transpose(1, 2) for f in (p.q, p.k, p.v))
-        scores = q @ k.transpose(-2, -1)
-        scores *= p.D**-0.5
-        scores += torch.zeros(p.S, p.S, dtype=x.dtype).masked_fill_(p.later, -torch.inf)
-        weights = torch.softmax(scores, dim=-1)
-        context = weights @ v
-        merged = context.transpose(1, 2).reshape(x.shape)
-        out = p.o(merged)
-        return out
-
-    return forward
 
 
 @right(heads(largest="B H T 1", total="B H T 1"), truth=causal, storage={"weights": "new"})
@@ -136,29 +82,13 @@ def values_times_transposed_weights(p):
 
 # Its inside cannot be seen; x gives the names back.
 @right({"added": "B S|T C"}, truth=lambda p: p.x + attend(p), storage={"added": "new"})
-class PytorchModule(nn.Module):
-    def __init__(self, p):
-        super().__init__()
-        self.mha = nn.MultiheadAttention(p.C, p.H, batch_first=True, dtype=torch.float64)
-        self.mha.load_state_dict(torch_block(p).self_attn.state_dict())
+def pytorch_module(p):
+    mha = torch_block(p).self_attn
 
-    def forward(self, x):
-        out, weights = self.mha(x, x, x)
+    def forward(x):
+        out, weights = mha(x, x, x)
         added = x + out
         return added, weights
-
-
-@right(heads(average="B T S"), storage={"average": "new", "merged": "copy"})
-def weights_averaged_for_a_picture(p):
-    def forward(x):
-        q, k, v = (f(x).reshape(p.B, p.S, p.H, p.D).transpose(1, 2) for f in (p.q, p.k, p.v))
-        scores = q @ k.transpose(-2, -1) / p.D**0.5
-        weights = torch.softmax(scores, dim=-1)
-        average = weights.mean(1)
-        context = weights @ v
-        merged = context.transpose(1, 2).reshape(p.B, p.S, p.C)
-        out = p.o(merged)
-        return out, average
 
     return forward
 
@@ -180,28 +110,23 @@ def t5_truth(p):
 @right(
     heads(position_bias="1 H|? *  *"), truth=t5_truth, storage={"q": "view", "position_bias": "view", "merged": "view"}
 )
-class T5(nn.Module):
-    def __init__(self, p):
-        super().__init__()
-        self.n_heads, self.key_value_proj_dim, self.inner_dim = p.H, p.D, p.C
-        self.q, self.k, self.v, self.o = (p.linear(n) for n in ("q", "k", "v", "o"))
-        table, self.rows = relative(p)
-        self.relative_attention_bias = nn.Embedding.from_pretrained(table)
+def t5(p):
+    table, rows = relative(p)
+    relative_attention_bias = nn.Embedding.from_pretrained(table)
 
-    def forward(self, hidden_states):
-        batch_size = hidden_states.shape[0]
-        q = self.q(hidden_states).view(batch_size, -1, self.n_heads, self.key_value_proj_dim).transpose(1, 2)
-        k = self.k(hidden_states).view(batch_size, -1, self.n_heads, self.key_value_proj_dim).transpose(1, 2)
-        v = self.v(hidden_states).view(batch_size, -1, self.n_heads, self.key_value_proj_dim).transpose(1, 2)
+    def forward(hidden_states):
+        q, k, v = (apart(p, f, hidden_states) for f in (p.q, p.k, p.v))
         scores = torch.matmul(q, k.transpose(3, 2))
-        position_bias = self.relative_attention_bias(self.rows).permute([2, 0, 1]).unsqueeze(0)
+        position_bias = relative_attention_bias(rows).permute([2, 0, 1]).unsqueeze(0)
         scores += position_bias
         weights = F.softmax(scores, dim=-1).type_as(scores)
-        weights = F.dropout(weights, p=0.1, training=self.training)
+        weights = F.dropout(weights, p=0.1, training=False)
         context = torch.matmul(weights, v)
-        merged = context.transpose(1, 2).contiguous().view(batch_size, -1, self.inner_dim)
-        out = self.o(merged)
+        merged = context.transpose(1, 2).contiguous().view(p.B, -1, p.C)
+        out = p.o(merged)
         return out
+
+    return forward
 
 
 def alibi_bias(p):
@@ -229,7 +154,7 @@ def alibi(p):
 
 
 def grouped(p, name):
-    return p.linear(name, rows=p.H_kv * p.D)
+    return p.linear(name, rows=slice(p.H_kv * p.D))
 
 
 GROUPED = {"k": "B * S D", "v": "B * S D"}
@@ -241,47 +166,37 @@ GROUPED = {"k": "B * S D", "v": "B * S D"}
     truth=lambda p: attend(p, causal=True, kv_heads=p.H_kv, turn=partial(turned, interleaved=True)),
     equal={at: {"q": "B H S D|?", "k": "B * S D|?"} for at in ("square", "all_four")},  # D / 2 = 2
 )
-class Llama(nn.Module):
-    def __init__(self, p):
-        super().__init__()
-        self.n_heads, self.n_kv_heads, self.head_dim = p.H, p.H_kv, p.D
-        self.wq, self.wk, self.wv, self.wo = p.linear("q"), grouped(p, "k"), grouped(p, "v"), p.linear("o")
-        freqs = 1.0 / (10000.0 ** (torch.arange(0, p.D, 2, dtype=torch.float64) / p.D))
-        angles = torch.outer(torch.arange(p.S, dtype=torch.float64), freqs)
-        self.freqs_cis = torch.polar(torch.ones_like(angles), angles)
+def llama(p):
+    wk, wv, groups = grouped(p, "k"), grouped(p, "v"), p.H // p.H_kv
+    freqs = 1.0 / (10000.0 ** (torch.arange(0, p.D, 2, dtype=torch.float64) / p.D))
+    angles = torch.outer(torch.arange(p.S, dtype=torch.float64), freqs)
+    freqs_cis = torch.polar(torch.ones_like(angles), angles)
 
-    def rotate(self, x):
+    def rotate(x):
         pairs = torch.view_as_complex(x.reshape(*x.shape[:-1], -1, 2))
-        turns = self.freqs_cis.view(1, pairs.shape[1], 1, pairs.shape[-1])
+        turns = freqs_cis.view(1, pairs.shape[1], 1, pairs.shape[-1])
         rotated = torch.view_as_real(pairs * turns).flatten(3)
         return rotated
 
-    def repeat_kv(self, x):
-        bs, slen, n_kv_heads, head_dim = x.shape
-        n_rep = self.n_heads // n_kv_heads
-        if n_rep == 1:
-            return x
-        x = x[:, :, :, None, :].expand(bs, slen, n_kv_heads, n_rep, head_dim)
-        return x.reshape(bs, slen, n_kv_heads * n_rep, head_dim)
+    def repeat_kv(x):
+        x = x[:, :, :, None, :].expand(p.B, p.S, p.H_kv, groups, p.D)
+        return x.reshape(p.B, p.S, p.H_kv * groups, p.D)
 
-    def forward(self, x):
-        bsz, seqlen, _ = x.shape
-        xq, xk, xv = self.wq(x), self.wk(x), self.wv(x)
-        xq = xq.view(bsz, seqlen, self.n_heads, self.head_dim)
-        xk = xk.view(bsz, seqlen, self.n_kv_heads, self.head_dim)
-        xv = xv.view(bsz, seqlen, self.n_kv_heads, self.head_dim)
-        xq, xk = self.rotate(xq), self.rotate(xk)
-        keys, values = self.repeat_kv(xk), self.repeat_kv(xv)
-        q = xq.transpose(1, 2)
-        k = keys.transpose(1, 2)
-        v = values.transpose(1, 2)
-        scores = torch.matmul(q, k.transpose(2, 3)) / math.sqrt(self.head_dim)
-        scores = scores + torch.full((seqlen, seqlen), float("-inf"), dtype=x.dtype).triu(diagonal=1)
+    def forward(x):
+        xq = p.q(x).view(p.B, p.S, p.H, p.D)
+        xk, xv = (f(x).view(p.B, p.S, p.H_kv, p.D) for f in (wk, wv))
+        xq, xk = rotate(xq), rotate(xk)
+        keys, values = repeat_kv(xk), repeat_kv(xv)
+        q, k, v = (t.transpose(1, 2) for t in (xq, keys, values))
+        scores = torch.matmul(q, k.transpose(2, 3)) / math.sqrt(p.D)
+        scores = scores + torch.full((p.S, p.S), float("-inf"), dtype=x.dtype).triu(diagonal=1)
         weights = F.softmax(scores, dim=-1).type_as(xq)
         context = torch.matmul(weights, v)
-        merged = context.transpose(1, 2).contiguous().view(bsz, seqlen, -1)
-        out = self.wo(merged)
+        merged = context.transpose(1, 2).contiguous().view(p.B, p.S, -1)
+        out = p.o(merged)
         return out
+
+    return forward
 
 
 def rotate_half(x):
@@ -306,15 +221,11 @@ def hf_llama(p):
 
     def forward(hidden_states):
         input_shape = hidden_states.shape[:-1]
-        cos, sin = rotary(hidden_states)
-        cos, sin = cos.unsqueeze(1), sin.unsqueeze(1)
-        q = p.q(hidden_states).view(*input_shape, -1, p.D).transpose(1, 2)
-        k = k_proj(hidden_states).view(*input_shape, -1, p.D).transpose(1, 2)
-        v = v_proj(hidden_states).view(*input_shape, -1, p.D).transpose(1, 2)
+        cos, sin = (t.unsqueeze(1) for t in rotary(hidden_states))
+        q, k, v = (f(hidden_states).view(*input_shape, -1, p.D).transpose(1, 2) for f in (p.q, k_proj, v_proj))
         q = (q * cos) + (rotate_half(q) * sin)
         k = (k * cos) + (rotate_half(k) * sin)
-        k = k[:, :, None, :, :].expand(p.B, p.H_kv, groups, p.S, p.D).reshape(p.B, p.H, p.S, p.D)
-        v = v[:, :, None, :, :].expand(p.B, p.H_kv, groups, p.S, p.D).reshape(p.B, p.H, p.S, p.D)
+        k, v = (t[:, :, None].expand(p.B, p.H_kv, groups, p.S, p.D).reshape(p.B, p.H, p.S, p.D) for t in (k, v))
         scores = torch.matmul(q, k.transpose(2, 3)) * p.D**-0.5
         scores = scores + torch.zeros_like(scores).masked_fill(p.later, torch.finfo(scores.dtype).min)
         weights = F.softmax(scores, dim=-1, dtype=scores.dtype)
@@ -332,29 +243,15 @@ def mistral(p):
 
     def forward(x):
         q = p.q(x).view(p.B, p.S, p.H, p.D).transpose(1, 2)
-        k = k_proj(x).view(p.B, p.S, p.H_kv, p.D)
-        v = v_proj(x).view(p.B, p.S, p.H_kv, p.D)
-        k = torch.repeat_interleave(k, repeats=p.H // p.H_kv, dim=2).transpose(1, 2)
-        v = torch.repeat_interleave(v, repeats=p.H // p.H_kv, dim=2).transpose(1, 2)
-        scores = (q @ k.transpose(2, 3)) / p.D**0.5
-        scores = scores.masked_fill(p.later, -torch.inf)
-        weights = torch.softmax(scores, dim=-1)
-        context = weights @ v
-        merged = context.transpose(1, 2).reshape(p.B, p.S, p.C)
-        out = p.o(merged)
-        return out
+        k, v = (f(x).view(p.B, p.S, p.H_kv, p.D) for f in (k_proj, v_proj))
+        k, v = (torch.repeat_interleave(t, repeats=p.H // p.H_kv, dim=2).transpose(1, 2) for t in (k, v))
+        return finish(p, q, k, v, p.later)
 
     return forward
 
 
 @right(
-    {
-        "q": "B H_kv|? * S D",
-        "k": "B H_kv S D",
-        "scores": "B H_kv|? * T S",
-        "merged": "B T C|?",
-        "out": "B T C",
-    },
+    {"q": "B H_kv|? * S D", "k": "B H_kv S D", "scores": "B H_kv|? * T S", "merged": "B T C|?", "out": "B T C"},
     sizes=("H", "H_kv"),
     truth=lambda p: attend(p, kv_heads=p.H_kv),
     equal={at: {"q": "B * * S D", "k": "B * S D", "scores": "B * * T S"} for at in SIZES if at != "different"},
@@ -364,8 +261,7 @@ def groups_as_an_axis(p):
 
     def forward(x):
         q = p.q(x).view(p.B, p.S, p.H_kv, groups, p.D).permute(0, 2, 3, 1, 4)
-        k = k_proj(x).view(p.B, p.S, p.H_kv, p.D).permute(0, 2, 1, 3)
-        v = v_proj(x).view(p.B, p.S, p.H_kv, p.D).permute(0, 2, 1, 3)
+        k, v = (f(x).view(p.B, p.S, p.H_kv, p.D).permute(0, 2, 1, 3) for f in (k_proj, v_proj))
         scores = torch.einsum("bkgtd,bksd->bkgts", q, k) / p.D**0.5
         weights = scores.softmax(dim=-1)
         context = torch.einsum("bkgts,bksd->btkgd", weights, v)
@@ -382,21 +278,14 @@ def groups_as_an_axis(p):
     storage={"k": "view", "merged": "copy"},
 )
 def multi_query(p):
-    fused, proj = p.linear("q", "k", "v"), p.linear("o")
-    keep = torch.cat([torch.arange(p.C), torch.arange(p.C, p.C + p.D), torch.arange(2 * p.C, 2 * p.C + p.D)])
-    weight, bias = nn.Parameter(fused.weight[keep].detach()), nn.Parameter(fused.bias[keep].detach())
+    fused = p.linear("q", "k", "v", rows=[*range(p.C + p.D), *range(2 * p.C, 2 * p.C + p.D)])
 
     def forward(x):
-        q, k, v = F.linear(x, weight, bias).split([p.C, p.D, p.D], dim=-1)
+        q, k, v = fused(x).split([p.C, p.D, p.D], dim=-1)
         q = q.view(p.B, p.S, p.H, p.D).transpose(1, 2)
         k = k.unsqueeze(1)
         v = v.unsqueeze(1)
-        scores = q @ k.transpose(-1, -2) / p.D**0.5
-        weights = scores.softmax(dim=-1)
-        context = weights @ v
-        merged = context.transpose(1, 2).reshape(p.B, p.S, p.C)
-        out = proj(merged)
-        return out
+        return finish(p, q, k, v)
 
     return forward
 
@@ -405,17 +294,15 @@ def multi_query(p):
 
 LONGER = "S|S+1|S+T|?"
 DECODE = {
-    "scores": f"B H T|1 {LONGER}",
-    "weights": f"B H T|1 {LONGER}",
+    **dict.fromkeys(("scores", "weights"), f"B H T|1 {LONGER}"),
     "context": "B H T|1 D",
-    "merged": "B T|1 C",
-    "out": "B T|1 C",
+    **dict.fromkeys(("merged", "out"), "B T|1 C"),
 }
 
 
 def cached(p, room=0):
     """Return keys and values of p.x, heads apart, with room for more tokens after them."""
-    made = (f(p.x).unflatten(2, (p.H, p.D)).transpose(1, 2).detach() for f in (p.k, p.v))
+    made = (apart(p, f, p.x).detach() for f in (p.k, p.v))
     return tuple(torch.cat([t, torch.zeros(p.B, p.H, room, p.D, dtype=t.dtype)], dim=2) for t in made)
 
 
@@ -430,12 +317,7 @@ def cache_grown_by_cat(p):
         q, k, v = (f(x).view(p.B, -1, p.H, p.D).transpose(1, 2) for f in (p.q, p.k, p.v))
         k = torch.cat((past_k, k), dim=-2)
         v = torch.cat((past_v, v), dim=-2)
-        scores = q @ k.transpose(-2, -1) / p.D**0.5
-        weights = torch.softmax(scores, dim=-1)
-        context = weights @ v
-        merged = context.transpose(1, 2).reshape(p.B, -1, p.C)
-        out = p.o(merged)
-        return out, (k, v)
+        return finish(p, q, k, v), (k, v)
 
     return forward, (p.token, *cached(p))
 
@@ -454,11 +336,6 @@ def cache_written_in_place(p):
         cache_v[:, :, start:end] = xv
         keys = cache_k[:, :, :end]
         values = cache_v[:, :, :end]
-        scores = torch.matmul(q, keys.transpose(2, 3)) / math.sqrt(p.D)
-        weights = F.softmax(scores, dim=-1)
-        context = torch.matmul(weights, values)
-        merged = context.transpose(1, 2).contiguous().view(p.B, -1, p.C)
-        out = p.o(merged)
-        return out
+        return finish(p, q, keys, values)
 
     return forward, (p.token, *cached(p, room=3), p.S)

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import math
 
-import pytest
 import torch
-from attention_corpus_base import attend, case, causal
+from attention_corpus_base import apart, attend, case
 from torch.nn import functional as F
 
 WRONG = []
@@ -24,16 +23,9 @@ def wrong(mistake, *, axes="B S C", truth=attend, **rest):
     return enter
 
 
-def apart(p, linear, x):
-    """Project and split as it should be: (B, H, S, D)."""
-    return linear(x).view(x.size(0), -1, p.H, p.D).transpose(1, 2)
-
-
-def mix(q, k, v, hidden=None):
+def mix(q, k, v):
     """Attend as it should be, over the last two axes."""
     scores = q @ k.transpose(-2, -1) / math.sqrt(q.size(-1))
-    if hidden is not None:
-        scores = scores.masked_fill(hidden, -torch.inf)
     return torch.softmax(scores, dim=-1) @ v
 
 
@@ -50,22 +42,9 @@ TAIL = {"also": ("merge-without-transpose",)}
 @wrong("view-without-transpose", equal=VIEWED, where=("q", "k", "v", "scores"), **TAIL)
 def viewed_with_heads_first(p):
     def forward(x):
-        q = p.q(x).view(p.B, p.H, p.S, p.D)
-        k = p.k(x).view(p.B, p.H, p.S, p.D)
-        v = p.v(x).view(p.B, p.H, p.S, p.D)
+        q, k, v = (f(x).view(p.B, p.H, p.S, p.D) for f in (p.q, p.k, p.v))
         context = mix(q, k, v)
         merged = context.transpose(1, 2).contiguous().view(p.B, p.S, p.C)
-        return p.o(merged)
-
-    return forward
-
-
-@wrong("view-without-transpose", equal=VIEWED, where=("q", "k", "v", "scores"), truth=causal, **TAIL)
-def viewed_there_and_back(p):
-    def forward(x):
-        q, k, v = (f(x).reshape(p.B, p.H, -1, p.D) for f in (p.q, p.k, p.v))
-        context = mix(q, k, v, p.later)
-        merged = context.reshape(p.B, -1, p.C)
         return p.o(merged)
 
     return forward
@@ -96,7 +75,6 @@ def folded_without_transpose(p):
 
 @wrong(
     "view-without-transpose",
-    equal={"*": "view-without-transpose|reshape-across-axes"},
     also=("merge-without-transpose", "never-transposed"),
     where=("qkv",),
 )
@@ -117,9 +95,7 @@ INNERMOST = {"one_head": "right", "all_four": "heads-innermost|fused-dim-before-
 @wrong("heads-innermost", equal=INNERMOST, where=("q", "k", "v", "scores", "context"))
 def width_before_heads(p):
     def forward(x):
-        q = p.q(x).view(p.B, p.S, p.D, p.H).permute(0, 3, 1, 2)
-        k = p.k(x).view(p.B, p.S, p.D, p.H).permute(0, 3, 1, 2)
-        v = p.v(x).view(p.B, p.S, p.D, p.H).permute(0, 3, 1, 2)
+        q, k, v = (f(x).view(p.B, p.S, p.D, p.H).permute(0, 3, 1, 2) for f in (p.q, p.k, p.v))
         return p.o(together(p, mix(q, k, v)))
 
     return forward
@@ -139,26 +115,13 @@ def fused_with_heads_innermost(p):
     return forward
 
 
-@wrong("heads-innermost", equal=INNERMOST, where=("q", "k", "v", "scores"))
-def einops_width_before_heads(p):
-    rearrange = pytest.importorskip("einops").rearrange
-
-    def forward(x):
-        q, k, v = (rearrange(f(x), "b n (d h) -> b h n d", h=p.H) for f in (p.q, p.k, p.v))
-        return p.o(rearrange(mix(q, k, v), "b h n d -> b n (h d)"))
-
-    return forward
-
-
 # never-transposed: each token attends over its own heads
 
 
 @wrong("never-transposed", also=("softmax-over-heads",), where=("q", "k", "v", "scores"))
 def left_as_tokens_heads_width(p):
     def forward(x):
-        q = p.q(x).view(p.B, p.S, p.H, p.D)
-        k = p.k(x).view(p.B, p.S, p.H, p.D)
-        v = p.v(x).view(p.B, p.S, p.H, p.D)
+        q, k, v = (f(x).view(p.B, p.S, p.H, p.D) for f in (p.q, p.k, p.v))
         scores = q @ k.transpose(-2, -1) / p.D**0.5
         weights = torch.softmax(scores, dim=-1)
         context = weights @ v
@@ -179,32 +142,8 @@ def fused_unbound_and_left(p):
     return forward
 
 
-@wrong("never-transposed", also=("softmax-over-heads",), where=("q", "k", "v", "scores"))
-def einsum_over_heads(p):
-    def forward(x):
-        q, k, v = (f(x).reshape(p.B, p.S, p.H, p.D) for f in (p.q, p.k, p.v))
-        scores = torch.einsum("bshd,bsgd->bshg", q, k) / p.D**0.5
-        weights = scores.softmax(-1)
-        context = torch.einsum("bshg,bsgd->bshd", weights, v)
-        return p.o(context.flatten(2))
-
-    return forward
-
-
 # no-split: the heads are announced and never made
 WHOLE = {"equal": {"one_head": "right"}, "also": ("scale-d-model",), "where": ("scores", "weights", "context")}
-
-
-@wrong("no-split", **WHOLE)
-def three_axes_three_linears(p):
-    def forward(x):
-        q, k, v = p.q(x), p.k(x), p.v(x)
-        scores = torch.bmm(q, k.transpose(1, 2)) / math.sqrt(p.C)
-        weights = torch.softmax(scores, dim=-1)
-        context = torch.bmm(weights, v)
-        return p.o(context)
-
-    return forward
 
 
 @wrong("no-split", **WHOLE)
@@ -222,7 +161,7 @@ def three_axes_fused(p):
 # fold-order-mixed. With B = H the axes have one size; with one sentence or one head the order is the same.
 FOLD = {
     **dict.fromkeys(("one_head", "one_item"), "right"),
-    **dict.fromkeys(EQUAL, "fold-order-mixed|merge-batch-mixed|none"),
+    **dict.fromkeys(EQUAL, "fold-order-mixed|merge-batch-mixed"),
 }
 
 
@@ -277,17 +216,6 @@ def merged_by_reshape(p):
         q, k, v = (apart(p, f, x) for f in (p.q, p.k, p.v))
         context = mix(q, k, v)
         merged = context.reshape(p.B, p.S, p.C)
-        return p.o(merged)
-
-    return forward
-
-
-@wrong("merge-without-transpose", equal=ONE_HEAD_RIGHT, where=("merged",))
-def merged_by_view_after_sdpa(p):
-    def forward(x):
-        q, k, v = p.qkv(x).view(p.B, p.S, 3, p.H, p.D).permute(2, 0, 3, 1, 4)
-        context = F.scaled_dot_product_attention(q, k, v)
-        merged = context.contiguous().view(p.B, -1, p.C)
         return p.o(merged)
 
     return forward
@@ -385,19 +313,6 @@ def heads_stacked_first_then_view(p):
     return forward
 
 
-@wrong("merge-batch-mixed", equal=BATCH, also=("merge-without-transpose",), where=("merged",))
-def folded_by_head_then_view(p):
-    def forward(x):
-        q, k, v = (
-            f(x).view(p.B, p.S, p.H, p.D).permute(2, 0, 1, 3).reshape(p.H * p.B, p.S, p.D) for f in (p.q, p.k, p.v)
-        )
-        context = mix(q, k, v)
-        merged = context.view(p.B, p.S, p.C)
-        return p.o(merged)
-
-    return forward
-
-
 # view-on-non-contiguous: PyTorch refuses
 REFUSED = {"*": "crash", "one_head": "right"}
 
@@ -413,30 +328,6 @@ def transposed_then_viewed(p):
     return forward
 
 
-@wrong("view-on-non-contiguous", equal=REFUSED | {"one_item": "right"}, where=("q",))
-def folded_by_view(p):
-    def forward(x):
-        q, k, v = (apart(p, f, x) for f in (p.q, p.k, p.v))
-        q = q.view(p.B * p.H, p.S, p.D)
-        k = k.view(p.B * p.H, p.S, p.D)
-        v = v.view(p.B * p.H, p.S, p.D)
-        return p.o(together(p, mix(q, k, v).view(p.B, p.H, p.S, p.D)))
-
-    return forward
-
-
-@wrong("view-on-non-contiguous", equal=REFUSED, where=("merged",))
-def permuted_then_viewed(p):
-    def forward(x):
-        q, k, v = p.qkv(x).view(p.B, p.S, 3, p.H, p.D).permute(2, 0, 3, 1, 4).unbind(0)
-        context = mix(q, k, v)
-        merged = context.permute(0, 2, 1, 3)
-        merged = merged.view(*merged.shape[:-2], p.C)
-        return p.o(merged)
-
-    return forward
-
-
 # heads-averaged
 
 
@@ -446,33 +337,6 @@ def mean_of_heads(p):
         q, k, v = (apart(p, f, x) for f in (p.q, p.k, p.v))
         context = mix(q, k, v)
         merged = context.mean(dim=1)
-        return F.linear(merged, p.o.weight[:, : p.D], p.o.bias)
-
-    return forward
-
-
-@wrong("heads-averaged", equal={"one_head": "unseen"}, where=("merged",))
-def sum_of_heads(p):
-    def forward(x):
-        q, k, v = (f(x).unflatten(-1, (p.H, p.D)) for f in (p.q, p.k, p.v))
-        weights = torch.softmax(torch.einsum("bthd,bshd->bhts", q, k) / p.D**0.5, dim=-1)
-        context = torch.einsum("bhts,bshd->bthd", weights, v)
-        merged = context.sum(2).repeat(1, 1, p.H)
-        return p.o(merged)
-
-    return forward
-
-
-@wrong(
-    "heads-averaged",
-    equal={"one_head": "unseen"} | dict.fromkeys(EQUAL, "heads-averaged|none"),
-    where=("context", "merged"),
-)
-def mean_of_a_stack(p):
-    def forward(x):
-        q, k, v = (f(x).chunk(p.H, dim=-1) for f in (p.q, p.k, p.v))
-        context = torch.stack([mix(q[h], k[h], v[h]) for h in range(p.H)])
-        merged = context.mean(0)
         return F.linear(merged, p.o.weight[:, : p.D], p.o.bias)
 
     return forward
@@ -502,28 +366,14 @@ def flattened_into_tokens(p):
     return forward
 
 
-# only-one-of-qkv-wrongly-split
-ONE_VIEWED = {
-    "*": "only-one-of-qkv-wrongly-split|view-without-transpose",
-    "one_head": "right",
-    "all_four": "only-one-of-qkv-wrongly-split|view-without-transpose|never-transposed|"
-    "broadcast-of-different-axes|contraction-of-different-axes",
-}
+# Of q, k and v one alone is viewed without a transpose
 
 
-@wrong("only-one-of-qkv-wrongly-split", equal=ONE_VIEWED, where=("v", "context"))
-def values_viewed(p):
-    def forward(x):
-        q = p.q(x).view(p.B, p.S, p.H, p.D).transpose(1, 2)
-        k = p.k(x).view(p.B, p.S, p.H, p.D).transpose(1, 2)
-        v = p.v(x).view(p.B, p.H, p.S, p.D)
-        context = torch.softmax(q @ k.transpose(-2, -1) / p.D**0.5, dim=-1) @ v
-        return p.o(together(p, context))
-
-    return forward
-
-
-@wrong("only-one-of-qkv-wrongly-split", equal=ONE_VIEWED, where=("k", "scores"))
+@wrong(
+    "view-without-transpose",
+    equal=VIEWED | {"all_four": "view-without-transpose|never-transposed|broadcast-of-different-axes"},
+    where=("k", "scores"),
+)
 def keys_viewed(p):
     def forward(x):
         q, k, v = p.qkv(x).split(p.C, dim=-1)

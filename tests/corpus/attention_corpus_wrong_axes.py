@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import torch
-from attention_corpus_base import attend, padded, sequence_first, tokens_first
-from attention_corpus_wrong import EQUAL, apart, together, wrong
+from attention_corpus_base import apart, attend, padded, sequence_first, tokens_first
+from attention_corpus_wrong import EQUAL, together, wrong
 from torch.nn import functional as F
 
 # softmax over the wrong axis
@@ -21,7 +21,7 @@ def softmax_down_the_columns(p):
     return forward
 
 
-@wrong("softmax-over-queries", equal={"*": "softmax-over-queries|none"}, where=("total", "weights"))
+@wrong("softmax-over-queries", where=("total", "weights"))
 def softmax_by_hand_down_the_columns(p):
     def forward(x):
         q, k, v = (apart(p, f, x) for f in (p.q, p.k, p.v))
@@ -34,27 +34,12 @@ def softmax_by_hand_down_the_columns(p):
     return forward
 
 
-TOKENS_FIRST = {"axes": "S B C", "truth": tokens_first, "args": sequence_first, "where": ("weights",)}
-
-
-@wrong("softmax-over-queries", **TOKENS_FIRST)
+@wrong("softmax-over-queries", axes="S B C", truth=tokens_first, args=sequence_first, where=("weights",))
 def softmax_over_queries_where_tokens_come_first(p):
     def forward(x):
         q, k, v = (f(x).view(p.S, p.B, p.H, p.D) for f in (p.q, p.k, p.v))
         scores = torch.einsum("ibhd,jbhd->ijbh", q, k) / p.D**0.5
         weights = F.softmax(scores, dim=0)
-        context = torch.einsum("ijbh,jbhd->ibhd", weights, v)
-        return p.o(context.reshape(p.S, p.B, p.C))
-
-    return forward
-
-
-@wrong("softmax-over-heads", **TOKENS_FIRST)
-def softmax_over_heads_where_tokens_come_first(p):
-    def forward(x):
-        q, k, v = (f(x).view(p.S, p.B, p.H, p.D) for f in (p.q, p.k, p.v))
-        scores = torch.einsum("ibhd,jbhd->ijbh", q, k) / p.D**0.5
-        weights = F.softmax(scores, dim=-1)
         context = torch.einsum("ijbh,jbhd->ibhd", weights, v)
         return p.o(context.reshape(p.S, p.B, p.C))
 
@@ -103,17 +88,6 @@ SILENT = {"*": "crash", **dict.fromkeys(EQUAL, "key-not-transposed")}
 
 
 @wrong("key-not-transposed", equal=SILENT, where=("scores",))
-def keys_as_they_are(p):
-    def forward(x):
-        q, k, v = (apart(p, f, x) for f in (p.q, p.k, p.v))
-        scores = q @ k / p.D**0.5
-        weights = torch.softmax(scores, dim=-1)
-        return p.o(together(p, weights @ v))
-
-    return forward
-
-
-@wrong("key-not-transposed", equal=SILENT, where=("scores",))
 def folded_keys_as_they_are(p):
     def forward(x):
         q, k, v = (apart(p, f, x).flatten(0, 1) for f in (p.q, p.k, p.v))
@@ -149,17 +123,6 @@ def keys_reshaped(p):
     return forward
 
 
-@wrong("key-reshaped", equal=RESHAPED, where=("k", "scores"))
-def keys_viewed_in_one_step(p):
-    def forward(x):
-        q, k, v = (apart(p, f, x).contiguous() for f in (p.q, p.k, p.v))
-        k = k.view(*k.shape[:2], k.size(3), k.size(2))
-        scores = torch.matmul(q, k) / p.D**0.5
-        return p.o(together(p, scores.softmax(dim=-1) @ v))
-
-    return forward
-
-
 # weights-transposed: runs where T = S
 
 
@@ -170,17 +133,6 @@ def weights_turned(p):
         weights = torch.softmax(q @ k.transpose(-2, -1) / p.D**0.5, dim=-1)
         context = weights.transpose(-2, -1) @ v
         return p.o(together(p, context))
-
-    return forward
-
-
-@wrong("weights-transposed", where=("context",))
-def einsum_over_queries(p):
-    def forward(x):
-        q, k, v = (f(x).unflatten(-1, (p.H, p.D)) for f in (p.q, p.k, p.v))
-        weights = torch.softmax(torch.einsum("bthd,bshd->bhts", q, k) / p.D**0.5, dim=-1)
-        context = torch.einsum("bhts,bthd->bshd", weights, v)
-        return p.o(context.flatten(2))
 
     return forward
 
@@ -208,17 +160,6 @@ def padding_filled_raw(p):
 
 
 @wrong("padding-broadcast-raw", **RAW)
-def padding_added_raw(p):
-    def forward(x, keep):
-        q, k, v = (apart(p, f, x) for f in (p.q, p.k, p.v))
-        scores = q @ k.transpose(-2, -1) / p.D**0.5
-        scores = scores + (1 - keep.to(x.dtype)) * -1e9
-        return p.o(together(p, torch.softmax(scores, dim=-1) @ v))
-
-    return forward, (p.x, p.keep)
-
-
-@wrong("padding-broadcast-raw", **RAW)
 def padding_chosen_raw(p):
     def forward(x, keep):
         q, k, v = (apart(p, f, x) for f in (p.q, p.k, p.v))
@@ -239,18 +180,6 @@ HEADLESS = {
     "truth": lambda p: attend(p, keep=both(p)[:, None]),
     "equal": {"*": "crash", **dict.fromkeys(EQUAL, "mask-missing-head-axis"), "one_item": "unseen"},
 }
-
-
-@wrong("mask-missing-head-axis", where=("scores",), **HEADLESS)
-def mask_of_each_sentence_filled(p):
-    def forward(x, mask):
-        q, k, v = (apart(p, f, x) for f in (p.q, p.k, p.v))
-        scores = q @ k.transpose(-2, -1) / p.D**0.5
-        scores = scores.masked_fill(~mask, float("-inf"))
-        context = torch.softmax(scores, dim=-1) @ v
-        return p.o(context.transpose(1, 2).reshape(x.shape))
-
-    return forward, (p.x, both(p))
 
 
 @wrong("mask-missing-head-axis", where=("scores",), **HEADLESS)

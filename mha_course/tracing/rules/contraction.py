@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from typing import Any
 
 import torch
 
-from mha_course.tracing.axes import Axis, size_of, unknown
+from mha_course.tracing.axes import Axis, size_of
 from mha_course.tracing.rules import warnings
 from mha_course.tracing.rules.call import OpCall
 from mha_course.tracing.rules.reshape import Rule
@@ -43,17 +44,16 @@ def einsum(call: OpCall) -> list[list[Axis]]:
     equation, operands = call.args[0], call.args[1:]
     if len(operands) == 1 and isinstance(operands[0], (list, tuple)):
         operands = tuple(operands[0])
-    if not isinstance(equation, str):
-        return [[unknown(size) for size in call.outs[0].shape]]
+    if not isinstance(equation, str):  # torch.einsum(x, [0, 1], …)
+        return []
     inputs, _, output = equation.replace(" ", "").partition("->")
     terms = inputs.split(",")
     if "->" not in equation:
         letters = sorted(set(inputs) - {",", "."})
         output = ("..." if "..." in inputs else "") + "".join(one for one in letters if inputs.count(one) == 1)
-    depth = max(x.dim() - len(term.replace("...", "")) for term, x in zip(terms, operands, strict=True))
-    spelled = [
-        _spell(term, x.dim() - len(term.replace("...", "")), depth) for term, x in zip(terms, operands, strict=True)
-    ]
+    dots = [x.dim() - len(term.replace("...", "")) for term, x in zip(terms, operands, strict=True)]
+    depth = max(dots)
+    spelled = [_spell(term, number, depth) for term, number in zip(terms, dots, strict=True)]
     return [contract(call, list(operands), spelled, _spell(output, depth, depth))]
 
 
@@ -66,10 +66,10 @@ def _spell(term: str, dots: int, depth: int) -> Letters:
 def contract(call: OpCall, tensors: list[torch.Tensor], terms: list[Letters], out: Letters) -> list[Axis]:
     """Name the axes of a sum of products, and say where it sums over axes that only have the same size."""
     met: dict[Any, Axis] = {}
-    seen: dict[Any, list[Axis]] = {}
+    seen: dict[Any, list[Axis]] = defaultdict(list)
     for tensor, term in zip(tensors, terms, strict=True):
         for letter, axis in zip(term, _axes_of_factor(call, tensor, term, out), strict=True):
-            seen.setdefault(letter, []).append(axis)
+            seen[letter].append(axis)
             known, differs = call.names.unify(met.get(letter, axis), axis)
             if differs:
                 _warn_of_mismatch(call, letter not in out, known, axis, tensors)
@@ -86,23 +86,14 @@ def _axes_of_factor(call: OpCall, tensor: torch.Tensor, term: Letters, out: Lett
     if not call.info(tensor).weight:
         return axes
     free = [position for position, letter in enumerate(term) if letter in out and names.label(axes[position]) == "?"]
-    sizes = [size_of(axes[position]) for position in free]
-    heads = [(names.sizes.get("H"), "H"), (names.sizes.get("D"), "D")]
-    if sizes == [size for size, _ in heads]:
-        found = [names.read(name, size or 0) for size, name in heads]
-    elif len(sizes) == 1:
-        found = [names.linear(sizes[0]) if len(axes) <= 2 else _named_by_size(call, sizes[0])]
-    else:
-        found = [_named_by_size(call, size) for size in sizes]
-    for position, axis in zip(free, found, strict=True):
-        axes[position] = axis
+    for position in free:
+        size = size_of(axes[position])
+        fits = [name for name in ("C", "D", "H") if names.sizes.get(name) == size]
+        if len(free) == 1 and len(axes) <= 2:
+            axes[position] = names.linear(size)
+        elif len(fits) == 1:  # the size leaves no doubt
+            axes[position] = names.read(fits[0], size)
     return axes
-
-
-def _named_by_size(call: OpCall, size: int) -> Axis:
-    """Name an axis of a weight with more than two axes, if its size leaves no doubt."""
-    fits = [name for name in ("C", "D", "H") if call.names.sizes.get(name) == size]
-    return call.names.read(fits[0], size) if len(fits) == 1 else unknown(size)
 
 
 def _warn_of_mismatch(call: OpCall, summed: bool, left: Axis, right: Axis, tensors: list[torch.Tensor]) -> None:

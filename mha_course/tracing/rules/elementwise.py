@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import torch
 
-from mha_course.tracing.axes import Axis, Factor, unknown
+from mha_course.tracing.axes import Axis, unknown
 from mha_course.tracing.rules import warnings
 from mha_course.tracing.rules.call import SCORES, OpCall, TensorInfo
 from mha_course.tracing.rules.contraction import of_sum
@@ -32,18 +32,8 @@ def like(call: OpCall) -> list[list[Axis]]:
             if differs:
                 call.warn(warnings.of_broadcast(call.names, axes[position], axis))
             axes[position] = met
-    _keep_query_axis(call, axes, rows)
     _infer_stage(call, [call.info(part) for part in parts])
     return [list(axes) for _ in call.outs]
-
-
-def _keep_query_axis(call: OpCall, axes: list[Axis], rows: list[list[Axis]]) -> None:
-    """Where a mask of S by S met scores of T by S, keep T."""
-    labels = [call.names.label(axis) if call.names.is_token(axis) else None for axis in axes]
-    for position, label in enumerate(labels):
-        others = [row[position] for row in rows if row[position:] and call.names.is_token(row[position])]
-        if label is not None and labels.count(label) > 1:
-            axes[position] = next((axis for axis in others if call.names.label(axis) != label), axes[position])
 
 
 def _infer_stage(call: OpCall, values: list[TensorInfo]) -> None:
@@ -124,32 +114,15 @@ def convolve(call: OpCall) -> list[list[Axis]]:
     return [[axes[0], call.names.linear(shape[1]), *kept]]
 
 
-def outer(call: OpCall) -> list[list[Axis]]:
-    """Pair all with all."""
-    return [[call.axes(x)[0] for x in call.tensors[:2]]]
-
-
-def one_hot(call: OpCall) -> list[list[Axis]]:
-    """Add an axis of classes."""
-    size = call.outs[0].shape[-1]
-    found = next((name for name, value in call.names.extra.items() if value == size), None)
-    return [[*call.axes(call.first()), (Factor(found, size),) if found else unknown(size)]]
-
-
-def _words(text: str) -> list[str]:
-    """Return the words of a text."""
-    return text.split()
-
-
-SAME = _words("""
+SAME = """
     contiguous clone detach to type type_as float double half bfloat16 cpu cuda bool int long requires_grad_
     alias tril triu dropout alpha_dropout layer_norm rms_norm group_norm batch_norm instance_norm normalize
     cumsum cumprod cummax cummin logcumsumexp sort argsort flip roll zeros_like ones_like empty_like full_like
     rand_like randn_like randint_like data real imag conj resolve_conj nan_to_num fill_ zero_ normal_ uniform_
     copy_ setitem checkpoint bernoulli renorm softmin relu gelu silu elu leaky_relu prelu selu celu mish
     hardtanh relu6 hardswish hardsigmoid logsigmoid softplus tanhshrink softsign threshold
-""")
-LIKE = _words("""
+"""
+LIKE = """
     add sub rsub mul div true_divide divide multiply subtract floor_divide remainder fmod pow neg negative exp
     exp2 expm1 log log2 log10 log1p sqrt rsqrt square reciprocal abs absolute sign sgn sin cos tan asin acos
     atan atan2 sinh cosh tanh erf erfc sigmoid logit clamp clip clamp_min clamp_max floor ceil round trunc frac
@@ -157,21 +130,16 @@ LIKE = _words("""
     bitwise_and bitwise_or bitwise_xor bitwise_not invert isnan isinf isfinite where masked_fill lerp addcmul
     addcdiv complex polar xlogy bitwise_left_shift bitwise_right_shift hypot logaddexp heaviside float_power
     conj_physical angle
-""")
-REDUCE = _words("""
+"""
+REDUCE = """
     sum mean amax amin max min any all argmax argmin logsumexp var std norm prod median nansum nanmean
     vector_norm count_nonzero var_mean std_mean
-""")
+"""
 ELEMENTWISE: dict[str, Rule] = {
-    **dict.fromkeys(SAME, same),
-    **dict.fromkeys(LIKE, like),
-    **dict.fromkeys(
-        REDUCE,
-        reduce,
-    ),
+    **dict.fromkeys(SAME.split(), same),
+    **dict.fromkeys(LIKE.split(), like),
+    **dict.fromkeys(REDUCE.split(), reduce),
     **dict.fromkeys(("softmax", "log_softmax", "_softmax"), softmax),
     "embedding": embedding,
     **dict.fromkeys(("conv1d", "conv2d", "conv3d"), convolve),
-    **dict.fromkeys(("outer", "ger"), outer),
-    "one_hot": one_hot,
 }

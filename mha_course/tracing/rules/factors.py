@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from itertools import product
 from typing import NamedTuple
 
-from mha_course.tracing.axes import Axis, AxisNamer, Factor, size_of, unknown
+from mha_course.tracing.axes import Axis, AxisNamer, Factor, unknown
 
 ONE = Factor("1", 1)  # stands in for an axis of size 1 that has no name
 
@@ -24,6 +24,8 @@ def regroup(names: AxisNamer, axes: Sequence[Axis], shape: Sequence[int]) -> tup
     """Lay the factors of the axes, in order, into a new shape; of several readings take the first without a cut."""
     if 0 in shape:
         return [unknown(size) for size in shape], []
+    if len(shape) == 1:
+        return [names.tidy(tuple(factor for axis in axes for factor in axis))], []
     readings = [names.readings(axis[0]) if len(axis) == 1 else [axis] for axis in axes]
     laid = [_lay(names, choice, shape) for choice in product(*readings)]
     return min(laid, key=lambda found: (len(found[1]), sum(names.label(axis) == "?" for axis in found[0])))
@@ -120,25 +122,3 @@ def _attach(axes: list[Axis], old: Sequence[Axis], flat: list[Factor], position:
         if not joins_right and axis and axis[-1] == before:
             axes[number] = (*axis, one)
             return
-
-
-def merge(names: AxisNamer, axes: Sequence[Axis], start: int, stop: int) -> list[Axis]:
-    """Make one axis of the axes from start to stop, both included."""
-    together = tuple(factor for axis in axes[start : stop + 1] for factor in axis)
-    return [*axes[:start], names.tidy(together), *axes[stop + 1 :]]
-
-
-def split(names: AxisNamer, axes: Sequence[Axis], dim: int, sizes: Sequence[int]) -> tuple[list[Axis], list[Cut]]:
-    """Divide one axis."""
-    parts, cuts = regroup(names, [axes[dim]], sizes)
-    return [*axes[:dim], *parts, *axes[dim + 1 :]], cuts
-
-
-def repeated(axis: Axis, times: int, *, inside: bool) -> Axis:
-    """Return an axis whose numbers are each repeated (inside) or which is laid out several times."""
-    if times == 1:
-        return axis
-    if size_of(axis) == 1:
-        return (Factor("?", times, kind="repeated"),)
-    copies = Factor("?", times, kind="repeated")
-    return (*axis, copies) if inside else (copies, *axis)

@@ -128,13 +128,11 @@ def _concatenated(call: OpCall, along: list[Axis], size: int) -> Axis:
     """Name an axis that was put together."""
     names, labels = call.names, [call.names.label(axis) for axis in along]
     heads, width = names.sizes.get("H", 0), names.sizes.get("D", 0)
-    wholes = {axis[0].whole for axis in along if len(axis) == 1}
     if len(along) == 1:
         return along[0]
-    if len(wholes) == 1 and None not in wholes and len(along) > 1:
-        whole = wholes.pop()
-        if whole is not None and whole.size == size:
-            return names.width() if whole.name == "C" else (whole,)
+    whole, *others = {axis[0].whole if len(axis) == 1 else None for axis in along}
+    if whole is not None and not others and whole.size == size:
+        return names.width() if whole.name == "C" else (whole,)
     if set(labels) == {"D/2"} and size == width:
         return (Factor("D", width),)
     if set(labels) == {"D"} and len(along) == heads:
@@ -170,25 +168,17 @@ def stack(call: OpCall) -> list[list[Axis]]:
 
 def _stacked(call: OpCall, parts: list[torch.Tensor], axes: list[Axis]) -> Axis:
     """Name the new axis: heads where heads were picked or are as many, else the plain number."""
-    heads, values = call.names.sizes.get("H", 0), [call.info(part) for part in parts]
+    heads, values = call.names.sizes.get("H"), [call.info(part) for part in parts]
     labels = {call.names.label(axis) for axis in axes}
     for pick in values[0].selections:
         positions = [[one.position for one in value.selections if one.label == pick.label] for value in values]
         if positions == [[position] for position in range(size_of(pick.axis))]:
             return pick.axis
     attended = all(value.stage in ("weights", "context", "merged") for value in values)
-    if "H" not in labels and len(parts) == heads and (attended or (heads > 3 and "D" in labels)):
-        return (Factor("H", heads),)
-    if attended:
-        return unknown(len(parts))
-    return (Factor(str(len(parts)), len(parts)),) if len(parts) in (2, 3) else unknown(len(parts))
-
-
-def index_select(call: OpCall) -> list[list[Axis]]:
-    """Select elements along an axis: the axis is named as the index is."""
-    axes, dim = call.axes(call.first()), call.arg(1, "dim")
-    axes[dim] = call.axes(call.arg(2, "index"))[0] or unknown(call.outs[0].shape[dim])
-    return [axes]
+    if "H" not in labels and len(parts) == heads and (attended or (len(parts) > 3 and "D" in labels)):
+        return (Factor("H", len(parts)),)
+    named = len(parts) in (2, 3) and not attended
+    return (Factor(str(len(parts)), len(parts)),) if named else unknown(len(parts))
 
 
 INDEXING: dict[str, Rule] = {
@@ -198,5 +188,4 @@ INDEXING: dict[str, Rule] = {
     "getitem": getitem,
     **dict.fromkeys(("cat", "concat", "concatenate"), cat),
     "stack": stack,
-    "index_select": index_select,
 }

@@ -9,40 +9,26 @@ import torch
 from mha_course.tracing.axes import Axis, Factor, size_of, unknown
 from mha_course.tracing.rules import warnings
 from mha_course.tracing.rules.call import OpCall
-from mha_course.tracing.rules.factors import merge, regroup, repeated, split
+from mha_course.tracing.rules.factors import regroup
 
 Rule = Callable[[OpCall], Sequence[list[Axis]]]
 
 
 def reshape(call: OpCall) -> list[list[Axis]]:
-    """View, reshape and whatever lays the same numbers, in order, into a new shape."""
+    """Lay the same numbers, in order, into a new shape; flatten and unflatten leave other axes alone."""
     before, shape = call.axes(call.first()), call.outs[0].shape
-    after, cuts = regroup(call.names, before, shape)
+    start, stop = 0, len(before)
+    if call.op == "flatten":
+        start = call.arg(1, "start_dim", default=0) % len(before)
+        stop = call.arg(2, "end_dim", default=-1) % len(before) + 1
+    elif call.op == "unflatten":
+        start = call.arg(1, "dim") % len(before)
+        stop = start + 1
+    parts, cuts = regroup(call.names, before[start:stop], shape[start : len(shape) - len(before) + stop])
+    after = [*before[:start], *parts, *before[stop:]]
     for cut in cuts:
-        call.warn(warnings.of_cut(call.names, cut, (len(before), len(after))))
+        call.warn(warnings.of_cut(call.names, cut, len(after)))
     call.warn(warnings.of_merge(call.names, before, after))
-    return [after]
-
-
-def flatten(call: OpCall) -> list[list[Axis]]:
-    """Make one axis of several."""
-    before = call.axes(call.first())
-    start, stop = call.arg(1, "start_dim", default=0), call.arg(2, "end_dim", default=-1)
-    if not before:
-        return reshape(call)
-    after = merge(call.names, before, start % len(before), stop % len(before))
-    call.warn(warnings.of_merge(call.names, before, after))
-    return [after]
-
-
-def unflatten(call: OpCall) -> list[list[Axis]]:
-    """Divide one axis."""
-    before = call.axes(call.first())
-    dim = call.arg(1, "dim") % len(before)
-    sizes = call.outs[0].shape[dim : len(call.outs[0].shape) - (len(before) - dim - 1)]
-    after, cuts = split(call.names, before, dim, sizes)
-    for cut in cuts:
-        call.warn(warnings.of_cut(call.names, cut, (len(before), len(after))))
     return [after]
 
 
@@ -87,25 +73,32 @@ def expand(call: OpCall) -> list[list[Axis]]:
     other = call.arg(1, "other")
     like = call.axes(other) if isinstance(other, torch.Tensor) else [() for _ in shape]
     axes = [()] * (len(shape) - len(axes)) + axes
-    grown = [
-        axis if size_of(axis) == size else name or repeated((), size, inside=True)
-        for axis, size, name in zip(axes, shape, like, strict=True)
-    ]
-    return [grown]
+    old_and_new = zip(axes, shape, like, strict=True)
+    return [[axis if size_of(axis) == size else name or _repeated((), size) for axis, size, name in old_and_new]]
 
 
 def repeat(call: OpCall) -> list[list[Axis]]:
     """Lay copies beside each other, of the whole (repeat, tile) or of each number (repeat_interleave)."""
     axes, shape = call.axes(call.first()), call.outs[0].shape
-    old = (1,) * (len(shape) - len(axes)) + tuple(call.first().shape)
-    axes = [()] * (len(shape) - len(axes)) + axes
     inside = call.op == "repeat_interleave"
-    if inside and (call.arg(2, "dim") is None or len(shape) != len(old)):
-        return [[unknown(size) for size in shape]]
-    pairs = zip(axes, old, shape, strict=True)
-    grown = [repeated(axis, new // have, inside=inside) if have and not new % have else unknown(new)
-             for axis, have, new in pairs]  # fmt: skip
+    if inside and call.arg(2, "dim") is None:  # of all numbers, in a row
+        return []
+    axes = [()] * (len(shape) - len(axes)) + axes
+    grown = [
+        unknown(size) if size % size_of(axis) else _repeated(axis, size // size_of(axis), inside)
+        for axis, size in zip(axes, shape, strict=True)
+    ]
     return [[call.names.tidy(axis) for axis in grown]]
+
+
+def _repeated(axis: Axis, times: int, inside: bool = False) -> Axis:
+    """Return an axis whose numbers are each repeated (inside) or which is laid out several times."""
+    copies = Factor("?", times, kind="repeated")
+    if times == 1:
+        return axis
+    if size_of(axis) == 1:
+        return (copies,)
+    return (*axis, copies) if inside else (copies, *axis)
 
 
 def complex_pairs(call: OpCall) -> list[list[Axis]]:
@@ -127,8 +120,7 @@ def pad(call: OpCall) -> list[list[Axis]]:
 
 VIEWS: dict[str, Rule] = {
     **dict.fromkeys(("view", "reshape", "view_as", "reshape_as", "_unsafe_view", "ravel"), reshape),
-    "flatten": flatten,
-    "unflatten": unflatten,
+    **dict.fromkeys(("flatten", "unflatten"), reshape),
     **dict.fromkeys(("transpose", "swapaxes", "swapdims", "permute", "movedim", "moveaxis"), permute),
     **dict.fromkeys(("t", "T", "mT", "mH", "H", "adjoint"), permute),
     "squeeze": squeeze,

@@ -17,7 +17,6 @@ if TYPE_CHECKING:
 TEXTS = {
     "view-without-transpose": "this reshape cuts across {axes}, so each head holds parts of several tokens. "
     "Split the width first, view(B, S, H, D), then transpose(1, 2).",
-    "only-one-of-qkv-wrongly-split": "of q, k and v not all are split alike.",
     "heads-innermost": "the width is laid out as (H, D), but is read as (D, H): each head gets every H-th number. "
     "Write view(B, S, H, D).",
     "fused-heads-outermost": "the fused width is laid out as (3, H, D), but is read as (H, 3, D), so q, k and v are "
@@ -71,15 +70,15 @@ def warn(name: str, **words: object) -> str:
     return f"{name}: {TEXTS[name].format(**words)}"
 
 
-def of_cut(names: AxisNamer, cut: Cut, ranks: tuple[int, int]) -> str | None:
-    """Name the mistake behind a reshape whose boundaries do not lie on those of the axes."""
+def of_cut(names: AxisNamer, cut: Cut, rank: int) -> str | None:
+    """Name the mistake behind a reshape to so many axes whose boundaries do not lie on those of the old ones."""
     labels = [factor.name for factor in cut.factors]
     known = [name for name, factor in zip(labels, cut.factors, strict=True) if name != "?" or _is_part_of_width(factor)]
     if len(known) < 2:
         return None
     if len(set(cut.axes)) == 1:
         return _within_one_axis(labels)
-    if ranks[1] == 4 and _is_key_reshaped(names, cut):
+    if rank == 4 and _is_key_reshaped(names, cut):
         return warn("key-reshaped")
     heads, tokens = _index_of_heads(cut), [i for i, factor in enumerate(cut.factors) if names.is_token((factor,))]
     words = {"axes": " and ".join(dict.fromkeys(_written(names, factor) for factor in cut.factors))}
