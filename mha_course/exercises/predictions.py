@@ -14,7 +14,7 @@ from torch import Tensor
 
 from mha_course.errors import require
 from mha_course.exercises.catalogue import QUESTIONS
-from mha_course.exercises.html import box
+from mha_course.exercises.html import box, foreign
 from mha_course.exercises.reading import choose, is_shape, number, tidy
 from mha_course.exercises.spec import Question
 
@@ -44,7 +44,7 @@ class Prediction:
         text = f"<strong>Predict.</strong> {escape(self.question.text)}"
         if self.given is not None:
             verdict = f"<strong>{_VERDICTS[bool(self.correct)]}.</strong> {escape(self._reason())}"
-            text += f"<br>You said {escape(self.given)}. {verdict}"
+            text += f"<br>You said {escape(foreign(self.given))}. {verdict}"
         elif self.question.choices:
             for choice in self.question.choices:
                 verdict = f"<strong>{_VERDICTS[choice == self.question.right]}.</strong>"
