@@ -19,7 +19,7 @@ from mha_course.exercises import compare, progress_store
 from mha_course.exercises.catalogue import EXERCISES, MISTAKES, NAMES
 from mha_course.exercises.diagnose import recognise
 from mha_course.exercises.hint_ladder import SOLUTIONS, withheld
-from mha_course.exercises.html import box, foreign, heading
+from mha_course.exercises.html import box, foreign, heading, prose
 from mha_course.exercises.sandbox import AnswerTimeoutError, Outcome, Recorder, as_list, explain, gradients, run
 from mha_course.exercises.spec import Exercise, Mistake
 
@@ -58,8 +58,8 @@ class Report:
 
     def _repr_html_(self) -> str:
         title, sign, color = _LOOKS[self.status]
-        offer = f"<br>{escape(self.offer)}" if self.offer else ""
-        return box(color, f"{heading(f'{sign} {title}', self.name)}<br>{escape(self.message)}{self.picture}{offer}")
+        offer = f"<div>{escape(self.offer)}</div>" if self.offer else ""
+        return box(color, f"{heading(f'{sign} {title}', self.name)}<br>{prose(self.message)}{self.picture}{offer}")
 
 
 def check(name: str, answer: Any, *, record: bool = True) -> Report:

@@ -14,7 +14,8 @@ LEFT = "text-align:left"
 
 def box(color: str, content: str) -> str:
     """Set HTML apart by a coloured line at its left."""
-    style = f"border-left:4px solid {color};padding:2px 12px;margin:4px 0;overflow-wrap:anywhere"
+    # No overflow-wrap:anywhere, which JupyterLab takes away where it does not trust the notebook.
+    style = f"border-left:4px solid {color};padding:2px 12px;margin:4px 0;overflow-wrap:break-word"
     return f'<div style="{style}">{content}</div>'
 
 

@@ -32,7 +32,12 @@ class Prediction:
     @property
     def correct(self) -> bool | None:
         """Whether the answer is right; None without one."""
-        return None if self.given is None else understood(self.question, self.given) == self.question.right
+        return None if self.given is None else self.meant == self.question.right
+
+    @property
+    def meant(self) -> str | None:
+        """The answer of the question that was given in other words; None if none was."""
+        return understood(self.question, self.given or "")
 
     def __repr__(self) -> str:
         if self.given is None:
@@ -44,7 +49,8 @@ class Prediction:
         text = f"<strong>Predict.</strong> {escape(self.question.text)}"
         if self.given is not None:
             verdict = f"<strong>{_VERDICTS[bool(self.correct)]}.</strong> {escape(self._reason())}"
-            text += f"<br>You said {escape(foreign(self.given))}. {verdict}"
+            said = foreign(self.given) if self.meant in (None, self.given) else f"{foreign(self.given)}: {self.meant}"
+            text += f"<br>You said {escape(said)}. {verdict}"
         elif self.question.choices:
             for choice in self.question.choices:
                 verdict = f"<strong>{_VERDICTS[choice == self.question.right]}.</strong>"
@@ -59,9 +65,8 @@ class Prediction:
 
     def _reason(self) -> str:
         """Return why the answer is right, or what the wrong one overlooks."""
-        meant = understood(self.question, self.given or "")
-        if meant is not None:
-            return self.question.answers[meant]
+        if self.meant is not None:
+            return self.question.answers[self.meant]
         if not self.question.choices:
             return self.question.nudge
         pairs = zip(ascii_lowercase, self.question.choices, strict=False)

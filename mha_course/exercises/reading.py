@@ -73,7 +73,7 @@ def number(text: str, units: str = "") -> float | None:
     Args: units are words that may stand beside it; with ``%`` among them it may be given in percent.
     """
     units = units.casefold()
-    text = re.sub(r"(?<=\d)[, ](?=\d{3}(?!\d))", "", tidy(text)[:LONGEST])  # 1,800 and 1 800
+    text = re.sub(r"(?<=\d)[, ](?=\d{3}(?!\d))", "", tidy(text)[:LONGEST].replace("#", "?"))  # 1,800 and 1 800
     text = re.sub(r"(?<=\d),(?=\d)", ".", text)  # 2,71
     text = re.sub(r"(?<=\d)\s*x\s*(?=\d)", "*", text)
     if "%" in units:
@@ -199,7 +199,8 @@ def _label(given: str, choices: Sequence[str], question: str) -> int | None:
 
 def _short_form(given: list[str], choice: list[str], question: list[str]) -> bool:
     """Return True where a choice has these words side by side, and nothing that turns them round is left out."""
-    telling = set(given) - set(question) and (set(given) - _LIGHT or choice[: len(given)] == given)
+    new = [word for word in given if word not in question and re.search(r"\w", word)]
+    telling = new and (set(given) - _LIGHT or choice[: len(given)] == given)
     only_numbers = all(map(_is_number, given)) and sum(map(_is_number, choice)) > 1
     return bool(telling) and not only_numbers and _contains(choice, given) and _TURNS & set(choice) <= set(given)
 

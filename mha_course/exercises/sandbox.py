@@ -226,5 +226,5 @@ def _describe(error: BaseException) -> str:
         text = foreign(
             re.sub(r"^\[enforce fail at [^]]*\] [^.]*\. ", "", str(error).split("\n")[0])
         )  # of torch's memory
-        return f"{foreign(type(error).__name__)}: {text}{'' if text.endswith('.') else '.'}"
+        return f"{foreign(type(error).__name__)}: {text}{'' if text.endswith(('.', '…')) else '.'}"
     return f"{foreign(type(error).__name__)}."

@@ -466,7 +466,7 @@ def test_foreign_text_keeps_its_place():
     assert len(check("similarity", crashing_at_length).message) < 500
     html = predict("row-sum", TURNED)._repr_html_()
     assert r"You said \u202eoh\u2066." in html
-    assert "overflow-wrap:anywhere" in html
+    assert "overflow-wrap:break-word" in html
 
 
 def test_a_crash_has_a_heading_that_is_one():

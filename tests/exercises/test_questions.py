@@ -576,6 +576,8 @@ WRONG = {
     "flash-saved": ["one number for each query and the weights"],
     "where-numbers-are": ["third", "64%", "half of two thirds"],
     "zero-query": ["all", "the values"],
+    "running-sum": ["3 # or 4"],
+    "one-head-difference": ["/"],
     "colder": ["0.95", "0.9", "94"],
     "norm-by-hand": ["1.61", "1.59", "2"],
     "linear-weight": ["432", "18.24", "18, 24, 1", "in out", "18, not 24"],
