@@ -19,17 +19,18 @@ from mha_course.exercises import compare, progress_store
 from mha_course.exercises.catalogue import EXERCISES, MISTAKES, NAMES
 from mha_course.exercises.diagnose import recognise
 from mha_course.exercises.hint_ladder import SOLUTIONS, withheld
-from mha_course.exercises.html import box, heading
+from mha_course.exercises.html import box, foreign, heading, prose
 from mha_course.exercises.sandbox import AnswerTimeoutError, Outcome, Recorder, as_list, explain, gradients, run
 from mha_course.exercises.spec import Exercise, Mistake
 
-_NOTHING = {"RESUME", "NOP", "LOAD_CONST", "RETURN_VALUE", "RETURN_CONST", "POP_TOP"}  # what dots compile to
+_NOTHING = {"RESUME", "NOP", "LOAD_CONST", "RETURN_VALUE", "RETURN_CONST"}  # what dots compile to
+_MANY = 10_000_000  # numbers
 _BESIDE_THE_NUMBERS = ("input", "repeat", "gradient", "nan gradient", "rule")  # stages
 _LOOKS = {  # title, sign and colour of each status
     "correct": ("Correct", "✔", "#2da44e"),
     "wrong": ("Not yet", "✘", "#d4a72c"),
     "unattempted": ("Not attempted", "○", "#8c959f"),
-    "error": ("It stopped", "⚠", "#cf4a3c"),
+    "error": ("Stopped with an error", "⚠", "#cf4a3c"),
 }
 _failures: Counter[str] = Counter()  # checks that failed since the last pass, for each exercise, in this session
 
@@ -57,8 +58,8 @@ class Report:
 
     def _repr_html_(self) -> str:
         title, sign, color = _LOOKS[self.status]
-        offer = f"<br>{escape(self.offer)}" if self.offer else ""
-        return box(color, f"{heading(f'{sign} {title}', self.name)}<br>{escape(self.message)}{self.picture}{offer}")
+        offer = f"<div>{escape(self.offer)}</div>" if self.offer else ""
+        return box(color, f"{heading(f'{sign} {title}', self.name)}<br>{prose(self.message)}{self.picture}{offer}")
 
 
 def check(name: str, answer: Any, *, record: bool = True) -> Report:
@@ -103,16 +104,20 @@ def reference(name: str) -> str:
 
 
 def is_stub(answer: Any) -> bool:
-    """Return True for a function, or the forward of a class, that is still nothing but its docstring and ``...``."""
+    """Return True for a function, or the forward of a class, that is still as empty as the notebook has it.
+
+    It does nothing but return None or dots, whether by ``...``, by ``pass`` or by a docstring alone.
+    """
     if isinstance(answer, type):
-        forward = vars(answer).get("forward")
-        return forward is not None and is_stub(forward)
+        forward = getattr(answer, "forward", torch.nn.Module.forward)
+        empty = not any(map(inspect.isfunction, vars(answer).values()))
+        return empty if forward is torch.nn.Module.forward else is_stub(forward)
     code = getattr(answer, "__code__", None)
     if code is None:
         return answer is None or answer is Ellipsis
-    does = {instruction.opname for instruction in dis.get_instructions(code)}
-    returns = {constant for constant in code.co_consts if not isinstance(constant, str)}
-    return does <= _NOTHING and returns <= {None, Ellipsis}
+    steps = list(dis.get_instructions(code))
+    returned = {step.argval for step in steps if step.opname in ("LOAD_CONST", "RETURN_CONST")}
+    return {step.opname for step in steps} <= _NOTHING and returned <= {None, Ellipsis}
 
 
 def _exercise(name: str) -> Exercise:
@@ -225,7 +230,8 @@ def run_reference(exercise: Exercise, arguments: Sequence[Any]) -> Any:
 
 def _equal(one: list[Any], other: list[Any]) -> bool:
     pairs = zip(one, other, strict=False)
-    return all(torch.equal(_dense(a), _dense(b)) for a, b in pairs if isinstance(a, Tensor) and isinstance(b, Tensor))
+    tensors = [(a, b) for a, b in pairs if isinstance(a, Tensor) and isinstance(b, Tensor)]
+    return all(a.numel() > _MANY or torch.equal(_dense(a), _dense(b)) for a, b in tensors)
 
 
 def _dense(x: Tensor) -> Tensor:
@@ -258,7 +264,7 @@ def _signature(exercise: Exercise, answer: Any) -> str | None:
     if wants_class and isinstance(answer, torch.nn.Module):
         return "It takes the class itself, not a module made of it: leave the parentheses away."
     if isinstance(answer, type) and not wants_class:
-        return f"It takes a function, and got the class {answer.__name__}."
+        return f"It takes a function, and got the class {foreign(answer.__name__)}."
     wanted = inspect.signature(exercise.reference)
     try:
         signature = inspect.signature(answer)
@@ -269,7 +275,9 @@ def _signature(exercise: Exercise, answer: Any) -> str | None:
         signature.bind(*names)
     except TypeError:
         many = "s" * (len(names) > 1)
-        return f"It is called with {len(names)} argument{many}, ({', '.join(names)}), and takes {signature}."
+        return (
+            f"It is called with {len(names)} argument{many}, ({', '.join(names)}), and takes {foreign(str(signature))}."
+        )
     return None
 
 

@@ -117,7 +117,8 @@ def picture(got: Any, want: Any) -> str:
             rows, columns = (slice(max(0, i - 7), max(0, i - 7) + 8) for i in (row, column))
             wrong = wrong[matrix, rows, columns]
             tables = [
-                _matrix(x[matrix, rows, columns], wrong, title) for x, title in ((mine, "yours"), (right, "target"))
+                _matrix(x[matrix, rows, columns], wrong, title)
+                for x, title in ((mine, "yours, framed where it differs"), (right, "target"))
             ]
             return f'<table style="border-collapse:collapse"><tr><td>{"</td><td>".join(tables)}</td></tr></table>'
     return ""

@@ -6,6 +6,7 @@ Only tags and inline styles that JupyterLab keeps in an untrusted notebook: no s
 from __future__ import annotations
 
 import re
+import unicodedata
 from html import escape
 
 LEFT = "text-align:left"
@@ -13,12 +14,33 @@ LEFT = "text-align:left"
 
 def box(color: str, content: str) -> str:
     """Set HTML apart by a coloured line at its left."""
-    return f'<div style="border-left:4px solid {color};padding:2px 12px;margin:4px 0">{content}</div>'
+    # No overflow-wrap:anywhere, which JupyterLab takes away where it does not trust the notebook.
+    style = f"border-left:4px solid {color};padding:2px 12px;margin:4px 0;overflow-wrap:break-word"
+    return f'<div style="{style}">{content}</div>'
 
 
 def heading(title: str, name: str) -> str:
     """Write what a box is, and of which exercise."""
     return f"<strong>{escape(title)}</strong> <code>{escape(name)}</code>"
+
+
+def foreign(text: str, most: int = 300) -> str:
+    """Return a text that somebody else wrote so that it keeps its place: cut where it is long, and set apart.
+
+    Letters that run from right to left would turn round what stands beside them, so marks isolate them. Signs that
+    are not seen, and turn all that follows, are written out.
+    """
+    text = text if len(text) <= most else f"{text[: most - 1]}…"
+    shown = "".join(f"\\u{ord(sign):04x}" if _is_control(sign) else sign for sign in text)
+    turned = any(unicodedata.bidirectional(sign) in ("R", "AL") for sign in shown)
+    return f"\N{FIRST STRONG ISOLATE}{shown}\N{POP DIRECTIONAL ISOLATE}" if turned else shown
+
+
+def _is_control(sign: str) -> bool:
+    return (
+        unicodedata.category(sign) == "Cc"
+        or sign in "\u061c\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069"
+    )
 
 
 def prose(text: str) -> str:

@@ -5,13 +5,17 @@ They need no widget: choices unfold where they are clicked, on GitHub and withou
 
 from __future__ import annotations
 
-import re
+import math
 from dataclasses import dataclass
 from html import escape
+from string import ascii_lowercase
+
+from torch import Tensor
 
 from mha_course.errors import require
 from mha_course.exercises.catalogue import QUESTIONS
-from mha_course.exercises.html import box
+from mha_course.exercises.html import box, foreign
+from mha_course.exercises.reading import choose, is_shape, number, tidy
 from mha_course.exercises.spec import Question
 
 _VERDICTS = {True: "✔ Right", False: "✘ Not quite"}
@@ -28,7 +32,12 @@ class Prediction:
     @property
     def correct(self) -> bool | None:
         """Whether the answer is right; None without one."""
-        return None if self.given is None else matches(self.question, self.given)
+        return None if self.given is None else self.meant == self.question.right
+
+    @property
+    def meant(self) -> str | None:
+        """The answer of the question that was given in other words; None if none was."""
+        return understood(self.question, self.given or "")
 
     def __repr__(self) -> str:
         if self.given is None:
@@ -40,7 +49,8 @@ class Prediction:
         text = f"<strong>Predict.</strong> {escape(self.question.text)}"
         if self.given is not None:
             verdict = f"<strong>{_VERDICTS[bool(self.correct)]}.</strong> {escape(self._reason())}"
-            text += f"<br>You said {escape(self.given)}. {verdict}"
+            said = foreign(self.given) if self.meant in (None, self.given) else f"{foreign(self.given)}: {self.meant}"
+            text += f"<br>You said {escape(said)}. {verdict}"
         elif self.question.choices:
             for choice in self.question.choices:
                 verdict = f"<strong>{_VERDICTS[choice == self.question.right]}.</strong>"
@@ -55,41 +65,45 @@ class Prediction:
 
     def _reason(self) -> str:
         """Return why the answer is right, or what the wrong one overlooks."""
-        reasons = {_plain(answer): reason for answer, reason in self.question.answers.items()}
-        given = self.question.right if self.correct else self.given or ""
-        return reasons.get(_plain(given), self.question.nudge)
+        if self.meant is not None:
+            return self.question.answers[self.meant]
+        if not self.question.choices:
+            return self.question.nudge
+        pairs = zip(ascii_lowercase, self.question.choices, strict=False)
+        choices = ", ".join(f"({letter}) {choice}" for letter, choice in pairs)
+        return f"That is none of the choices: {choices}."
 
 
 def predict(name: str, answer: object = None) -> Prediction:
     """Ask a question, or mark an answer to it.
 
-    Args: name is a key of QUESTIONS; answer a choice, a shape such as ``"2, 5, 24"``, ``(2, 5, 24)`` or
-        ``"B, S, C"``, or a number. Without an answer the question shows itself.
+    Args: name is a key of QUESTIONS; answer a choice, some of its words or its letter, a shape such as ``"2, 5, 24"``,
+        ``(2, 5, 24)`` or ``"B, S, C"``, or a number, such as ``8``, ``"√64"`` or ``"two thirds"``. Without an answer
+        the question shows itself.
     Raises: ShapeError for a name that is not a question.
     """
     require(name in QUESTIONS, "predict", "no question has this name", expected=", ".join(QUESTIONS), got=repr(name))
+    if isinstance(answer, Tensor):
+        answer = answer.tolist()
     if isinstance(answer, list | tuple):
         answer = ", ".join(map(str, answer))
-    return Prediction(name, QUESTIONS[name], None if answer in (None, "", Ellipsis) else str(answer))
+    given = "" if answer is None or answer is Ellipsis else str(answer).strip()
+    return Prediction(name, QUESTIONS[name], given or None)
 
 
-def matches(question: Question, given: str) -> bool:
-    """Compare an answer: a number within the tolerance, all else but for brackets, spaces and case."""
-    want = question.right
-    if _axes(given) and _axes(given) == _axes(question.letters):
-        return True
-    try:
-        return abs(float(given.replace(",", "")) - float(want)) <= question.tolerance
-    except ValueError:
-        return _plain(given) == _plain(want)
-
-
-def _axes(text: str) -> list[str]:
-    """Read axes such as ``B, H, S, D`` or ``(B H S D)``."""
-    return re.findall(r"[a-z_]+", text.lower()) if not re.search(r"\d", text) else []
-
-
-def _plain(text: str) -> str:
-    """Drop brackets, spaces and case, and write a shape with commas."""
-    text = re.sub(r"[\s()\[\]]", "", text.lower().replace("torch.size", ""))
-    return re.sub(r"(?<=\d)[x×*](?=\d)", ",", text).rstrip(",")
+def understood(question: Question, given: str) -> str | None:
+    """Return which of the answers to expect is meant, or None."""
+    if any(tidy(given) == tidy(other) for other in question.also):
+        return question.right
+    if question.choices:
+        return choose(given, question.choices, question.text, question.units, question.tolerance)
+    if "," in question.right:
+        shapes = [(answer, question.letters if answer == question.right else "") for answer in question.answers]
+        return next((answer for answer, letters in shapes if is_shape(given, answer, letters)), None)
+    got = number(given, question.units)
+    if got is not None and abs(got - float(question.right)) <= question.tolerance + 1e-9:
+        return question.right
+    wrong = [answer for answer in question.answers if answer != question.right]
+    return next(
+        (answer for answer in wrong if got is not None and math.isclose(got, float(answer), rel_tol=0.01)), None
+    )

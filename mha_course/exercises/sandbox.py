@@ -2,26 +2,30 @@
 
 from __future__ import annotations
 
+import builtins
 import contextlib
 import ctypes
 import io
 import linecache
 import re
+import sys
 import threading
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from types import TracebackType
+from types import FrameType, TracebackType
 from typing import Any
 
 import torch
 from torch import Tensor
 
+from mha_course.exercises.html import foreign
 from mha_course.exercises.spec import Operation
 from mha_course.tracing.torch_internals import DispatchMode, OpOverload, tree_leaves
 
 TIMEOUT = 5.0  # seconds for one call
+_SHARED: tuple[Any, ...] = (torch, torch.nn, torch.nn.functional, torch.nn.Module, torch.nn.Linear, Tensor, builtins)
 # Frames of these files are no lines of the learner's.
 LIBRARIES = (str(Path(torch.__file__).parent), str(Path(__file__).parent.parent))
 
@@ -29,8 +33,25 @@ LIBRARIES = (str(Path(torch.__file__).parent), str(Path(__file__).parent.parent)
 class AnswerTimeoutError(BaseException):
     """Raised in an answer that runs longer than TIMEOUT.
 
-    No Exception, so that an ``except Exception`` in the answer does not swallow it.
+    No Exception, so that an ``except Exception`` in the answer does not swallow it. A bare ``except`` does, and so it
+    is raised once more in the next line, which is no longer under the same ``try``.
     """
+
+    def __init__(self) -> None:
+        super().__init__()
+        frame: FrameType | None = sys._getframe(1)
+        frames = []
+        while frame is not None and frame.f_code is not within.__code__:
+            frames.append(frame)
+            frame = frame.f_back
+        if frame is not None:
+            sys.settrace(lambda *_: None)  # without it no frame is traced
+            for one in frames:
+                one.f_trace = _raise_again
+
+
+def _raise_again(*_: Any) -> None:
+    raise AnswerTimeoutError
 
 
 @dataclass
@@ -47,26 +68,55 @@ def as_list(result: Any) -> list[Any]:
     return list(result) if isinstance(result, tuple | list) else [result]
 
 
-@contextlib.contextmanager
-def timeout(seconds: float) -> Iterator[None]:
-    """Raise AnswerTimeoutError in this thread after some seconds.
+def within(seconds: float, call: Callable[[], Any]) -> Any:
+    """Return what a call returns, or raise AnswerTimeoutError in this thread after some seconds, until it ends.
 
     By a second thread, because signals reach only the main thread and Windows has no alarm. Python raises it between
     two of its own instructions, so one long call into C is not cut short, only what comes after it.
     """
-    thread, done = threading.get_ident(), threading.Event()
+    thread, done, tracing, ended = threading.get_ident(), threading.Event(), sys.gettrace(), False
 
     def watch() -> None:
-        if not done.wait(seconds):
+        pause = seconds
+        while not done.wait(pause) and not ended:
             ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(thread), ctypes.py_object(AnswerTimeoutError))
+            pause = 0.1  # enough to end, if nothing catches it
 
     watcher = threading.Thread(target=watch, daemon=True)
     watcher.start()
     try:
+        return call()
+    finally:
+        ended = True  # at once: what follows may still be interrupted
+        while True:
+            try:
+                sys.settrace(tracing)
+                done.set()
+                watcher.join()
+                break
+            except AnswerTimeoutError:  # sent at the last moment
+                pass
+
+
+@contextlib.contextmanager
+def guarded() -> Iterator[None]:
+    """Take back what an answer puts in the place of functions of torch or of Python's own, and let it ask nobody."""
+    before = [(space, dict(vars(space))) for space in _SHARED]
+    vars(builtins)["input"] = _ask_nobody
+    try:
         yield
     finally:
-        done.set()
-        watcher.join()  # an error sent at the last moment is raised here, not later in code that is not the answer's
+        for space, names in before:
+            added = vars(space).keys() - names.keys() if isinstance(space, type) else ()  # modules import on demand
+            for name in added:
+                delattr(space, name)
+            for name, value in names.items():
+                if vars(space).get(name) is not value:
+                    setattr(space, name, value)
+
+
+def _ask_nobody(*_: Any) -> str:
+    raise RuntimeError("input() waits for somebody to type. An answer has its arguments, and nothing else.")
 
 
 class Recorder(DispatchMode):
@@ -96,11 +146,14 @@ def run(call: Callable[..., Any], answer: Any, arguments: Sequence[Any], *, seed
             warnings.catch_warnings(action="ignore"),
             torch.random.fork_rng(devices=[]),
             contextlib.redirect_stdout(io.StringIO()),
-            timeout(TIMEOUT),
+            contextlib.redirect_stderr(io.StringIO()),
+            guarded(),
         ):
             torch.manual_seed(seed)
-            outcome.result = call(answer, *mine)
-    except (Exception, SystemExit, AnswerTimeoutError) as error:  # whatever a learner's code raises is reported
+            outcome.result = within(TIMEOUT, lambda: call(answer, *mine))
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:  # whatever a learner's code raises is reported
         outcome.error = error
     finally:
         torch.set_default_dtype(dtype)
@@ -142,14 +195,14 @@ def _direction(x: Tensor) -> Tensor:
 def explain(error: BaseException, arguments: Sequence[Any]) -> str:
     """Describe what was raised, in which line of the learner's, and with which shapes."""
     if isinstance(error, AnswerTimeoutError):
-        return f"It was stopped after {TIMEOUT:.0f} seconds. Is there a loop that does not end?"
+        return f"It was stopped after {TIMEOUT:g} seconds. Is there a loop that does not end?"
     last = last_line(error.__traceback__)
     if last is None:
         shapes = ", ".join(str(tuple(x.shape)) for x in arguments if isinstance(x, Tensor))
         return f"With inputs of shape {shapes}: {_describe(error)}"
     line, shapes_of = last
-    held = "".join(f"; {name} is {shape}" for name, shape in shapes_of.items())
-    return f"{_describe(error)} In your line `{line}`{held}."
+    held = "".join(f"; {foreign(name)} is {shape}" for name, shape in shapes_of.items())
+    return f"{_describe(error)} In your line `{foreign(line)}`{held}."
 
 
 def last_line(entry: TracebackType | None) -> tuple[str, dict[str, tuple[int, ...]]] | None:
@@ -170,6 +223,8 @@ def last_line(entry: TracebackType | None) -> tuple[str, dict[str, tuple[int, ..
 def _describe(error: BaseException) -> str:
     """Name an error and its first line; the text of a learner's own error may itself raise."""
     with contextlib.suppress(Exception):
-        text = str(error).split("\n")[0]
-        return f"{type(error).__name__}: {text}{'' if text.endswith('.') else '.'}"
-    return f"{type(error).__name__}."
+        text = foreign(
+            re.sub(r"^\[enforce fail at [^]]*\] [^.]*\. ", "", str(error).split("\n")[0])
+        )  # of torch's memory
+        return f"{foreign(type(error).__name__)}: {text}{'' if text.endswith(('.', '…')) else '.'}"
+    return f"{foreign(type(error).__name__)}."

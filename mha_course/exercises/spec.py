@@ -121,17 +121,21 @@ class Question:
         answers: those to expect; of the right one why it is right, of each wrong one what it overlooks.
         right_at: where the right one stands among the answers, from 0, which then are choices; without it the answer
             is typed, and the first of them is right.
-        nudge: what to say about all other answers.
+        nudge: what to say about all other typed answers.
         tolerance: how near a number must come.
         letters: the axes of a shape, which may be typed instead of sizes.
+        units: words that may stand beside a number; with ``%`` it may be given in percent.
+        also: other ways to write the right answer.
     """
 
     text: str
     answers: Mapping[str, str]
     right_at: int | None = None
-    nudge: str = "Work it out once more, one axis at a time."
+    nudge: str = "Work it out once more, one axis at a time."  # for a shape
     tolerance: float = 0.0
     letters: str = ""
+    units: str = ""
+    also: tuple[str, ...] = ()
 
     @property
     def right(self) -> str:

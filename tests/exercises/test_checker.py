@@ -1,8 +1,11 @@
 """Checks and predictions: right answers pass in any style, wrong ones never, and nothing ever raises."""
 
+import contextlib
 import os
 import subprocess
 import sys
+import threading
+import time
 from pathlib import Path
 
 import pytest
@@ -12,7 +15,7 @@ from torch import nn
 from torch.nn import functional as F
 
 from mha_course.errors import ShapeError
-from mha_course.exercises import NAMES, Report, check, checker, predict, solution
+from mha_course.exercises import NAMES, Report, check, checker, predict, sandbox, solution
 from mha_course.exercises.catalogue import EXERCISES
 
 
@@ -274,23 +277,146 @@ def test_printing_and_mutation_reach_nobody(capsys):
     assert capsys.readouterr().out == ""
 
 
-def test_a_stub_is_not_attempted_and_a_missing_return_is_wrong():
-    def stub(x):
-        """Say what to do.
+def described(x):
+    """Say what to do.
 
-        Shape: x (S, C) -> (S, S)
-        """
+    Shape: x (S, C) -> (S, S)
+    """
+
+
+def passing(x):
+    pass
+
+
+def returning_none(x):
+    return None
+
+
+class Dots(nn.Module): ...
+
+
+class DotsInForward(nn.Module):
+    def forward(self, x, mask=None):
+        """Say what to do."""
         ...  # noqa: PIE790
 
-    def bare(x): ...
 
+class Inherited(solutions.MultiHeadAttention): ...
+
+
+@pytest.mark.parametrize("answer", [..., None, described, passing, returning_none, lambda x: ...])
+def test_what_is_as_the_notebook_has_it_is_not_attempted(answer):
+    assert check("similarity", answer).status == "unattempted"
+
+
+def test_a_class_is_not_attempted_until_something_is_written():
+    assert check("MultiHeadAttention", Dots).status == "unattempted"
+    assert check("MultiHeadAttention", DotsInForward).status == "unattempted"
+    assert check("MultiHeadAttention", OtherNames).status == "error"
+    assert check("MultiHeadAttention", Inherited).status == "correct"
+
+
+@pytest.mark.parametrize(("value", "name"), [("abc", "str"), (0, "int"), (1.5, "float"), (True, "bool"), ((), "tuple")])
+def test_a_constant_is_an_answer(value, name):
+    code = f"lambda x: {value!r}"
+    assert check("similarity", eval(code)).message == f"The result should be a tensor, and is {name}."
+
+
+def test_a_missing_return_is_wrong():
     def forgot(x):
         x @ x.T
 
-    assert check("similarity", stub).status == "unattempted"
-    assert check("similarity", bare).status == "unattempted"
-    assert check("similarity", ...).status == "unattempted"
     assert "Is a return missing?" in check("similarity", forgot).message
+
+
+# An answer may do what it likes: check comes to an end, and the course stays as it was
+
+
+def swallows_all(x):
+    while True:
+        try:  # noqa: SIM105
+            time.sleep(0.05)
+        except:  # noqa: E722
+            pass
+
+
+def swallows_all_further_in(x):
+    def loop():
+        while True:
+            try:
+                x @ x.T
+            except BaseException:
+                continue
+
+    while True:
+        try:  # noqa: SIM105
+            loop()
+        except:  # noqa: E722
+            pass
+
+
+def suppresses_all(x):
+    while True:
+        with contextlib.suppress(BaseException):
+            x @ x.T
+
+
+@pytest.mark.parametrize("answer", [swallows_all, swallows_all_further_in, suppresses_all])
+def test_a_loop_that_catches_everything_is_stopped(answer, monkeypatch):
+    monkeypatch.setattr(sandbox, "TIMEOUT", 0.2)
+    before = sys.gettrace(), threading.active_count()
+    report = check("similarity", answer)
+    assert (report.status, report.message) == (
+        "error",
+        "It was stopped after 0.2 seconds. Is there a loop that does not end?",
+    )
+    assert (sys.gettrace(), threading.active_count()) == before
+
+
+class OfItsOwn(BaseException):
+    pass
+
+
+def raises_its_own(x):
+    raise OfItsOwn("oh")
+
+
+def asks(x):
+    return input("A number: ")
+
+
+def recurses(x):
+    return recurses(x) + 1
+
+
+@pytest.mark.parametrize(
+    ("answer", "said"),
+    [
+        (lambda x: sys.exit(3), "SystemExit: 3."),
+        (raises_its_own, "OfItsOwn: oh."),
+        (asks, "RuntimeError: input() waits for somebody to type. An answer has its arguments, and nothing else."),
+        (recurses, "RecursionError: maximum recursion depth exceeded"),
+        (lambda x: torch.ones(10**13), "RuntimeError: DefaultCPUAllocator: can't allocate memory"),
+        (lambda x: x.new_zeros(1).expand(10**11), "The result has shape (100000000000,)"),
+        (lambda x: print(x, file=sys.stderr), "The result is None."),
+    ],
+)
+def test_an_answer_that_goes_astray_gets_a_report(answer, said, capfd):
+    assert check("similarity", answer).message.startswith(said)
+    assert capfd.readouterr() == ("", "")
+
+
+def test_what_an_answer_puts_in_the_place_of_torch_is_taken_back():
+    def change(x):
+        torch.softmax = F.softmax = torch.Tensor.softmax = torch.Tensor.__matmul__ = nn.Linear.forward = lambda *_: x
+        torch.manual_seed = None
+        return x
+
+    before = [torch.softmax, F.softmax, torch.Tensor.softmax, torch.Tensor.__matmul__, nn.Linear.forward, input]
+    assert check("similarity", change).stage == "shape"
+    after = [torch.softmax, F.softmax, torch.Tensor.softmax, torch.Tensor.__matmul__, nn.Linear.forward, input]
+    assert after == before
+    assert check("similarity", lambda x: x @ x.T).status == "correct"
 
 
 WITHOUT_WIDGETS = """
@@ -316,6 +442,47 @@ def test_names_in_messages_are_escaped():
     html = Report("similarity", "wrong", "<script>alert(1)</script>")._repr_html_()
     assert "<script>" not in html
     assert "&lt;script&gt;" in html
+
+
+RIGHT_TO_LEFT = "שלום"
+TURNED = "\u202eoh\u2066"
+
+
+def crashing_at_length(x):
+    raise ValueError("x" * 5000 + TURNED)
+
+
+def crashing_in_hebrew(x):
+    raise ValueError(RIGHT_TO_LEFT)
+
+
+def crashing_turned(x):
+    raise ValueError("\u202eoh\u2066\x1b[31m")
+
+
+def test_foreign_text_keeps_its_place():
+    assert f"ValueError: \u2068{RIGHT_TO_LEFT}\u2069." in check("similarity", crashing_in_hebrew).message
+    assert r"ValueError: \u202eoh\u2066\u001b[31m." in check("similarity", crashing_turned).message
+    assert len(check("similarity", crashing_at_length).message) < 500
+    html = predict("row-sum", TURNED)._repr_html_()
+    assert r"You said \u202eoh\u2066." in html
+    assert "overflow-wrap:break-word" in html
+
+
+def test_a_crash_has_a_heading_that_is_one():
+    report = check("similarity", crashing_turned)
+    assert "<strong>⚠ Stopped with an error</strong> <code>similarity</code>" in report._repr_html_()
+    assert repr(report).startswith("similarity: Stopped with an error. ValueError")
+
+
+def test_the_second_failure_offers_a_hint():
+    assert check("similarity", lambda x: x).offer == ""
+    second = check("similarity", lambda x: x)
+    assert second.offer == 'Stuck? hint("similarity") goes one step further.'
+    assert second.offer in repr(second)
+    assert "Stuck? hint(&quot;similarity&quot;) goes" in second._repr_html_()
+    assert check("similarity", lambda x: x @ x.T).offer == ""
+    assert check("similarity", lambda x: x).offer == ""
 
 
 def test_an_exercise_that_is_not():

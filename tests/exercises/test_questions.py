@@ -520,3 +520,124 @@ def test_every_answer_gets_its_own_reason(name):
 def test_one_choice_is_right(name):
     assert QUESTIONS[name].choices == list(QUESTIONS[name].answers)
     assert predict(name)._repr_html_().count("✔ Right") == 1
+
+
+# What people type
+
+RIGHT = {
+    "row-sum": ["one", "1.0", "100%", "b", "(b)", "option 2"],
+    "context-of-a": ["1.4 0.9", (1.4, 0.9), "(b)"],
+    "linear-weight": ["18 24", "18x24", "18 by 24", "(out, in)", "out in", "OUT, IN."],
+    "linear-result": ["2 5 18", "2, 5 and 18", [2, 5, 18]],
+    "which-crashes": ["x@W", "x @ w", "1", "a"],
+    "fused-parameters": ["72*24 + 72", "1 800", 1800.0, "1,800 numbers", "24 × 72 + 72 = 1800"],
+    "whose-heads": ["all", "4", "all 4 heads", "All four."],
+    "split-shape": ["2 4 5 6", "B H S D", "bhsd", "2*4*5*6"],
+    "wrong-row": ["2", "Token 2."],
+    "view-or-not": ["heads.view", "view"],
+    "contiguous-copies": ["No", "n", False, "no copy"],
+    "typical-score": ["√64", "sqrt(64)", "64**0.5", "64^0.5", "8.0", "eight", "= 8", "root of 64", torch.tensor(8.0)],
+    "scale-of-one": ["close to 1"],
+    "softmax-axis": [-1, "dim = −1", "the last axis", "3"],
+    "all-hidden": ["alike", "uniform"],
+    "most-entropy": ["ln(15)", "ln 15", "log(15)", "2,71", "2.7", "2.708 nats", "-log(1/15)"],
+    "uniform-weights": ["mean", "the average", "(b)"],
+    "own-width": ["any", "any number of them"],
+    "count-heads": ["624 624 624", "624 each"],
+    "causal-count": ["twenty-one", "twenty one", "21 entries", "6*7/2"],
+    "keys-once": ["once", "one time"],
+    "slowest-pair": ["47000", "47,117", "47 000 tokens"],
+    "word-appended": ["none of the old words"],
+    "twice-as-long": ["8", "2**3", "8x"],
+    "bytes-a-token": ["128 KiB", "32 * 2 * 8 * 128 * 2 / 1024"],
+    "scores-bytes": ["16x", "4²"],
+    "norm-by-hand": ["3/√3.5", "1,6"],
+    "where-numbers-are": ["2/3", "⅔", "67 %", "0.667", "two-thirds"],
+    "dropout-values": ["0 or 4/3", "0, 1.333", "0 and 1/0.75"],
+    "who-guesses": ["grey", "‘grey’", "at grey"],
+    "shift-shape": ["64 16", "B, S - 1", "64, 17 - 1"],
+    "colder": ["94%", "16/17"],
+    "one-head-difference": ["half", "½", "1/2", 0.5, "50 %"],
+    "zero-query": ["mean", "the average of all values"],
+}
+WRONG = {
+    "row-sum": ["1%", "2", "15%", "not 1", "one or 15"],
+    "whose-heads": ["not all", "all but one", "nearly all four", "all or none", "four and none"],
+    "shuffle": ["the same results", "same", "the same result"],
+    "softmax-axis": ["not dim=-1", "dim=-2, not dim=-1", "1", "dim=-2 or dim=-1"],
+    "typical-score": ["8.1", "7.9", "8 or 64", "64 = 8", "-8", "8 * 8", "9**9**9**9", "(" * 500, "__import__('os')"],
+    "most-entropy": ["2.72", "2.70", "log2(15)", "2.71 bits", "ln 16"],
+    "padding-shape": ["(2, 1, 1, 5) or (2, 5)", "2, 1, 1", "2, 1, 1, 5, 1", "21 15"],
+    "own-width": ["number", "any number but 6", "not any number"],
+    "always-zero": ["attention", "positions"],
+    "causal-corner": ["100%", "half", "1 or 7"],
+    "bytes-a-token": ["128 bytes", "128 MiB"],
+    "twice-as-long": ["twice 8 times"],
+    "flash-saved": ["one number for each query and the weights"],
+    "where-numbers-are": ["third", "64%", "half of two thirds"],
+    "zero-query": ["all", "the values"],
+    "running-sum": ["3 # or 4"],
+    "one-head-difference": ["/"],
+    "colder": ["0.95", "0.9", "94"],
+    "norm-by-hand": ["1.61", "1.59", "2"],
+    "linear-weight": ["432", "18.24", "18, 24, 1", "in out", "18, not 24"],
+}
+
+
+@pytest.mark.parametrize(("name", "given"), [(name, given) for name in RIGHT for given in RIGHT[name]], ids=str)
+def test_what_means_the_right_answer_is_right(name, given):
+    assert predict(name, given).correct, predict(name, given)
+
+
+@pytest.mark.parametrize(("name", "given"), [(name, given) for name in WRONG for given in WRONG[name]], ids=str)
+def test_what_only_looks_like_it_is_wrong(name, given):
+    assert not predict(name, given).correct
+
+
+@pytest.mark.parametrize("name", QUESTIONS)
+def test_an_answer_may_be_written_in_any_way(name):
+    question = QUESTIONS[name]
+    for answer in question.answers:
+        typed = [f" {answer.upper()} ", f"{answer}.", f"“{answer}”", answer.replace("-", "−")]
+        if question.choices:
+            letter = "abcde"[question.choices.index(answer)]
+            typed += [f"({letter})", f"{letter})", f"option {letter}", f"Option {question.choices.index(answer) + 1}."]
+        for text in typed:
+            assert repr(predict(name, text)) == repr(predict(name, answer)), text
+
+
+@pytest.mark.parametrize("name", QUESTIONS)
+def test_no_wrong_answer_is_taken_for_right(name):
+    question = QUESTIONS[name]
+    right, twisted = question.right, []
+    for wrong in set(question.answers) - {right}:
+        twisted += [wrong, f"{right} or {wrong}", f"{right} and {wrong}", f"{wrong}, not {right}", f"{wrong} {right}"]
+    for word in ("not", "never", "nearly", "all but", "neither", "twice", "half of", "less than", "except"):
+        twisted.append(f"{word} {right}")
+    twisted += [f"{right} not", f"{right} twice", f"{right}?? no", "?", "", "what", "-", "()", question.text]
+    for text in twisted:
+        assert not predict(name, text).correct, text
+
+
+@pytest.mark.parametrize("name", [name for name in QUESTIONS if not QUESTIONS[name].choices])
+def test_numbers_and_shapes_that_are_a_little_off_are_wrong(name):
+    sizes = [float(size) for size in QUESTIONS[name].right.split(",")]
+    for at in range(len(sizes)):
+        for off in (-1, 1, 0.5, 0.011 if len(sizes) == 1 else 2):
+            near = ", ".join(f"{size + off * (place == at):g}" for place, size in enumerate(sizes))
+            assert not predict(name, near).correct, near
+        assert not predict(name, ", ".join(f"{size:g}" for size in sizes[:at])).correct
+    assert not predict(name, ", ".join(f"{size:g}" for size in [*sizes, 1])).correct
+    if len(set(sizes)) > 1:
+        assert not predict(name, ", ".join(f"{size:g}" for size in sizes[::-1])).correct
+
+
+@pytest.mark.parametrize("name", QUESTIONS)
+def test_an_unknown_answer_is_told_what_is_asked(name):
+    question, said = QUESTIONS[name], repr(predict(name, "gibberish"))
+    if question.choices:
+        assert said.startswith("Not quite. That is none of the choices: (a) ")
+        assert all(choice in said for choice in question.choices)
+    else:
+        assert ("axis" in said) <= ("," in question.right)
+        assert said == f"Not quite. {question.nudge}"

@@ -37,6 +37,7 @@ QUESTIONS = {
             "1": "The weights of a row are shares of one whole: none is negative, and together they make 1.",
             "It depends on the sentence": "The single weights do. Their sum does not: they are shares of one whole.",
         },
+        units="%",
     ),
     "context-of-a": Question(
         "Tokens a = (1, 0), b = (2, 1) and c = (0, 2) attend to each other. Which point can be the context of a?",

@@ -55,6 +55,7 @@ QUESTIONS = {
             "24, 18": "That is the order in which you write the arguments. It is stored the other way round.",
         },
         letters="out, in",
+        also=("out_features, in_features",),
     ),
     "linear-result": Question(
         "x has shape (2, 5, 24). What is the shape of nn.Linear(24, 18)(x)?",
@@ -83,6 +84,7 @@ QUESTIONS = {
             "600": "That is one Linear of 24. Here are three.",
         },
         nudge="Count the weights, one for each pair of input and output, and one bias for each output.",
+        units="numbers parameters",
     ),
     "whose-heads": Question(
         "You change the first of a token’s 24 channels. With 4 heads of 6 channels, in which heads can its q change?",
@@ -92,6 +94,7 @@ QUESTIONS = {
             "all four": "Every row of W_Q reads all 24 channels. What is cut into heads is the result, not x.",
             "none": "q is computed from x, so it changes with it.",
         },
+        units="all heads",
     ),
 }
 

@@ -97,6 +97,7 @@ QUESTIONS = {
             "token 1": "Token 1 has the places 6 to 11. Head 1 starts at place 12.",
             "token 2": "Head 1 starts in the middle of the strip, at place 12, and that is where token 2 begins.",
         },
+        units="token",
     ),
     "view-or-not": Question(
         "heads = x.view(2, 5, 4, 6).transpose(1, 2). Which of these raises an error?",
@@ -108,6 +109,7 @@ QUESTIONS = {
                 "It copies first, and that can be viewed. It runs (and is wrong like reshape)."
             ),
         },
+        also=("view", "heads.view", "the view", "view alone"),
     ),
     "contiguous-copies": Question(
         "With num_heads = 1, does heads.contiguous() copy the memory?",

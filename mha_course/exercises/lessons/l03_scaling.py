@@ -73,7 +73,6 @@ QUESTIONS = {
             "0": "That is the mean.",
         },
         nudge="How do the variances of 64 independent products add up?",
-        tolerance=0.5,
     ),
     "scores-shape": Question(
         "q has shape (2, 4, 5, 6) and k (2, 4, 7, 6). What is the shape of q @ k.transpose(-2, -1)?",

@@ -87,6 +87,8 @@ QUESTIONS = {
             "dim=-2": "Then each key would be shared out among the queries: columns sum to 1, not rows.",
             "dim=1": "Then the heads would compete with each other for each pair of tokens.",
         },
+        units="dim axis",
+        also=("3", "dim=3", "last", "the last", "the last axis", "keys", "the keys", "S"),
     ),
     "softmax-shift": Question(
         "You add 5 to all scores of a row. What happens to its weights?",
@@ -98,6 +100,7 @@ QUESTIONS = {
             "they become more alike": "That is what dividing the scores does. Adding keeps the differences.",
             "the largest gets larger": "That is what multiplying the scores does. Adding leaves the differences.",
         },
+        also=("the same", "they stay the same", "they do not change", "unchanged", "no change", "none"),
     ),
     "all-hidden": Question(
         "All keys of a row are hidden by the score -1e9 (float32). What are its weights?",
@@ -107,6 +110,7 @@ QUESTIONS = {
             "NaN": "That is so with -inf, where inf - inf has no value. -1e9 is an ordinary number.",
             "all alike": "Softmax sees differences, and there are none: every key gets the same share.",
         },
+        also=("equal", "all equal", "all the same", "uniform"),
     ),
     "most-entropy": Question(
         "A row of weights shares itself out evenly among 15 words. What is its entropy, in nats?",
@@ -116,7 +120,9 @@ QUESTIONS = {
             "0": "0 is for a row that has decided.",
         },
         nudge="It is the natural logarithm of something.",
-        tolerance=0.02,
+        tolerance=0.0055,
+        units="nats",
+        also=("2.7",),
     ),
 }
 

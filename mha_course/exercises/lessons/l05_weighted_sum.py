@@ -103,6 +103,7 @@ QUESTIONS = {
             "24 only": "24 is the width of all heads together.",
             "any number": "q and k meet in a dot product and must agree. v is only mixed.",
         },
+        also=("arbitrary", "arbitrarily many", "as many as you like"),
     ),
 }
 

@@ -161,6 +161,7 @@ QUESTIONS = {
             "624, 624, 624": "Four Linears of 12 · 12 + 12. Heads only say how the 12 rows are grouped.",
             "468, 468, 468": "Those are three Linears. The output projection is the fourth.",
         },
+        also=("624", "624 each", "always 624", "624 for all", "all 624"),
     ),
     "which-is-other": Question(
         "One of these computes another function than the others, given the same weights. Which?",

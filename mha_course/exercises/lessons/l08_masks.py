@@ -179,6 +179,7 @@ QUESTIONS = {
             "6": "That is the diagonal alone. Each token sees all that came before, too.",
         },
         nudge="Count row by row: what does token 0 see, what token 1?",
+        units="entries true",
     ),
     "padding-shape": Question(
         "Scores are (2, 4, 5, 5), which is (B, H, T, S). Sentence 1 has two paddings, which nobody should see. Which "
@@ -219,6 +220,8 @@ QUESTIONS = {
             "2": "Count the paddings again: 5 - 2.",
             "5": "The two words see themselves.",
         },
+        units="rows",
+        nudge="Where do the words stand? Each row sees itself and what is before it, without the padding.",
     ),
     "causal-corner": Question(
         "One new token asks, and there are 7 keys, its own the last. How many does it see in "
@@ -230,6 +233,7 @@ QUESTIONS = {
             "6": "Not itself? The diagonal is allowed, but it starts at the top left.",
         },
         nudge="Draw a matrix of 1 row and 7 columns. Where does its diagonal start?",
+        units="keys key",
     ),
     "who-ignores": Question(
         "A sentence of three words has two paddings. nn.MultiheadAttention gets key_padding_mask = [True, True, True, "
@@ -242,6 +246,7 @@ QUESTIONS = {
             "the two paddings": "There True means “ignore this key”. The words are ignored, and no error tells you.",
             "everything": "A bool mask always hides something, unless all of it says “may attend”.",
         },
+        also=("paddings", "the paddings"),
     ),
     "after-softmax": Question(
         "Softmax first, over all keys. Then the weights of later tokens are set to 0, and nothing more. Can a later "

@@ -110,6 +110,8 @@ QUESTIONS = {
             "10": "k and v are two tensors, but neither changes from step to step: one computation makes both.",
         },
         nudge="What changes from one step to the next: the memory, or what asks it?",
+        units="times time",
+        also=("once", "only once", "just once"),
     ),
 }
 

@@ -144,6 +144,8 @@ QUESTIONS = {
             "about 10,000": "That is the base. The slowest pair does not quite reach it, and a round is 2π, not 1.",
             "about 47,000": "It turns by 10000 to the power of -62/64 a token, and a round is 2π.",
         },
+        units="tokens",
+        tolerance=150,
     ),
     "turned-values": Question(
         "Suppose you turned the values, too. All tokens move on by 100 places. What happens to the context?",

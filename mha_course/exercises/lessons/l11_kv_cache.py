@@ -116,6 +116,7 @@ QUESTIONS = {
             ),
             "none": "Later words look back at it: they compare with its key, and take of its value.",
         },
+        also=("kv",),
     ),
     "word-appended": Question(
         "No mask: every word sees every word. A word is appended. How many of the old words keep their output?",
@@ -127,6 +128,7 @@ QUESTIONS = {
                 "Each softmax gets one more key to share with, so every row changes. A causal mask protects the past."
             ),
         },
+        also=("0", "zero", "no word", "not one", "not a single one"),
     ),
     "twice-as-long": Question(
         "Without a cache, all n · n scores are computed anew for each new word. A text gets twice as long: how much "
@@ -139,6 +141,7 @@ QUESTIONS = {
                 "The last word costs four times as much, and there are twice as many: the sum grows with the cube."
             ),
         },
+        units="times x as much more work",
     ),
     "keys-seen": Question(
         "One new query, 7 keys (6 in the cache, and its own). scaled_dot_product_attention gets is_causal=True. How "
@@ -149,6 +152,7 @@ QUESTIONS = {
             "6": "Its own key is not hidden in particular. The triangle starts at the top left.",
         },
         nudge="The mask has 1 row and 7 columns. In which corner does the triangle start?",
+        units="keys key",
     ),
     "always-zero": Question(
         "Each new word comes alone, and RoPE is told that it stands at position 0. What does the model compute?",
@@ -169,6 +173,7 @@ QUESTIONS = {
             "1": "Query heads 3, 4 and 5 read that one: each KV head serves three in a row.",
             "both": "A query head reads one KV head. Its score is one dot product.",
         },
+        units="kv head",
     ),
     "narrow-key": Question(
         "d_model is 24, with 4 query heads and 2 KV heads. What is the shape of k_proj.weight?",
@@ -189,6 +194,7 @@ QUESTIONS = {
             "131072": "Those are bytes.",
         },
         nudge="Multiply layers, heads, width and bytes. And what is kept besides the keys?",
+        units="KiB KB",
     ),
 }
 

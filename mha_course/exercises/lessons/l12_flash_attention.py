@@ -131,6 +131,7 @@ QUESTIONS = {
             "2": "Count rows and columns of the matrix of scores.",
         },
         nudge="How many rows does the matrix of scores have, and how many columns?",
+        units="times x as many bytes",
     ),
     "flash-work": Question(
         "Attention in blocks, without a mask, against step by step: how many multiplications do its products take?",
@@ -157,7 +158,7 @@ QUESTIONS = {
             "2": "The old sum did shrink to 2. The new score adds its own exponential.",
         },
         nudge="First find the new maximum, then what the old sum must be multiplied by.",
-        tolerance=0.01,
+        tolerance=0.001,
     ),
     "flash-saved": Question(
         "Training needs the weights again on the way back. What does tiled attention keep for that, beside q, k, v "
@@ -171,6 +172,7 @@ QUESTIONS = {
             ),
             "nothing": "Then each row would need its maximum and its sum once more before its first weight is known.",
         },
+        also=("one number per query",),
     ),
     "rising-scores": Question(
         "Somebody forgets to shrink the running sum. In which order of scores does the result come out wrong?",

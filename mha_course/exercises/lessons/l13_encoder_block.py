@@ -136,6 +136,7 @@ QUESTIONS = {
             ),
             "twice as much": "There are two paths, but the one through f carries nothing here.",
         },
+        also=("all", "everything"),
     ),
     "norm-by-hand": Question(
         "A token is [1, 2, 3, 6]. Layer norm, with gamma 1 and beta 0: what becomes of the 6? Two decimals.",
@@ -149,7 +150,7 @@ QUESTIONS = {
             "1.5": "You divided by 2. The spread is the root of the mean square.",
         },
         nudge="Subtract the mean; then divide by the root of the mean of the squares.",
-        tolerance=0.01,
+        tolerance=0.005,
     ),
     "feed-forward-reach": Question(
         "You change one word of a sentence, right before the feed-forward part. Which words' results change?",
@@ -161,6 +162,7 @@ QUESTIONS = {
             "those of all words": "That is attention. Nothing in the feed-forward part reads a second word.",
             "its own and all later ones": "That is attention under a causal mask.",
         },
+        also=("only its own", "that of this word alone", "only that word"),
     ),
     "where-numbers-are": Question(
         "d_model is 24, and the feed-forward part is 4 times as wide inside. Which share of a block's numbers does it "
@@ -171,6 +173,8 @@ QUESTIONS = {
             "half": "Count matrices of C · C: attention has four. How many fit into two of C · 4C?",
             "two thirds": "Two matrices of C · 4C are 8 C². Attention has four of C · C, so 4 C².",
         },
+        units="%",
+        tolerance=0.007,
     ),
     "silent-parts": Question(
         "Attention and feed-forward both return 0, whatever they read. In which wiring does the block hand x on "
@@ -184,6 +188,7 @@ QUESTIONS = {
             "both": "In post-norm, x still runs through two norms.",
             "neither": "One of them adds 0 to x, twice, and does nothing else.",
         },
+        also=("only pre-norm",),
     ),
     "dropout-values": Question(
         "Dropout with p = 0.25 gets a 1, in training. What can come out?",
@@ -193,6 +198,8 @@ QUESTIONS = {
             "0 or 1.333": "A quarter becomes 0; the others are divided by 0.75, so that the mean stays 1.",
             "0.75": "That is the mean of what is kept before it is scaled up. Each number is either kept or not.",
         },
+        tolerance=0.005,
+        also=("1.333 or 0", "4/3 or 0"),
     ),
 }
 

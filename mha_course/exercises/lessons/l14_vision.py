@@ -79,6 +79,8 @@ QUESTIONS = {
             "5": "That would be so if patches were counted column by column, or a row had 5 of them.",
             "28": "Those are pixels. A row has 28 / 4 patches.",
         },
+        units="patch number",
+        nudge="How many patches are there in a row? The next row goes on counting.",
     ),
     "patch-order": Question(
         "A patch is flattened as (channel, row, column). Which are its first four numbers, with P = 4?",
@@ -103,6 +105,8 @@ QUESTIONS = {
             "50176": "Those are the pixels. Attention over them would need 50,176² scores a head.",
             "256": "Those are the pixels of one patch.",
         },
+        units="tokens",
+        nudge="How many patches fit across, and how many down? And what is put before them?",
     ),
     "shuffled-patches": Question(
         "A vision transformer without position embedding reads an image, then the same image with its patches "
@@ -131,6 +135,7 @@ QUESTIONS = {
             "2": "That is guessing. One more is possible: let red and blue disagree.",
         },
         nudge="Write down the four sums, and what each should be.",
+        units="pictures",
     ),
 }
 

@@ -154,7 +154,8 @@ QUESTIONS = {
             "1": "Only at temperature 0 the likeliest takes all.",
         },
         nudge="Dividing logits by 0.5 doubles them. What becomes of e to the power of them, and of the ratio?",
-        tolerance=0.006,
+        tolerance=0.002,
+        units="%",
     ),
     "read-in-all": Question(
         "A model writes 16 words, starting from <start> alone. Without a cache, how many tokens pass through it in "
@@ -167,6 +168,7 @@ QUESTIONS = {
             "120": "The first pass reads <start> already: count from 1 to 16, not to 15.",
         },
         nudge="Step 1 reads one token, step 2 reads two …",
+        units="tokens",
     ),
 }
 

@@ -118,6 +118,7 @@ QUESTIONS = {
             "about ½": "Its best is to fetch one of the two, and to know nothing of the other: half of the variance.",
             "about 1": "For that, c_b would need a negative share. The shares of one head are never negative.",
         },
+        units="%",
     ),
     "twin-heads": Question(
         "Two heads start with the same numbers, and are trained on c_a − c_b, which needs two different heads. What "
@@ -143,6 +144,7 @@ QUESTIONS = {
             ),
             "the value of the first token": "Nothing prefers the first token: all scores are 0, so all are alike.",
         },
+        also=("the mean of the values", "the average of the values", "the mean of all the values"),
     ),
     "free-directions": Question(
         "A head has D = 12 and reads S = 15 tokens; all weights of a row are above 0. In how many independent "
@@ -155,6 +157,7 @@ QUESTIONS = {
             "13": "That is how many conditions there are. How many numbers are there?",
         },
         nudge="Count the numbers that may move, and take away one for each condition that they must meet.",
+        units="directions",
     ),
 }
 
