@@ -97,6 +97,7 @@ class Explorer {
     const sight = new IntersectionObserver(soon);
     size.observe(this.root);
     sight.observe(this.root);
+    theme.observe(document.documentElement, { attributeFilter: ["theme", "class"] }); // of Colab
     theme.observe(document.body, { attributeFilter: ["data-jp-theme-light", "data-jp-theme-name", "class"] });
     dark.addEventListener("change", soon);
     const observers = [size, theme, sight].map((observer) => () => observer.disconnect());

@@ -1,6 +1,6 @@
 // Bars with a name and a number each. Those that are a control can be dragged, or moved with keys.
 
-import { clamp, hasModifier, setAttributes, short, svg } from "../dom.js";
+import { apart, clamp, hasModifier, setAttributes, short, svg, visible } from "../dom.js";
 
 /** Write a number with two decimals; what rounds to 0 has no sign. */
 export const figure = (number) => (number === null ? "NaN" : number.toFixed(2).replace(/^-(0\.00)$/, "$1"));
@@ -18,7 +18,7 @@ export function wide(words, most = 12) {
 /** Write a word into a picture: shortened, with the whole of it to be read on hovering. */
 export function word(text, attributes, most = 12) {
   const node = svg("text", attributes, short(text, most));
-  if (text.length > most) node.append(svg("title", {}, text));
+  if (text.length > most) node.append(svg("title", {}, visible(text)));
   return node;
 }
 
@@ -46,7 +46,7 @@ function makeRow(name, middle, thick, { left, room }, drag) {
   const number = svg("text", { y: middle + 4, class: "number" });
   const title = word(name, { x: left - 6, y: middle + 4, class: "word" });
   const row = svg("g", { class: "row" }, track, bar, ...(drag ? [grip] : []), title, number);
-  if (drag) setAttributes(row, { role: "slider", tabindex: 0, "aria-label": `${name}, ${drag}` });
+  if (drag) setAttributes(row, { role: "slider", tabindex: 0, "aria-label": `${apart(name)}, ${drag}` });
   return { name, row, bar, grip, number };
 }
 
@@ -59,7 +59,7 @@ function showRow({ name, row, bar, grip, number }, value, scale, drag) {
   number.textContent = figure(value);
   if (!drag) return;
   const range = { "aria-valuemin": scale.low, "aria-valuemax": scale.high, "aria-valuenow": value ?? 0 };
-  setAttributes(row, { ...range, "aria-valuetext": `${name} ${figure(value)}` });
+  setAttributes(row, { ...range, "aria-valuetext": `${apart(name)} ${figure(value)}` });
 }
 
 /** Let a row be dragged and moved with keys; `to` is called with the value. */
@@ -113,7 +113,7 @@ export function bars(panel, { width, move, idle }) {
       rows[i].row.classList.toggle("lit", now.lit.includes(i));
       showRow(rows[i], held[i] ?? value, scale, drag);
     });
-    const spoken = names.map((name, i) => `${name} ${figure(now.values[i])}`).join(", ");
+    const spoken = names.map((name, i) => `${apart(name)} ${figure(now.values[i])}`).join(", ");
     if (!drag) root.setAttribute("aria-label", `${now.title}: ${spoken}`);
   }
   update(panel);

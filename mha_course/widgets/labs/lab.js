@@ -1,11 +1,10 @@
 // A lab: controls, panels, and a sentence. What is moved goes to the kernel, which answers with what to draw.
 
-import { makeControls, makeQueue } from "../controls.js";
+import { GONE, makeControls, makeQueue } from "../controls.js";
 import { hasModifier, make, makeButton, svg } from "../dom.js";
 import { GAP, KINDS, pack } from "./panels.js";
 
 const SPOKEN = 500; // milliseconds until what changed is read aloud, so that a drag is not
-const SILENT = "⚠ The kernel does not answer. Is it busy, or was it stopped? Run the cell again.";
 const SIZES = ["big", "small", "tiny"];
 const sizeOf = (panel) => panel.size ?? "big";
 
@@ -118,7 +117,7 @@ export function render({ model, el }) {
       model.save_changes();
       return number;
     },
-    () => tell(SILENT),
+    () => tell(`⚠ ${GONE}`),
   );
   function move(name, value) {
     local[name] = value;

@@ -1,6 +1,6 @@
 // A matrix of cells: coloured, hatched where hidden, painted where it is a control.
 
-import { clamp, hasModifier, setAttributes, svg } from "../dom.js";
+import { apart, clamp, hasModifier, setAttributes, svg } from "../dom.js";
 import { figure, wide, word } from "./bars.js";
 
 const SLANT = 55; // degrees, of the names above the columns
@@ -146,7 +146,7 @@ class Matrix {
   }
 
   describe(i, j) {
-    const pair = `${this.rows[i]} → ${this.columns[j]}`;
+    const pair = `${apart(this.rows[i])} → ${apart(this.columns[j])}`;
     if (this.now.on) return `${pair}: ${this.value(i, j) ? this.now.on : this.now.off}`;
     return `${pair} ${figure(this.value(i, j))}${this.isHidden(i, j) ? ", hidden" : ""}`;
   }

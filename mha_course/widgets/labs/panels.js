@@ -1,7 +1,7 @@
 // The kinds of panels, and how they share the room. Beside bars and matrices: lines, a plane with arrows, the rows of
 // heads, a table of words. These are drawn anew each time.
 
-import { make, setAttributes, svg } from "../dom.js";
+import { make, setAttributes, svg, visible } from "../dom.js";
 import { bars, figure, wide, word } from "./bars.js";
 import { matrix } from "./matrix.js";
 
@@ -136,7 +136,7 @@ const weightRows = afresh(({ width: count, heads, title }, { width, palettes }) 
 });
 
 function makeCell(tag, words, attributes) {
-  const cell = make(tag, "", words);
+  const cell = make(tag, "", visible(words));
   setAttributes(cell, attributes);
   return cell;
 }
