@@ -39,15 +39,15 @@ export function goalOf(key, now, { low, high }) {
   return { Home: low, End: high }[key] ?? now + steps[key];
 }
 
-function makeRow(name, middle, thick, { left, room }, drag) {
-  const track = svg("rect", { x: left, y: middle - thick / 2, width: room, height: thick, class: "track" });
+function makeRow(name, middle, thick, left, drag) {
+  const track = svg("rect", { x: left, y: middle - thick / 2, height: thick, class: "track" });
   const bar = svg("rect", { y: middle - thick / 2, height: thick, class: "bar" });
   const grip = svg("rect", { y: middle - thick / 2 - 1, width: 7, height: thick + 2, rx: 3, class: "grip" });
   const number = svg("text", { y: middle + 4, class: "number" });
   const title = word(name, { x: left - 6, y: middle + 4, class: "word" });
   const row = svg("g", { class: "row" }, track, bar, ...(drag ? [grip] : []), title, number);
   if (drag) setAttributes(row, { role: "slider", tabindex: 0, "aria-label": `${apart(name)}, ${drag}` });
-  return { name, row, bar, grip, number };
+  return { name, row, track, bar, grip, number };
 }
 
 function showRow({ name, row, bar, grip, number }, value, scale, drag) {
@@ -82,15 +82,22 @@ function holdRow(row, root, scale, to) {
   });
 }
 
+const SHORTEST = 60; // pixels of the longest bar
+/** Return how many pixels the numbers beside bars take; where they take few, so many that nothing moves with them. */
+const beside = (values) => Math.max(44, wide(values.map(figure), 24) + 2);
+
+export const leastOfBars = ({ names, values }) => wide(names) + SHORTEST + beside(values);
+
 export function bars(panel, { width, move, idle }) {
   const { names, drag } = panel;
   const left = wide(names);
   const tall = drag ? 28 : 21; // a finger must hit it
   const height = names.length * tall + 6;
-  const scale = { left, room: Math.max(60, width - left - 44), low: panel.low, high: panel.high };
+  let taken = 0; // by the numbers: what was needed once stays
+  const scale = { left, room: 0, low: panel.low, high: panel.high };
   const root = svg("svg", { width, height, class: `bars${drag ? " drag" : ""}`, ...(drag ? {} : { role: "img" }) });
   const axis = svg("line", { y1: 0, y2: height, class: "axis" });
-  const rows = names.map((name, i) => makeRow(name, (i + 0.5) * tall + 2, tall - 5, scale, drag));
+  const rows = names.map((name, i) => makeRow(name, (i + 0.5) * tall + 2, tall - 5, left, drag));
   root.append(...rows.map(({ row }) => row), axis);
   let held = {}; // what was moved and is not answered yet
 
@@ -106,7 +113,9 @@ export function bars(panel, { width, move, idle }) {
   if (drag) rows.forEach(({ row }, i) => holdRow(row, root, scale, (value) => to(i, value)));
 
   function update(now) {
-    Object.assign(scale, { low: now.low, high: now.high });
+    taken = Math.max(taken, beside(now.values));
+    Object.assign(scale, { low: now.low, high: now.high, room: Math.max(SHORTEST, width - left - taken) });
+    for (const { track } of rows) track.setAttribute("width", scale.room);
     if (idle()) held = {};
     setAttributes(axis, { x1: placeOn(scale, 0), x2: placeOn(scale, 0) });
     now.values.forEach((value, i) => {
