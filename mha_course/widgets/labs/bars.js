@@ -7,11 +7,16 @@ export const figure = (number) => (number === null ? "NaN" : number.toFixed(2).r
 
 let pen = null; // a canvas that only measures words
 
+function makePen() {
+  const made = document.createElement("canvas").getContext("2d");
+  const family = getComputedStyle(document.body).getPropertyValue("--jp-ui-font-family");
+  made.font = `12px ${family || "system-ui, sans-serif"}`;
+  return made;
+}
+
 /** Return how many pixels the longest of some words takes, and a gap. */
 export function wide(words, most = 12) {
-  pen ??= document.createElement("canvas").getContext("2d");
-  const family = getComputedStyle(document.body).getPropertyValue("--jp-ui-font-family");
-  pen.font = `12px ${family || "system-ui, sans-serif"}`;
+  pen ??= makePen();
   return Math.max(...words.map((one) => pen.measureText(short(one, most)).width)) + 8;
 }
 
