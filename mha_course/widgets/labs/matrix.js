@@ -18,10 +18,11 @@ export function pale(color) {
 }
 
 const LEAST_CELL = 12; // pixels, with which names do not overlap
+const SMALLEST_CELL = 5; // where there is no space for more
 
-/** Return how many pixels stand left and right of the cells: names, sums, and what leans over from above. */
-function margins({ rows, columns, rows_sum: sums }) {
-  const after = (j) => LEAST_CELL * (columns.length - 1 - j);
+/** Return how many pixels stand left and right of cells of a size: names, sums, and what leans over from above. */
+function margins({ rows, columns, rows_sum: sums }, cell = LEAST_CELL) {
+  const after = (j) => cell * (columns.length - 1 - j);
   const leaning = columns.map((name, j) => Math.cos((SLANT / 180) * Math.PI) * wide([name]) - 4 - after(j));
   return [wide(rows), Math.max(sums ? 42 : 4, ...leaning)];
 }
@@ -41,9 +42,10 @@ function layOut(panel, width) {
     const cell = Math.max(2, Math.min(most, Math.floor(((width - 2) / columns.length) * 2) / 2));
     return { left: 1, top: 1, cell, right: 1, bottom: 1 };
   }
-  const [[left, right], rise] = [margins(panel), wide(columns)];
+  const tight = leastOfMatrix(panel) > width;
+  const [[left, right], rise] = [margins(panel, tight ? SMALLEST_CELL : LEAST_CELL), wide(columns)];
   const room = Math.floor((width - left - right) / columns.length);
-  const cell = Math.max(5, Math.min(40, Math.max(23, 360 / rows.length), room));
+  const cell = Math.max(SMALLEST_CELL, Math.min(40, Math.max(23, 360 / rows.length), room));
   return { left, top: Math.sin((SLANT / 180) * Math.PI) * rise + 12, cell, right, bottom: sums ? 34 : 2 };
 }
 
