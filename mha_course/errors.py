@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+import difflib
+from collections.abc import Collection, Iterable, Mapping
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -27,6 +28,20 @@ class ShapeError(ValueError):
     def __str__(self) -> str:
         mend = f", fix: {self.fix}" if self.fix else ""
         return f"{self.place}: {self.rule}. expected {self.expected}, got {self.got}{mend}"
+
+
+class SentenceError(ShapeError):
+    """Say that a model cannot read a sentence: nothing is wrong with the code that hands it on."""
+
+
+def require_words(place: str, words: Iterable[str], known: Collection[str], named: str) -> None:
+    """Raise SentenceError for a word that is not among the known ones; ``named`` is where they are listed."""
+    unknown = [word if len(word) <= 24 else f"{word[:23]}…" for word in words if word not in known]
+    if unknown:
+        rule = f"“{unknown[0]}” is not one of the {len(known)} words; {named} lists them"
+        near = ", ".join(difflib.get_close_matches(unknown[0].lower(), known, n=3, cutoff=0.5))
+        got = ", ".join(map(repr, unknown))
+        raise SentenceError(place, rule, expected=f"words of {named}", got=got, fix=near or None)
 
 
 def require(condition: bool, place: str, rule: str, *, expected: str, got: str, fix: str | None = None) -> None:

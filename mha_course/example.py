@@ -17,7 +17,7 @@ from torch.nn.utils.rnn import pad_sequence
 
 from mha_course.attention import MultiHeadAttention
 from mha_course.datasets.grammar import MAX_WORDS, sentences, vocabulary, word_classes
-from mha_course.errors import require
+from mha_course.errors import SentenceError, require, require_words
 from mha_course.models import MaskedWordModel, masked_word_loss, seeded, train
 
 SENTENCE = "the grey cat that chased the loud dogs was hungry , so it ate greedily"
@@ -78,21 +78,18 @@ def guess(sentence: str, count: int = 3) -> list[tuple[str, float]]:
 def encode(texts: Sequence[Sequence[str]]) -> tuple[Tensor, Tensor]:
     """Turn words into ids (B, S), padded on the right, and a mask (B, 1, 1, S), True = a real word.
 
-    Raises: ShapeError for an unknown word, or for no word at all.
+    Raises: SentenceError for an unknown word, or for no word at all.
 
     >>> ids, mask = encode([["the", "cat"], ["the", "grey", "cat"]])
     >>> mask[:, 0, 0].int().tolist()
     [[1, 1, 0], [1, 1, 1]]
     """
     known = _index()
-    unknown = sorted({word for words in texts for word in words} - known.keys())
-    require(
-        not unknown and all(texts),
-        "encode",
-        "a sentence needs at least one word, and each must be in the vocabulary",
-        expected="words of grammar.vocabulary()",
-        got=", ".join(map(repr, unknown)) or "an empty sentence",
-    )
+    for words in texts:
+        require_words("encode", words, known, "grammar.vocabulary()")
+        if not words:
+            rule, expected = "a sentence needs at least one word", "words of grammar.vocabulary()"
+            raise SentenceError("encode", rule, expected=expected, got="an empty sentence")
     rows = [torch.tensor([known[word] for word in words]) for words in texts]
     ids = pad_sequence(rows, batch_first=True, padding_value=PAD)  # (B, S)
     return ids, (ids != PAD)[:, None, None]

@@ -130,15 +130,16 @@ def lab_page(new_page, lab):
     """Run a notebook in JupyterLab, and return its page: ``lab_page(["1 + 1", "2 + 2"])``.
 
     Cells are sources, or a path to a notebook, which is copied. It returns when all cells have run and the kernel is
-    idle. With dark=True in the dark theme, with run=False nothing is run; width, height and further options go to
-    the page, where ``jupyterapp`` is JupyterLab itself.
+    idle. With dark=True in the dark theme, with run=False nothing is run, with windowing=True what is out of sight is
+    not laid out, as people have it; width, height and further options go to the page, where ``jupyterapp`` is
+    JupyterLab itself.
     """
     pages = []
 
-    def open_page(cells, *, dark=False, run=True, **options):
+    def open_page(cells, *, dark=False, run=True, windowing=False, **options):
         page = new_page(**options)
         pages.append(page)
-        lab.open(page, cells, dark=dark, run=run)
+        lab.open(page, cells, dark=dark, run=run, windowing=windowing)
         return page
 
     yield open_page

@@ -115,10 +115,14 @@ def test_the_example_is_the_layer_inside_the_model(device):
 @pytest.mark.parametrize(
     ("sentence", "message"),
     [
-        ("the zebra slept", "encode: a sentence needs at least one word, and each must be in the vocabulary. "
-         "expected words of grammar.vocabulary(), got 'zebra'"),
-        ("", "encode: a sentence needs at least one word, and each must be in the vocabulary. "
-         "expected words of grammar.vocabulary(), got an empty sentence"),
+        ("the zzzz slept", "encode: “zzzz” is not one of the 127 words; grammar.vocabulary() lists them. "
+         "expected words of grammar.vocabulary(), got 'zzzz'"),
+        ("the Catt slept", "encode: “Catt” is not one of the 127 words; grammar.vocabulary() lists them. "
+         "expected words of grammar.vocabulary(), got 'Catt', fix: cat, chatty, caught"),
+        (f"the {'w' * 5000}", f"encode: “{'w' * 23}…” is not one of the 127 words; grammar.vocabulary() lists them. "
+         f"expected words of grammar.vocabulary(), got '{'w' * 23}…'"),
+        ("", "encode: a sentence needs at least one word. expected words of grammar.vocabulary(), "
+         "got an empty sentence"),
         ("the " * 16, "MaskedWordModel: the sentence is too long. expected S <= 15, got S=16"),
     ],
 )  # fmt: skip

@@ -14,7 +14,7 @@ from torch.nn import functional as F
 
 from mha_course.attention import MultiHeadAttention
 from mha_course.caching import KVCache, decode_chunk
-from mha_course.errors import ShapeError
+from mha_course.errors import SentenceError
 from mha_course.masks import causal_mask
 from mha_course.variants import to_torch
 
@@ -118,7 +118,7 @@ class WordModel(nn.Module):
     """Read words and give each place one logit for every word of the vocabulary.
 
     Args: vocab_size is V, max_len the longest sentence, the others as for Encoder.
-    Raises: ShapeError for a sentence longer than max_len.
+    Raises: SentenceError for a sentence longer than max_len.
     """
 
     def __init__(
@@ -140,7 +140,7 @@ class WordModel(nn.Module):
         end, longest = start + ids.size(1), self.position_embedding.num_embeddings
         if end > longest:
             name = type(self).__name__
-            raise ShapeError(name, "the sentence is too long", expected=f"S <= {longest}", got=f"S={end}")
+            raise SentenceError(name, "the sentence is too long", expected=f"S <= {longest}", got=f"S={end}")
         return self.token_embedding(ids) + self.position_embedding.weight[start:end]  # (B, S, C)
 
 

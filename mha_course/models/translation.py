@@ -15,7 +15,7 @@ from torch.nn.utils.rnn import pad_sequence
 
 from mha_course.attention import MultiHeadAttention
 from mha_course.datasets.toy_language import MAX_SOURCE, MAX_TARGET, SOURCE, TARGET, Pair, pairs
-from mha_course.errors import ShapeError, require
+from mha_course.errors import SentenceError, require, require_words
 from mha_course.masks import causal_mask
 from mha_course.models import random_batches, seeded, train
 
@@ -45,11 +45,11 @@ def encode(texts: Sequence[Pair]) -> Batch:
 
 
 def _ids(name: str, words: Sequence[str], vocabulary: Sequence[str]) -> list[int]:
-    unknown = [word for word in words if word not in vocabulary or word.startswith("<")]
-    if unknown or not words:
-        rule, expected = f"each word of the {name} must be known", f"words of toy_language.{name.upper()}"
-        got = ", ".join(map(repr, unknown)) or "an empty sentence"
-        raise ShapeError("encode", rule, expected=expected, got=got)
+    named, known = f"toy_language.{name.upper()}", [word for word in vocabulary if not word.startswith("<")]
+    require_words("encode", words, known, named)
+    if not words:
+        rule = f"the {name} needs at least one word"
+        raise SentenceError("encode", rule, expected=f"words of {named}", got="an empty sentence")
     return [vocabulary.index(word) for word in words]
 
 

@@ -9,6 +9,7 @@ unlike a weight of 0; NaN and inf are a ×. What does not fit raises ShapeError.
 from __future__ import annotations
 
 import math
+import textwrap
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -21,6 +22,7 @@ from numpy.typing import NDArray
 
 from mha_course.plots.figures import HATCH, INK, new_figure
 from mha_course.plots.inputs import Names, as_array, as_named_weights
+from mha_course.plots.words import apart, shorten
 
 LOOK = {"fmt": ".2f", "linecolor": "white", "xticklabels": False, "yticklabels": False}
 SLANT = 50  # degrees of the names of columns
@@ -44,11 +46,12 @@ def heatmap(
     height = 0.36 * len(rows) + max(0.9, 0.3 + _name_height(columns))
     ax = ax or new_figure(min(max(width, 3.2), 11), min(max(height, 2.2), 10)).subplots()
     side = 0.8 * np.divide(ax.get_window_extent().size, matrix.shape[::-1]).min() * 72 / ax.figure.dpi  # rest: names
+    room = ax.get_window_extent().width / ax.figure.dpi  # inches, before the bar takes some
     annotate = len(columns) <= 8 if annotate is None else annotate
     _draw_cells(ax, matrix, hidden, side, **_colors(matrix[~hidden]), annot=annotate)
     _write_names(ax, rows, columns, side)
     ax.set(xlabel="key" + _note_on_odd(matrix[~hidden]), ylabel="query")
-    ax.set_title(title or ax.get_title("left"), loc="left", fontsize=11, fontweight="bold")
+    ax.set_title(_title(title or ax.get_title("left"), room), loc="left", fontsize=11, fontweight="bold")
     return ax
 
 
@@ -143,14 +146,26 @@ def number_tables(
 
 
 def strongest(weights: Any, queries: Sequence[str], keys: Names = None) -> str:
-    """Write the largest weight of each query as words, for the caption of a heatmap.
+    """Write the largest weight of each query as words, for the caption of a heatmap; a comma is quoted.
 
-    >>> strongest([[0.9, 0.1], [0.3, 0.7]], ["it", "sat"])
-    'it → it 0.90, sat → sat 0.70'
+    >>> strongest([[0.9, 0.1], [0.3, 0.7]], ["it", ","])
+    'it → it 0.90, “,” → “,” 0.70'
     """
     matrix, rows, columns, _ = as_named_weights("strongest", weights, ("T", "S"), queries, keys)
     best = zip(rows, matrix.argmax(axis=1), matrix.max(axis=1), strict=True)
-    return ", ".join(f"{row} → {columns[column]} {weight:.2f}" for row, column, weight in best)
+    return ", ".join(f"{_quoted(row)} → {_quoted(columns[column])} {weight:.2f}" for row, column, weight in best)
+
+
+def _quoted(word: str) -> str:
+    """Return a word as it stands in a sentence: in quotation marks, if else it would be part of its punctuation."""
+    shown = apart(word)
+    return shown if any(map(str.isalnum, word)) else f"“{shown}”"
+
+
+def _title(text: str, room: float) -> str:
+    """Wrap a title that is longer than so many inches, and cut one that would leave no space for the picture."""
+    most = max(24, round(12 * room))  # letters
+    return "\n".join(textwrap.wrap(text, most, max_lines=3, placeholder=" …")) if len(text) > most else text
 
 
 def _colors(seen: NDArray[np.float64], least: float = 0.0) -> dict[str, Any]:
@@ -226,6 +241,5 @@ def _write_names(ax: Axes, rows: Sequence[str], columns: Sequence[str], side: fl
         size = min(LARGE, max(7.5, room))
         every = next((n for n in (1, 2, 5, 10, 20, 50, 100, 200, 500) if n * room >= size), 1000)
         chosen = positions[::every]
-        texts = [names[position].replace("\n", "↵") for position in chosen]
-        texts = [text if len(text) <= LONGEST else f"{text[: LONGEST - 1]}…" for text in texts]
+        texts = [shorten(names[position], LONGEST) for position in chosen]
         write(np.array(chosen) + 0.5, texts, fontsize=size, parse_math=False, **look)  # a $ in a word is a $

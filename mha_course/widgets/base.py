@@ -15,8 +15,12 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from mha_course import plots
+from mha_course.errors import SentenceError, ShapeError
+from mha_course.plots.words import visible
 
+INTERRUPTED = "your function was interrupted; move a control to call it again"
 WIDGET_VIEW = "application/vnd.jupyter.widget-view+json"
+MOST = 300  # letters of an error
 _IMPORT = re.compile(r'^import (\{[^}]*\}) from "([^"]+)";$', re.MULTILINE)
 _EXPORT = re.compile(r"^export (?=(?:async )?(?:function|class|const|let) (\w+))", re.MULTILINE)
 _DEFAULT = re.compile(r"^export default .*$", re.MULTILINE)
@@ -47,6 +51,21 @@ def esm(name: str, *, folder: Path) -> str:
 
     main = _EXPORT.sub("", linked(folder / name))
     return "\n".join([*parts, main])
+
+
+class LearnerFunctionError(Exception):
+    """Something that a learner's function raised; its text says which function, and what."""
+
+
+def error_line(error: Exception) -> str:
+    """Say in one line what went wrong; an error of ours says it without its kind."""
+    if isinstance(error, SentenceError):
+        near = f"; near ones: {error.fix}" if error.fix else f" (expected {error.expected}, got {error.got})"
+        words = error.rule + near
+    else:
+        words = " ".join(str(error).split())
+        words = words if isinstance(error, ShapeError | LearnerFunctionError) else f"{type(error).__name__}: {words}"
+    return visible(words if len(words) <= MOST else f"{words[: MOST - 1]}…")
 
 
 class StaticFallback:

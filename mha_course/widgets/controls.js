@@ -1,7 +1,7 @@
 // Controls, built from what controls.py says of them, and the queue in which what they ask goes to the kernel.
 // A control is its node, and how to show and to read its value.
 
-import { make } from "./dom.js";
+import { make, short } from "./dom.js";
 
 const buildSlider = ({ words }, moved) => {
   const range = Object.assign(make("input"), { type: "range", min: 0, max: words.length - 1, step: 1 });
@@ -97,7 +97,8 @@ const BUILDERS = {
 
 /** Build a control; `moved(name, value)` is called whenever somebody moves it, and `scope` is a word of this picture's own. */
 function makeControl(spec, moved, scope) {
-  const { parts, ...control } = BUILDERS[spec.kind](spec, (value) => moved(spec.name, value), scope);
+  const words = spec.words?.map((word) => short(word, 60)); // which may be tokens
+  const { parts, ...control } = BUILDERS[spec.kind]({ ...spec, words }, (value) => moved(spec.name, value), scope);
   control.node ??= make("label", `control ${spec.kind}`, make("span", "", spec.label), ...parts);
   for (const input of control.node.querySelectorAll("input, select")) input.dataset.control = spec.name;
   if (spec.start !== undefined) control.show(spec.start);
@@ -110,6 +111,8 @@ export function makeControls(specs, moved, scope) {
   return new Map(built.map((spec) => [spec.name, makeControl(spec, moved, scope)]));
 }
 
+/** What is said, in all widgets, of a kernel that does not answer: nobody can tell one that is busy from one that is gone. */
+export const GONE = "The kernel does not answer. If it is busy, wait; if it is gone, run the cell again.";
 const PATIENCE = 3000; // milliseconds until a kernel that says nothing is said not to answer
 
 /**

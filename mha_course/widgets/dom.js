@@ -42,6 +42,16 @@ export const hasModifier = (event) => event.ctrlKey || event.metaKey || event.al
 export const clamp = (value, low, high) => Math.max(low, Math.min(high, value));
 export const product = (numbers) => numbers.reduce((all, number) => all * number, 1);
 
+// Control characters, and marks that turn the direction of what follows them, even of words that are not theirs.
+const UNSEEN = /[\u0000-\u001f\u007f-\u009f\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069\ufeff]/g;
+
+/** Bring a text from people to one line, without marks that turn its direction. */
+export const visible = (text) =>
+  `${text}`
+    .replace(/\r\n|[\n\r\u0085\u2028\u2029]/g, "⏎")
+    .replace(/\t/g, "⇥")
+    .replace(UNSEEN, "�");
+
 const segmenter = globalThis.Intl?.Segmenter ? new Intl.Segmenter() : null;
 const shortened = new Map(); // cutting into characters is slow, and the same words come with every frame
 
@@ -52,10 +62,17 @@ export function short(text, most = 14) {
   return shortened.get(key) ?? shortened.set(key, cut(text, most)).get(key);
 }
 
-/** Cut between characters as people see them: an emoji stays whole. Marks that turn the direction of text go. */
+const FROM_RIGHT = /[\u0590-\u08ff\ufb1d-\ufdff\ufe70-\ufefc]|[\ud802\ud803\ud83a\ud83b][\udc00-\udfff]/;
+
+/** Shorten a word, and keep one that is read from the right from turning the words and numbers around it. */
+export function apart(text, most = 24) {
+  const word = short(text, most);
+  return FROM_RIGHT.test(word) ? `\u2068${word}\u2069` : word;
+}
+
+/** Cut between characters as people see them: an emoji stays whole. */
 function cut(text, most) {
-  const start = String(text).slice(0, 400).replace(/\n/g, "⏎").replace(/\t/g, "⇥");
-  const line = start.replace(/[\u0000-\u001f\u202a-\u202e\u2066-\u2069]/g, "�");
+  const line = visible(String(text).slice(0, 400));
   if (!line.trim()) return line ? "␣" : "(empty)";
   const letters = segmenter ? Array.from(segmenter.segment(line), (one) => one.segment) : Array.from(line);
   return letters.length > most ? `${letters.slice(0, most - 1).join("")}…` : line;

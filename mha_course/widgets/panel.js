@@ -1,7 +1,15 @@
-// What ipywidgets leaves out for those who do not see its controls: names, and which button of a row is down.
+// What ipywidgets leaves out: names for those who do not see its controls, which button of a row is down, and a line
+// that says where the kernel does not answer.
 
-function render({ el }) {
+import { GONE, makeQueue } from "./controls.js";
+import { make, say } from "./dom.js";
+
+function render({ model, el }) {
   let [panel, frame] = [null, 0];
+  const line = make("p", "trouble");
+  line.setAttribute("role", "status");
+  el.append(line);
+
   function tell() {
     for (const label of panel.querySelectorAll(".widget-label")) {
       const whole = label.parentNode,
@@ -17,16 +25,37 @@ function render({ el }) {
     for (const button of panel.querySelectorAll(".widget-toggle-button"))
       button.setAttribute("aria-pressed", button.classList.contains("mod-active"));
   }
+
+  // What a control sends is ipywidgets' own affair; so the kernel is asked beside it whether it is there.
+  function send() {
+    const number = model.get("asked") + 1;
+    model.set("asked", number);
+    model.save_changes();
+    return number;
+  }
+  const queue = makeQueue(send, () => say(line, `⚠ ${GONE}`));
+  const ask = () => queue.ask(true);
+  function answered() {
+    say(line, "");
+    queue.landed(model.get("answered"));
+    queue.pump();
+  }
+  const moves = ["change", "pointerup", "keyup"];
   const watch = new MutationObserver(tell);
   function start() {
     panel = el.closest(".mha-panel");
     if (!panel) return (frame = requestAnimationFrame(start)); // not in the page yet
     watch.observe(panel, { subtree: true, childList: true, attributes: true, attributeFilter: ["class"] });
+    for (const move of moves) panel.addEventListener(move, ask);
     tell();
   }
+  model.on("change:answered", answered);
   start();
   return () => {
     watch.disconnect();
+    queue.stop();
+    model.off("change:answered", answered);
+    for (const move of moves) panel?.removeEventListener(move, ask);
     cancelAnimationFrame(frame);
   };
 }

@@ -12,20 +12,28 @@ from typing import Any
 
 import anywidget
 import ipywidgets as W
+import traitlets
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from mha_course import plots
-from mha_course.widgets.base import StaticFallback
+from mha_course.plots.words import visible
+from mha_course.widgets.base import StaticFallback, error_line, esm
 
 HERE = Path(__file__).parent
 
 
-class _Names(anywidget.AnyWidget):
-    """Invisible: gives the controls beside it what ipywidgets leaves out, names for screen readers and a focus mark."""
+class _Helper(anywidget.AnyWidget):
+    """Gives the controls beside it what ipywidgets lacks: names to be read aloud, and word of a kernel that is gone."""
 
-    _esm = HERE / "panel.js"
+    _esm = esm("panel.js", folder=HERE)
     _css = HERE / "panel.css"
+    asked = traitlets.Int(0).tag(sync=True, echo_update=False)
+    answered = traitlets.Int(0).tag(sync=True)
+
+    @traitlets.observe("asked")
+    def _answer(self, change: dict[str, Any]) -> None:
+        self.answered = change["new"]
 
 
 class Panel(StaticFallback, W.VBox):  # type: ignore[misc]
@@ -42,8 +50,9 @@ class Panel(StaticFallback, W.VBox):  # type: ignore[misc]
     def __init__(self, draw: Callable[..., tuple[Axes | Figure, str]], **controls: Any) -> None:
         self._draw, self._controls = draw, controls
         self._image, self.text, self._png = W.HTML(), "", b""
+        self._due = False  # whether a drawing waits for the main thread
         row = W.HBox(list(controls.values()), layout={"flex_flow": "row wrap"})
-        super().__init__([row, self._image, _Names(layout={"display": "none"})])
+        super().__init__([row, _Helper(), self._image])
         self.add_class("mha-panel")
         try:
             self._loop: asyncio.AbstractEventLoop | None = asyncio.get_running_loop()
@@ -62,16 +71,18 @@ class Panel(StaticFallback, W.VBox):  # type: ignore[misc]
         """Redraw in the main thread: JupyterLab may report a control in another, and matplotlib bears only one."""
         if self._loop is None or threading.current_thread() is threading.main_thread():
             self._redraw()
-        else:
+        elif not self._due:  # else the one that waits will see this value too
+            self._due = True
             self._loop.call_soon_threadsafe(self._redraw)
 
     def _redraw(self) -> None:
+        self._due = False
         try:
             with plots.unregistered():
-                picture, self.text = self._draw(**{name: control.value for name, control in self._controls.items()})
-                self._png = plots.png(picture)
+                picture, text = self._draw(**{name: control.value for name, control in self._controls.items()})
+                self.text, self._png = visible(" ".join(text.split())), plots.png(picture)
         except Exception as error:  # shown to whoever moved the control
-            self._image.value = f"<p>⚠ {html.escape(f'{type(error).__name__}: {error}')}</p>"
+            self._image.value = f"<p>⚠ {html.escape(error_line(error))}</p>"
             return
         source, width = base64.b64encode(self._png).decode(), plots.display_width(self._png)
         text = html.escape(self.text)

@@ -3,7 +3,6 @@
 import math
 import re
 
-import browsing
 import numpy as np
 import pytest
 import torch
@@ -118,6 +117,22 @@ REMEMBER = """() => {
   const write = CanvasRenderingContext2D.prototype.fillText;
   CanvasRenderingContext2D.prototype.fillText = function (text, x, y, ...rest) {
     if (this.canvas.matches('.base')) written.push([text, this.measureText(text).width, y]);
+    return write.call(this, text, x, y, ...rest);
+  };
+}"""
+
+
+# Remembers of all that is written where it lies, and whether it sticks out of its canvas.
+EDGES = """() => {
+  window.written = [];
+  const write = CanvasRenderingContext2D.prototype.fillText;
+  CanvasRenderingContext2D.prototype.fillText = function (text, x, y, ...rest) {
+    const { actualBoundingBoxLeft: left, actualBoundingBoxRight: right } = this.measureText(text);
+    const matrix = this.getTransform();
+    const ends = [x - left, x + right].map((at) => matrix.transformPoint(new DOMPoint(at, y)));
+    const { width, height } = this.canvas;
+    const cut = ends.some((end) => end.x < -1 || end.x > width + 1 || end.y < -1 || end.y > height + 1);
+    written.push([text, x, y, cut]);
     return write.call(this, text, x, y, ...rest);
   };
 }"""
@@ -390,27 +405,19 @@ def test_the_learners_function_answers_in_jupyterlab(lab_page, draw):
     point(page, 1, 0)
     assert said(page).startswith("head 0: were → dogs ")
     field.fill("slow was")
-    page.wait_for_function("document.querySelector('.trouble').textContent.includes('not answered for 3 s')")
+    page.wait_for_function("document.querySelector('.trouble').textContent.includes('does not answer')")
     page.wait_for_function("document.querySelector('.trouble').textContent === ''")  # it did in the end
     page.evaluate("jupyterapp.commands.execute('docmanager:save')")
     assert page.locator(".jp-Notebook .jp-CodeCell").count() == 1  # no key was a command
 
 
-@pytest.fixture
-def skipping_lab(lab):
-    """JupyterLab as people have it: what is out of sight is not laid out."""
-    lab._set("notebook-extension/tracker", {"windowingMode": "contentVisibility"})
-    yield lab
-    lab._set("notebook-extension/tracker", browsing.SETTINGS["notebook-extension/tracker"])
-
-
-def test_colours_follow_a_theme_that_changed_out_of_sight(skipping_lab, lab_page):
+def test_colours_follow_a_theme_that_changed_out_of_sight(lab_page):
     cell = """
 import torch
 from mha_course.widgets import HeadExplorer
 HeadExplorer(torch.eye(5).expand(3, 5, 5), queries="it was the cat sat".split())
 """
-    page = lab_page([cell, *["print('\\n' * 200)"] * 8])
+    page = lab_page([cell, *["print('\\n' * 200)"] * 8], windowing=True)
     scroll = "(to) => document.querySelector('.jp-WindowedPanel-outer').scrollTo(0, to)"
     brightest = """([x, y]) => Math.max(...document.querySelector('.base').getContext('2d')
       .getImageData(0, y, x, 150).data.filter((_, i) => i % 4 < 3))"""  # of the words beside the rows
@@ -425,3 +432,38 @@ HeadExplorer(torch.eye(5).expand(3, 5, 5), queries="it was the cat sat".split())
     page.evaluate(scroll, 0)
     page.wait_for_timeout(500)
     assert page.evaluate(brightest, words) > 200
+    for colour in ("255, 0, 0", "255, 0, 0", "0, 255, 0"):  # as where a theme's style sheet comes after its name
+        page.evaluate("document.querySelector('.mha-heads').dataset.drawn = 'as it was'")
+        before = page.evaluate("getComputedStyle(document.querySelector('.mha-heads')).color")
+        page.evaluate(scroll, 9000)
+        page.wait_for_timeout(500)
+        page.evaluate("(colour) => document.body.style.setProperty('--jp-ui-font-color1', colour)", f"rgb({colour})")
+        page.evaluate(scroll, 0)
+        page.wait_for_timeout(500)
+        drawn = page.locator(".mha-heads").get_attribute("data-drawn")
+        assert drawn == "as it was" if before == f"rgb({colour})" else f"rgb({colour})" in drawn
+
+
+def cut_off(page):
+    """Return what is written beyond the edges of the large picture."""
+    return page.evaluate("written.filter(([, , , cut]) => cut).map(([text]) => text)")
+
+
+@pytest.mark.parametrize("width", [1280, 1920])
+@pytest.mark.parametrize("size", [2, 15])
+def test_nothing_that_is_written_is_cut(show, width, size):
+    given, mask = torch.eye(size) - 12345.678, torch.ones(size, size, dtype=torch.bool)
+    given[1, 1], mask[0, 1] = math.nan, False
+    names = ["W" * 300, "漢" * 20, *["it"] * 13][:size]
+    page = show(HeadExplorer(given.expand(3, size, size), queries=names, mask=mask), width=width)
+    page.evaluate(EDGES)
+    page.locator(".head").nth(1).click()
+    page.wait_for_function("written.length > 8")
+    assert {"hidden", "NaN"} <= set(page.evaluate("written.map(([text]) => text)"))
+    assert cut_off(page) == []
+    page.evaluate("written.length = 0")
+    page.locator(".head").last.click(modifiers=["Shift"])
+    page.wait_for_timeout(100)
+    page.get_by_role("button", name="PNG").click()
+    assert "head 1 − average of heads" in page.evaluate("written.map(([text]) => text)")
+    assert cut_off(page) == []

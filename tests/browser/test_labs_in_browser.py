@@ -46,6 +46,21 @@ TIMES = """async (root, count) => {
 }"""
 
 
+BEYOND_ITS_PANEL = """() => [...document.querySelectorAll('.mha-lab figure')].flatMap((panel) => {
+  const { left, right } = panel.getBoundingClientRect();
+  return [...panel.querySelectorAll('text, td, th, figcaption, span')].filter((node) => {
+    const box = node.getBoundingClientRect();
+    return box.width && (box.left < left - 2 || box.right > right + 2);
+  }).map((node) => [panel.textContent.slice(0, 20), node.textContent]);
+})"""
+# Returns where marks stand that turn the direction of text.
+TURNING = """() => [...document.querySelectorAll('.mha-lab *')].filter((node) => {
+  const texts = [...node.attributes].map((one) => one.value);
+  for (const child of node.childNodes) if (child.nodeType === Node.TEXT_NODE) texts.push(child.data);
+  return /[\\u202a-\\u202e]/.test(texts.join());
+}).map((node) => node.tagName)"""
+
+
 @pytest.fixture
 def labs(lab_page):
     """Show labs in JupyterLab; what goes to the console as an error fails the test."""
@@ -249,9 +264,10 @@ SoftmaxLab(scores, cat.tokens, softmax=slow).show()
 
 @pytest.mark.parametrize("dark", [False, True])
 def test_words_from_people_and_every_width(labs, dark):
-    tokens = f"[{EVIL!r}, '', 'w' * 300, 'مرحبا', 'it']"
+    tokens = f"[{EVIL!r}, '', 'w' * 5000, 'مرحبا', '\\u202eit\\n']"
+    many = "['W' * 8 if n in (0, 9, 29) else f't{n}' for n in range(32)]"  # one leans over the last ones
     calls = [f"SoftmaxLab(torch.eye(5), {tokens})", f"MaskLab(torch.eye(5), {tokens})"]
-    calls += ["WeightedSumLab()", "SplitLab(64)", "ScalingLab()"]
+    calls += ["WeightedSumLab()", "SplitLab(64)", "ScalingLab()", f"SoftmaxLab(100 * torch.eye(32), {many})"]
     page = labs([SETUP, *(f"{call}.show()" for call in calls)], dark=dark)
     page.evaluate("jupyterapp.commands.execute('application:toggle-left-area')")
     for width in (480, 800, 1280, 1920):
@@ -267,6 +283,9 @@ def test_words_from_people_and_every_width(labs, dark):
                })"""
         )
         assert sticks_out == []
+        assert width < 1280 or page.evaluate(BEYOND_ITS_PANEL) == []
+    assert "�it⏎" in the(page, 0).inner_text()
+    assert page.evaluate(TURNING) == []
     assert page.evaluate("window.hacked") is None
     assert page.locator(".mha-lab img, .mha-lab script").count() == 0
 

@@ -193,7 +193,10 @@ def test_the_lab_says_what_the_model_says(trained):
     [
         (lambda: language.encode([]), "encode: there must be a sentence. expected one or more, got none"),
         (lambda: language.encode([["the", "whale", "<pad>"]]), "words of language.WORDS, got 'whale', '<pad>'"),
-        (lambda: language.encode([[]]), "a sentence is made of words. expected words of language.WORDS, got an empty"),
+        (
+            lambda: language.encode([[]]),
+            "a sentence needs at least one word. expected words of language.WORDS, got an empty",
+        ),
         (lambda: language.prompt("the <end>"), "got '<end>'"),
         (lambda: grammar.nats(["the"], "half"), "nats: no split has this name. expected train, validation, test, any"),
         (lambda: plots.learning_curves({"one": [1.0]}), "a run must be as long as the window"),

@@ -123,7 +123,10 @@ def test_training_is_bit_equal():
     [
         (lambda m: translation.encode([]), "encode: there must be a sentence. expected one or more, got none"),
         (lambda m: translation.translate(m, "the whale saw the <pad>"), "toy_language.SOURCE, got 'whale', '<pad>'"),
-        (lambda m: translation.translate(m, " "), "each word of the source must be known. expected words of"),
+        (
+            lambda m: translation.translate(m, " "),
+            "the source needs at least one word. expected words of toy_language.SOURCE",
+        ),
         (lambda m: translation.translate(m, "the cat " * 5), "the sentence is too long. expected S <= 8, got 10 words"),
     ],
 )

@@ -159,8 +159,26 @@ def test_long_and_odd_names_are_shortened_and_shown_as_they_are():
     names = ["<script>", "antidisestablishmentarianism", "a\nb", "😀", "漢字", "\x07", "", "ok"]
     ax = plots.heatmap(np.eye(8), queries=names)
     shown = [label.get_text() for label in ax.get_yticklabels()]
-    assert shown == ["<script>", "antidisestabl…", "a↵b", "😀", "漢字", "\x07", "ok"]
+    assert shown == ["<script>", "antidisestabl…", "a⏎b", "😀", "漢字", "�", "ok"]
     assert plots.png(ax)  # letters that the font lacks are no warning
+
+
+@pytest.mark.parametrize("title", ["w" * 500, "word " * 100])
+@pytest.mark.parametrize("size", [2, 15])
+def test_a_long_title_leaves_the_picture_its_space(title, size):
+    """No UserWarning either: all warnings are errors here."""
+    without, ax = plots.heatmap(np.eye(size)), plots.heatmap(np.eye(size), title=title)
+    for one in (without, ax):
+        one.figure.canvas.draw()
+    assert ax.get_window_extent().width > 0.6 * without.get_window_extent().width
+    assert plots.heatmap(np.eye(size), title="one head").get_title("left") == "one head"
+
+
+def test_what_is_punctuation_is_quoted_among_the_strongest():
+    words = ["it", ",", "<mask>", "“", "c\u202e\nat"]
+    said = plots.strongest(np.eye(5), words)
+    assert said == "it → it 1.00, “,” → “,” 1.00, <mask> → <mask> 1.00, ““” → ““” 1.00, c�⏎at → c�⏎at 1.00"
+    assert plots.strongest([[1.0]], ["שלום"]) == "\u2068שלום\u2069 → \u2068שלום\u2069 1.00"
 
 
 def pixels(picture):

@@ -44,7 +44,6 @@ document.body.dataset.ready = "yes";
 </script>"""
 SETTINGS = {
     "apputils-extension/notification": {"fetchNews": "false", "checkForUpdates": False},
-    "notebook-extension/tracker": {"windowingMode": "none"},  # every cell is in the page, whether in sight or not
 }
 IDLE = "#jp-main-statusbar >> text=/Python 3.*Idle/"  # the indicator in the toolbar fires before there is a kernel
 
@@ -121,8 +120,13 @@ class Lab:
             nbformat.write(made, self.folder / name)
         return name
 
-    def open(self, page, cells, *, dark=False, run=True):
-        """Open a notebook of these cells in a page, and run all of it."""
+    def open(self, page, cells, *, dark=False, run=True, windowing=False):
+        """Open a notebook of these cells in a page, and run all of it.
+
+        With windowing JupyterLab does not lay out what is out of sight, as people have it; without, all is in the page.
+        """
+        mode = {"windowingMode": "contentVisibility" if windowing else "none"}
+        self._set("notebook-extension/tracker", mode)
         name = self.notebook(cells)
         self._set("apputils-extension/themes", {"theme": f"JupyterLab {'Dark' if dark else 'Light'}"})
         page.goto(f"{self.address}/lab/workspaces/{name[:8]}/tree/{name}")

@@ -14,6 +14,7 @@ import torch
 from contrast import TEXT, contrast
 from matplotlib.colors import to_hex
 
+from mha_course import example
 from mha_course.cli.jupyter_hooks import WIDGET_VIEW
 from mha_course.errors import ShapeError
 from mha_course.masks import causal_mask, causal_mask_for_cache
@@ -273,7 +274,8 @@ def test_four_by_position_get_what_the_controls_say():
 
     explorer = HeadExplorer(np.eye(2), queries=["it", "sat"], recompute=function)
     assert ask(explorer, temperature=0.5, scale=2, mask="causal", sentence="it sat down") == ""
-    ((temperature, scale, mask, sentence),) = calls
+    start, (temperature, scale, mask, sentence) = calls
+    assert start == (1.0, 1.0, None, "it sat")
     assert (temperature, scale, sentence) == (0.5, 2.0, "it sat down")
     assert torch.equal(mask, causal_mask(3))
     head, _, cells, hidden = opened(explorer.packet)
@@ -324,7 +326,7 @@ def raises(temperature):
     ("function", "trouble"),
     [
         (raises, "your function: ValueError: first line second <line>"),
-        (lambda temperature: None, "your function returned None: expected weights"),
+        (lambda temperature: None, "your function returns nothing yet (None): expected weights"),
         (lambda temperature: "no", "your function returned something else: weights must be"),
         (lambda temperature: np.zeros(3), "weights must have 2 to 5 axes"),
         (lambda temperature: (np.eye(2), np.eye(2)), "a tuple must hold weights, then tokens"),
@@ -363,6 +365,7 @@ def test_masks_that_can_be_chosen(T, S):
 def test_a_painted_mask_comes_as_it_was_painted(draw):
     seen, got = draw(3, 5) > 0, []
     explorer = HeadExplorer(weights(draw, 2, 3, 5), recompute=lambda mask: got.append(mask) or np.ones((3, 5)))
+    got.clear()  # at the start it was called with none
     assert ask(explorer, mask="painted", painted=paint(seen)) == ""
     ask(explorer, mask="painted")
     ask(explorer, mask="none")
@@ -569,7 +572,7 @@ def test_cells_rows_and_columns_are_put_into_words():
 def test_words_from_people_are_shortened_and_kept_apart():
     explorer = HeadExplorer(np.eye(2), queries=["שלום\u202e", "Donaudampfschifffahrtsgesellschaft"])
     text = readout(explorer, 0, 1, plain=False)
-    assert text == "head 0: \u2068שלום�\u2069 → \u2068Donaudampfschifffahrtsg…\u2069 0"
+    assert text == "head 0: \u2068שלום�\u2069 → Donaudampfschifffahrtsg… 0"
 
 
 def test_differences_hide_what_one_of_them_hides():
@@ -604,3 +607,75 @@ def test_what_is_unusual_is_noted():
     leaking = notes([[0.5, 0.5], [0.25, 0.75]], mask=causal_mask(2))
     assert leaking == [{"warning": True, "text": "hidden cells hold weight, up to 0.50"}]
     assert {"warning": True, "text": "2 cells are NaN, not a number"} in notes([[np.nan, np.nan], [0.5, 0.5]])
+
+
+# ---- whose numbers, and what is wrong with what was typed ----
+
+
+def test_the_numbers_are_those_of_the_function_from_the_start():
+    explorer = HeadExplorer(np.eye(3), recompute=lambda temperature: np.full((3, 3), 1 / 3))
+    assert explorer.packet["whose"] == "These numbers are your function's."
+    assert np.allclose(opened(explorer.packet)[2], 1 / 3)
+    assert "0.33" in explorer.text
+    assert explorer.trouble["text"] == ""
+    assert HeadExplorer(np.eye(3)).packet["whose"] == ""
+
+
+@pytest.mark.parametrize(
+    ("function", "trouble"),
+    [
+        (lambda temperature: ..., "your function returned something else"),
+        (lambda temperature: None, "your function returns nothing yet"),
+        (lambda temperature: 1 / 0, "your function: ZeroDivisionError: division by zero"),
+    ],
+)
+def test_a_function_that_is_not_written_yet_leaves_the_given_numbers_and_says_so(function, trouble):
+    explorer = HeadExplorer(np.eye(3), recompute=function)
+    assert explorer.packet["whose"] == "These numbers are the course's."
+    assert opened(explorer.packet)[2][0].tolist() == np.eye(3).tolist()
+    assert explorer.trouble["text"].startswith(trouble)
+    assert explorer.trouble["serial"] == explorer.request["serial"]
+
+
+def test_a_word_that_is_not_known_is_no_fault_of_the_function():
+    def function(sentence):
+        return example.load(sentence).mha(example.load(sentence).x)[1]
+
+    explorer = HeadExplorer(function(example.SENTENCE), queries=example.SENTENCE.split(), recompute=function)
+    line = "is not one of the 127 words; grammar.vocabulary() lists them"
+    assert ask(explorer, sentence="the foo slept") == f"“foo” {line}; near ones: fox, fooled, followed"
+    assert ask(explorer, sentence="the c\u202ea slept").startswith(f"“c�a” {line}")
+    assert ask(explorer, sentence="") == (
+        "a sentence needs at least one word (expected words of grammar.vocabulary(), got an empty sentence)"
+    )
+    assert ask(explorer, sentence="the " * 16) == "the sentence is too long (expected S <= 15, got S=16)"
+    assert ask(explorer, sentence="the cat slept") == ""
+
+
+def test_an_interrupted_function_is_an_answer():
+    calls = []
+
+    def function(temperature):
+        calls.append(temperature)
+        if len(calls) == 2:
+            raise KeyboardInterrupt
+        return np.eye(3)
+
+    explorer = HeadExplorer(np.eye(3), recompute=function)
+    assert ask(explorer, temperature=2.0).startswith("your function was interrupted")
+    assert ask(explorer, temperature=3.0) == ""
+
+
+def test_the_sentence_of_the_control_is_that_of_the_tokens():
+    """Tokens may be more than words, as with <start>: masks have the size of the tokens from the first move on."""
+    sizes = []
+
+    def function(sentence="it sat", mask=None):
+        sizes.append(None if mask is None else tuple(mask.shape))
+        words = ["<start>", *sentence.split()]
+        return np.eye(len(words)), words
+
+    explorer = HeadExplorer(np.eye(3), queries=["<start>", "it", "sat"], recompute=function)
+    assert ask(explorer, sentence="it sat", mask="causal") == ""
+    assert ask(explorer, sentence="it sat down", mask="causal") == ""
+    assert sizes == [None, (3, 3), (4, 4)]

@@ -472,3 +472,42 @@ def test_the_running_example_says_what_lesson_4_says():
     scaled = cat.mha.steps(cat.x).scaled_scores[0, 1]
     lab = SoftmaxLab(scaled, cat.tokens, word="it")
     assert lab.text.startswith("it → cat 0.96; the row sums to 1.00; entropy 0.20 of at most 2.71 nats.")
+
+
+def test_odd_tokens_are_shown_in_sentences_and_titles():
+    odd = ["", "\n", "c\u202eat", "w" * 5000, "שלום"]
+    lab = SoftmaxLab(torch.eye(5), odd)
+    shown = ["(empty)", "⏎", "c�at", f"{'w' * 23}…", "\u2068שלום\u2069"]
+    for place, word in enumerate(shown):
+        lab.set(word=place)
+        assert f"“{word}”" in lab.view["panels"][0]["title"]
+        assert f"“{word}”" in lab.view["panels"][1]["title"]
+        assert word in lab.text
+        assert lab.png()
+    mask = MaskLab(torch.eye(5), odd, mask=torch.zeros(5, 5, dtype=torch.bool))
+    assert "“(empty)”, “⏎”, “c�at”" in mask.text
+
+
+def test_errors_stay_in_one_short_line():
+    def softmax(scores):
+        raise ValueError("\u202e" + "w" * 5000 + "\n" + "v")
+
+    lab = SoftmaxLab(torch.eye(2), ["a", "b"], softmax=softmax)
+    assert lab.view["trouble"].startswith("⚠ your softmax: ValueError: �www")
+    assert len(lab.view["trouble"]) < 310
+
+
+def test_an_interrupted_function_is_an_answer():
+    def softmax(scores):
+        if len(calls) == 1:
+            calls.append("stopped")
+            raise KeyboardInterrupt
+        calls.append("called")
+        return scores.softmax(-1)
+
+    calls = []
+    lab = SoftmaxLab(torch.eye(2), ["a", "b"], softmax=softmax)
+    lab.request = {"asker": "a", "number": 1, "moved": {"temperature": 0}}
+    assert (lab.view["number"], lab.view["trouble"][:29]) == (1, "⚠ your function was interrupt")
+    lab.request = {"asker": "a", "number": 2, "moved": {"temperature": 1}}
+    assert lab.view["trouble"] == ""

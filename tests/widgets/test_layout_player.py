@@ -1,5 +1,6 @@
 """The layout player tells where every number lies: held against torch's own views and copies of 0, 1, 2, …"""
 
+import dataclasses
 import html
 import itertools
 import json
@@ -515,3 +516,15 @@ def test_a_step_is_quick(show):
       return performance.now() - start; }"""
     times = sorted(page.evaluate(step, at % 4) for at in range(1, 13))
     assert times[3] < 50  # the machine may have other work, too
+
+
+def test_marks_that_turn_text_are_shown_as_what_they_are():
+    def turn(x):
+        return x.view(1, 3, 2, 4).transpose(1, 2)
+
+    one = trace(turn, torch.zeros(1, 3, 8), axes="B S C", sizes={"H": 2})
+    steps = tuple(dataclasses.replace(step, line=f"{step.line}  # \u202e") for step in one.steps)
+    given = dataclasses.replace(one.arguments[0], name="\u202ex")
+    player = LayoutPlayer(dataclasses.replace(one, steps=steps, arguments=(given, *one.arguments[1:])))
+    assert "\u202e" not in str(player.data) + player.static
+    assert "# �" in str(player.data)

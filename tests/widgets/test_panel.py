@@ -81,6 +81,53 @@ def test_a_control_moved_in_another_thread_is_drawn_in_the_main_one(monkeypatch)
     assert set(threads) == {threading.main_thread()}
 
 
+def test_of_values_that_came_while_it_drew_only_the_newest_is_drawn():
+    drawn = []
+
+    def note(size):
+        drawn.append(size)
+        return plots.heatmap(np.eye(2)), f"{size}"
+
+    async def use():
+        slider = W.IntSlider(value=0)
+        panel = Panel(note, size=slider)
+
+        def drag():
+            for value in range(1, 41):
+                slider.value = value
+
+        thread = threading.Thread(target=drag)
+        thread.start()
+        thread.join()  # as while the main thread draws
+        await asyncio.sleep(0)
+        await asyncio.to_thread(setattr, slider, "value", 50)
+        await asyncio.sleep(0)
+        return panel
+
+    assert repr(asyncio.run(use())) == "Panel: 50"
+    assert drawn == [0, 40, 50]
+
+
+def test_texts_from_people_stay_in_their_line():
+    def note(word):
+        if len(word) > 9:
+            raise ValueError(word)
+        return plots.heatmap(np.eye(2)), word
+
+    panel = Panel(note, word=W.Text(value="a\u202eb\nc"))
+    assert panel.text == "a�b c"
+    assert "a�b c" in panel._image.value
+    panel._controls["word"].value = "\u202e" + "w" * 5000
+    assert "⚠ ValueError: �www" in panel._image.value
+    assert len(panel._image.value) < 400
+
+
+def test_a_helper_answers_the_browser(panel):
+    helper = panel.children[1]
+    helper.asked = 3
+    assert helper.answered == 3
+
+
 def test_saving_drops_live_views_that_have_a_static_picture():
     static = {"output_type": "display_data", "data": {WIDGET_VIEW: {}, "image/png": "x", "text/plain": "Panel"}}
     alone = {"output_type": "display_data", "data": {WIDGET_VIEW: {}, "text/plain": "IntSlider()"}}

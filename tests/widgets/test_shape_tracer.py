@@ -48,22 +48,22 @@ class Deep(nn.Module):
         return x
 
 
-def hostile():
+def hostile(evil=EVIL):
     """Make a trace in which every word comes from someone who means harm."""
     common = {"dtype": torch.float32, "device": torch.device("cpu"), "strides": (3, 1), "contiguous": True}
     common |= {"bytes": 24, "flops": 0}
-    shape, axes = (2, 3), ("__proto__", EVIL)
+    shape, axes = (2, 3), ("__proto__", evil)
     first = Step(
-        index=0, op=EVIL, inputs=(Operand(EVIL, shape, axes),), shape=shape, axes=axes, storage="new", line=EVIL,
-        lineno=8, hidden_copies=1, warning=EVIL, note=EVIL, stage=EVIL, name=EVIL, source=0, **common,
+        index=0, op=evil, inputs=(Operand(evil, shape, axes),), shape=shape, axes=axes, storage="new", line=evil,
+        lineno=8, hidden_copies=1, warning=evil, note=evil, stage=evil, name=evil, source=0, **common,
     )  # fmt: skip
     second = Step(
         index=1, op="constructor", inputs=(Operand(0, shape, axes),), shape=shape, axes=("?", "1"), storage="view",
-        line=EVIL, lineno=0, hidden_copies=0, stage="toString", name="hasOwnProperty", **common,
+        line=evil, lineno=0, hidden_copies=0, stage="toString", name="hasOwnProperty", **common,
     )  # fmt: skip
-    code = Source(EVIL, EVIL, 7, ("    def f(x):", f"        return '{EVIL}'"))
-    given = Argument(EVIL, shape, axes, (3, 1), 0, 0)
-    return Trace((first, second), None, (given,), (code,), {}, (EVIL,), EVIL)
+    code = Source(evil, evil, 7, ("    def f(x):", f"        return '{evil}'"))
+    given = Argument(evil, shape, axes, (3, 1), 0, 0)
+    return Trace((first, second), None, (given,), (code,), {}, (evil,), evil)
 
 
 @pytest.fixture(scope="module")
@@ -305,3 +305,33 @@ def test_hundreds_of_steps_stay_quick(show):
     assert times[len(times) // 2] < 50
     now, line = page.locator(".pill.now").bounding_box(), page.locator(".timeline").bounding_box()
     assert line["x"] <= now["x"] <= now["x"] + now["width"] <= line["x"] + line["width"]
+
+
+def test_marks_that_turn_text_are_shown_as_what_they_are():
+    data = payload(hostile("\u202eevil\n\tx"))
+    assert "\u202e" not in data["sources"][0]["code"]
+    step = data["steps"][0]
+    assert {step["op"], step["name"], step["line"], step["note"], data["failure"], *data["notes"]} == {"�evil x"}
+    assert data["sources"][0]["name"] == "�evil⏎⇥x"
+
+
+def test_the_code_can_be_scrolled_with_keys_and_all_rings_are_alike(show, reference):
+    page = show(reference)
+    rings = set()
+    for name in ("input", ".lines", "button.play"):
+        page.locator(name).focus()
+        page.keyboard.press("Shift+Tab")
+        page.keyboard.press("Tab")
+        assert page.evaluate("name => document.activeElement.matches(name)", name)
+        rings.add(page.evaluate("(({ outline }) => outline)(getComputedStyle(document.activeElement))"))
+    assert len(rings) == 1
+    assert "solid 2px" in rings.pop()
+    lines = page.locator(".lines")
+    lines.evaluate("(node) => (node.style.maxHeight = '60px')")
+    lines.focus()
+    page.evaluate("leaked.length = 0")
+    before = lines.evaluate("(node) => node.scrollTop")
+    page.keyboard.press("PageDown")
+    page.wait_for_timeout(300)
+    assert lines.evaluate("(node) => node.scrollTop") > before
+    assert page.evaluate("leaked") == []

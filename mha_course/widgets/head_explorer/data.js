@@ -1,7 +1,5 @@
 // What Python sent (maps.py), as numbers and words. Nothing here draws.
 
-import { short } from "../dom.js";
-
 /** Copy what a trait holds: front ends give it as DataView, typed array or buffer, which need not begin at a multiple of 4. */
 export function bytesOf(value) {
   const view = value.buffer ? new Uint8Array(value.buffer, value.byteOffset, value.byteLength) : new Uint8Array(value);
@@ -93,6 +91,3 @@ export function number(value, sign = false, decimals = 2) {
   if (/^0\.0+$/.test(digits)) return digits;
   return (value < 0 ? "−" : sign ? "+" : "") + digits;
 }
-
-/** Keep a word that is read from the right from turning the numbers around it. */
-export const apart = (text) => `\u2068${short(text, 24)}\u2069`;

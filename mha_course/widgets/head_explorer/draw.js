@@ -1,9 +1,10 @@
 // Draws matrices on a canvas: cells, hatching, words along the sides, a legend. Sizes are in CSS pixels.
 
-import { short } from "../dom.js";
+import { clamp, short } from "../dom.js";
 import { inkOn, isHidden, leaks, number, shade } from "./data.js";
 
 const SLANT = 0.9; // radians by which the words above the columns are turned
+const WIDEST_WORD = 110; // pixels of a word along the sides
 const LEGEND = 54; // height, with the gap above it
 const LARGEST_CELL = 58; // its side
 const OBLONG_CELL = 22; // up to which cells need not be square
@@ -98,18 +99,25 @@ function cellSize({ T, S }, wide, high, dots) {
   return { w: Math.min(w, Math.max(h, oblong)) / dots, h: Math.min(h, Math.max(w, oblong)) / dots };
 }
 
+/** Shorten a word to what there is space for along the sides: as many wide letters take more than narrow ones. */
+function fitting(context, name) {
+  let [most, text] = [14, short(name)];
+  while (most > 1 && context.measureText(text).width > WIDEST_WORD) text = short(name, --most);
+  return text;
+}
+
 /** Find where everything stands: the matrix, one cell of it, and the whole picture. */
 export function arrange(context, maps, item, { width, height }, { font, dots }) {
   context.font = font;
-  const widthOf = (name) => context.measureText(short(name)).width;
-  const longest = (names) => Math.min(110, Math.max(...names.map(widthOf)));
+  const widthOf = (name) => context.measureText(fitting(context, name)).width;
+  const longest = (names) => Math.max(...names.map(widthOf));
   const [rows, columns] = [longest(maps.queries(item)), longest(maps.keys(item))];
   const left = Math.ceil(rows) + 14;
   const top = Math.ceil(columns * Math.sin(SLANT)) + 16;
   const right = Math.ceil(columns * Math.cos(SLANT)) + 4;
   const cell = cellSize(maps, Math.max(60, width - left - right) * dots, height * dots, dots);
   const box = { x: left, y: top, w: maps.S * cell.w, h: maps.T * cell.h };
-  return { box, cell, width: left + Math.max(box.w, 200) + right, height: top + box.h + LEGEND };
+  return { box, cell, width: left + Math.max(box.w, 230) + right, height: top + box.h + LEGEND };
 }
 
 /** Return which cell lies at a point, or which row or column the word there names; nothing elsewhere. */
@@ -150,10 +158,10 @@ export function paintWords(context, maps, item, { box, cell }, look, lit = null)
   context.textBaseline = "middle";
   context.direction = "ltr";
   for (const i of chosen(queries, cell.h, 14, lit?.row)) {
-    paintWord(context, short(queries[i]), { x: box.x - 6, y: box.y + (i + 0.5) * cell.h }, false, look, lit);
+    paintWord(context, fitting(context, queries[i]), { x: box.x - 6, y: box.y + (i + 0.5) * cell.h }, false, look, lit);
   }
   for (const j of chosen(keys, cell.w, 18, lit?.column)) {
-    paintWord(context, short(keys[j]), { x: box.x + (j + 0.5) * cell.w + 2, y: box.y - 8 }, true, look, lit);
+    paintWord(context, fitting(context, keys[j]), { x: box.x + (j + 0.5) * cell.w + 2, y: box.y - 8 }, true, look, lit);
   }
 }
 
@@ -195,13 +203,14 @@ export function paintGaps(context, { box, cell }, look) {
 }
 
 /** Draw the legend: which colour is which number, and a sample of each of the marks that stand for none. */
-export function paintLegend(context, { box }, { palette, low, high }, marks, look) {
+export function paintLegend(context, { box, width: space }, { palette, low, high }, marks, look) {
   const y = box.y + box.h + 22;
-  const width = 150;
+  context.font = look.small;
+  const taken = marks.reduce((sum, { word }) => sum + 36 + context.measureText(word).width, 18);
+  const width = clamp(space - box.x - taken, 90, 150); // what stands beside it must not be cut
   const range = { palette, low: 0, high: palette.length - 1 };
   const ramp = { values: [...palette.keys()], rows: 1, columns: palette.length };
   paintCells(context, ramp, range, { x: box.x, y, w: width, h: 10 }, look);
-  context.font = look.small;
   context.textBaseline = "top";
   context.fillStyle = look.ink;
   ["left", "center", "right"].forEach((align, i) => {

@@ -1,16 +1,14 @@
 // The controls of the learner's function, and the line in which its errors stand.
 
-import { makeControls, makeQueue } from "../controls.js";
+import { GONE, makeControls, makeQueue } from "../controls.js";
 import { make, say } from "../dom.js";
-
-const LATE = "The kernel has not answered for 3 seconds: it is busy, or no longer there.";
 
 /** Make all controls; `visible()` is the mask that is seen, a string of 0 and 1 for each row, 1 = may attend. */
 export function makeRecompute(model, visible) {
   const { controls: specs } = model.get("options");
   const scope = Math.random().toString(36).slice(2);
   let { painted } = model.get("request");
-  const line = make("p", "trouble");
+  const [line, whose] = [make("p", "trouble"), make("p", "whose")];
   line.setAttribute("role", "status");
   const tell = (text) => {
     say(line, text);
@@ -22,7 +20,7 @@ export function makeRecompute(model, visible) {
     model.save_changes();
     return serial;
   }
-  const queue = makeQueue(send, () => tell(LATE));
+  const queue = makeQueue(send, () => tell(GONE));
   const masks = specs.find(({ name }) => name === "mask")?.words;
   const painting = () => Boolean(masks) && masks[controls.get("mask").read()] === "painted";
   function ask() {
@@ -35,7 +33,7 @@ export function makeRecompute(model, visible) {
   }
   const controls = makeControls(specs, moved, scope);
   const bar = make("div", "controls", ...[...controls.values()].map(({ node }) => node));
-  const node = make("div", "recompute", bar, line);
+  const node = make("div", "recompute", bar, whose, line);
   node.hidden = !controls.size;
 
   function follow() {
@@ -49,13 +47,19 @@ export function makeRecompute(model, visible) {
     queue.pump();
   }
   const troubleCame = () => landed(model.get("trouble").serial, model.get("trouble").text);
+  const showWhose = () => say(whose, model.get("packet").whose);
+  showWhose();
+  if (model.get("trouble").serial === model.get("request").serial) tell(model.get("trouble").text);
   model.on("change:trouble", troubleCame);
   model.on("change:request", follow);
   follow();
   return {
     node,
     painting,
-    answered: (serial) => landed(serial, ""),
+    answered(serial) {
+      showWhose();
+      landed(serial, "");
+    },
     /** Ask with a mask that the learner painted. */
     paint(rows) {
       painted = rows;

@@ -73,16 +73,24 @@ export function paintLit(context, maps, { at, plan, look }, lit) {
   paintWords(context, maps, at.item, plan, look, lit);
 }
 
+function widthOf(text, font) {
+  const context = makeCanvas(1, 1).getContext("2d");
+  context.font = font;
+  return context.measureText(text).width;
+}
+
 /** Draw the picture at twice its size on a canvas of its own, with its title. */
 export function pictureOf(maps, scene, title, lit) {
   const { plan, look } = scene;
-  const canvas = makeCanvas(plan.width * 2, (plan.height + 30) * 2);
+  const bold = `bold ${look.font}`;
+  const width = Math.max(plan.width, widthOf(title, bold) + 20);
+  const canvas = makeCanvas(width * 2, (plan.height + 30) * 2);
   const context = canvas.getContext("2d");
   context.scale(2, 2);
   context.fillStyle = look.paper;
-  context.fillRect(0, 0, plan.width, plan.height + 30);
+  context.fillRect(0, 0, width, plan.height + 30);
   context.fillStyle = look.ink;
-  context.font = `bold ${look.font}`;
+  context.font = bold;
   context.textBaseline = "middle";
   context.fillText(title, 10, 18);
   context.translate(0, 30);

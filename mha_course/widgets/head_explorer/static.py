@@ -11,20 +11,11 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from mha_course import plots
+from mha_course.plots.words import apart, shorten
 from mha_course.widgets.head_explorer.maps import Maps
 
 MAX_HEADS = 16  # as many as can be told apart in a picture
 MAX_TOKENS = 64  # beyond which one head alone is drawn: with more, matplotlib takes seconds
-
-
-def shorten(name: str, most: int = 14) -> str:
-    """Bring a token to one short line.
-
-    >>> [shorten(name) for name in ("cat", "", "a\\nb", "Donaudampfschifffahrt")]
-    ['cat', '(empty)', 'a⏎b', 'Donaudampfsch…']
-    """
-    line = name.replace("\n", "⏎").replace("\t", "⇥").strip() or ("␣" if name else "(empty)")
-    return line if len(line) <= most else f"{line[: most - 1]}…"
 
 
 def caption(maps: Maps, layer: int, item: int, slot: int) -> str:
@@ -49,7 +40,7 @@ def caption(maps: Maps, layer: int, item: int, slot: int) -> str:
     candidates = np.where(choosing if choosing.any() else seen, matrix, -np.inf)
     row, column = np.unravel_index(candidates.argmax(), matrix.shape)
     queries, keys = maps.tokens[item]
-    pair = f"from “{shorten(queries[row])}” to “{shorten(keys[column])}”"
+    pair = f"from “{apart(queries[row], 14)}” to “{apart(keys[column], 14)}”"
     return f"{counted}; in {where} the largest number is {matrix[row, column]:.2f}, {pair}."
 
 

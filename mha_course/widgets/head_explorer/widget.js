@@ -94,13 +94,20 @@ class Explorer {
     const theme = new MutationObserver(soon);
     const dark = matchMedia("(prefers-color-scheme: dark)");
     // JupyterLab skips what is out of sight: a theme that changes meanwhile shows no new colours until it is back.
-    const sight = new IntersectionObserver(soon);
+    const coloursOf = ({ ink, paper } = {}) => `${ink} ${paper}`;
+    const compareColours = () => {
+      if (coloursOf(lookOf(this.root)) !== coloursOf(this.scene?.look)) this.soon();
+    };
+    const sight = new IntersectionObserver(compareColours);
     size.observe(this.root);
     sight.observe(this.root);
+    theme.observe(document.documentElement, { attributeFilter: ["theme", "class"] }); // of Colab
     theme.observe(document.body, { attributeFilter: ["data-jp-theme-light", "data-jp-theme-name", "class"] });
     dark.addEventListener("change", soon);
+    document.addEventListener("load", compareColours, true); // the style sheet of a theme may come after its name
     const observers = [size, theme, sight].map((observer) => () => observer.disconnect());
-    return [...observers, () => dark.removeEventListener("change", soon)];
+    const unload = () => document.removeEventListener("load", compareColours, true);
+    return [...observers, unload, () => dark.removeEventListener("change", soon)];
   }
 
   /** Return the map that is shown: of new maps there may be fewer than before. */

@@ -13,8 +13,8 @@ import traitlets
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from mha_course.errors import ShapeError
-from mha_course.widgets.base import StaticFallbackWidget, esm
+from mha_course.errors import SentenceError, ShapeError
+from mha_course.widgets.base import INTERRUPTED, StaticFallbackWidget, error_line, esm
 from mha_course.widgets.controls import Control
 from mha_course.widgets.head_explorer import static
 from mha_course.widgets.head_explorer.controls import (
@@ -28,6 +28,7 @@ from mha_course.widgets.head_explorer.controls import (
 from mha_course.widgets.head_explorer.maps import PLACE, Maps, read
 
 HERE = Path(__file__).parent
+COURSES, YOURS = "These numbers are the course's.", "These numbers are your function's."
 
 
 class HeadExplorer(StaticFallbackWidget):
@@ -39,10 +40,14 @@ class HeadExplorer(StaticFallbackWidget):
         queries: T tokens, or a list of them for each sentence; numbers without it.
         keys: S tokens, likewise; by default the queries where T = S.
         mask: bool, True = may attend, (T, S) or broadcastable to the weights.
-        recompute: a function that is called while a control moves. Its parameters are the controls: ``temperature``,
-            ``scale``, ``mask`` (bool (T, S) or None), ``sentence`` (str) and others with a number as default; or any
-            four by position, in this order. It returns weights, (weights, queries) or (weights, queries, keys).
+        recompute: a function that is called at the start, and while a control moves. Its parameters are the controls:
+            ``temperature``, ``scale``, ``mask`` (bool (T, S) or None), ``sentence`` (str) and others with a number as
+            default; or any four by position, in this order. It returns weights, (weights, queries) or (weights,
+            queries, keys).
     Raises: ShapeError.
+
+    With ``recompute`` the numbers are those of this function from the start; where it returns None or raises, the given
+    ones stay, and a line says so.
 
     ``layer``, ``item`` (the sentence), ``head``, ``beside`` (what it is compared with, counted through all layers, -1
     for nothing) and ``scale`` ("fixed" or "head") follow the learner and may be set. The average counts as a head.
@@ -80,7 +85,7 @@ class HeadExplorer(StaticFallbackWidget):
         scale: str = "fixed",
     ) -> None:
         self._maps, self._mask = read(weights, queries, keys, mask), mask
-        self._sentence = " ".join(self._maps.tokens[0][0])
+        self._sentence, self._whose = " ".join(self._maps.tokens[0][0]), "" if recompute is None else COURSES
         self._device = getattr(weights, "device", "cpu")
         self._recompute: Any = recompute
         self._controls: dict[str, Control] = {}
@@ -89,12 +94,14 @@ class HeadExplorer(StaticFallbackWidget):
         if recompute is not None:
             choice, painted = _mask_choice(self._maps)
             self._controls, self._by_position = controls_of(recompute, self._sentence, choice)
+            self._sentence = getattr(self._controls.get("sentence"), "start", self._sentence)
         specs = [control.spec() for control in self._controls.values()]
         values = {name: control.write(control.start) for name, control in self._controls.items()}
         options = {"controls": specs, "palettes": static.palettes()}
         request = {"serial": 0, "values": values, "painted": painted}
+        trouble = {"serial": 0, "text": self._call(request) if recompute is not None else ""}
         shown = {"layer": layer, "item": item, "head": head, "beside": beside, "scale": scale}
-        super().__init__(packet=self._maps.message(0), request=request, options=options, **shown)
+        super().__init__(packet=self._message(0), trouble=trouble, request=request, options=options, **shown)
         self._describe()
 
     def _shown(self) -> tuple[int, int, int]:
@@ -115,12 +122,19 @@ class HeadExplorer(StaticFallbackWidget):
         request = change["new"]
         if not self._controls or not request.get("serial"):
             return  # nothing was asked yet
-        trouble = self._call(request)
+        try:
+            trouble = self._call(request)
+        except KeyboardInterrupt:  # somebody stopped the kernel: it answers again
+            trouble = INTERRUPTED
         if trouble:
             self.trouble = {"serial": request["serial"], "text": trouble}
         else:
             self._describe()
-            self.packet = self._maps.message(request["serial"])
+            self.packet = self._message(request["serial"])
+
+    def _message(self, serial: int) -> dict[str, Any]:
+        """Return what the browser draws, and whose numbers they are."""
+        return {**self._maps.message(serial), "whose": self._whose}
 
     def _call(self, request: dict[str, Any]) -> str:
         """Call the function and keep the maps that it returned; return what went wrong, or nothing."""
@@ -133,15 +147,17 @@ class HeadExplorer(StaticFallbackWidget):
             values["mask"] = mask = mask_from_choice(values["mask"], (T, S), request.get("painted"), self._device)
         try:
             result = self._recompute(*values.values()) if self._by_position else self._recompute(**values)
+        except SentenceError as error:  # while somebody types
+            return error_line(error)
         except Exception as error:
-            return f"your function: {_line(error)}"
+            return f"your function: {error_line(error)}"
         if result is None:
-            return "your function returned None: expected weights, such as (H, T, S)"
+            return "your function returns nothing yet (None): expected weights, such as (H, T, S)"
         try:
             self._maps = self._read(result, sentence, mask)
         except Exception as error:
-            return f"your function returned something else: {_line(error)}"
-        self._sentence = sentence
+            return f"your function returned something else: {error_line(error).removeprefix(f'{PLACE}: ')}"
+        self._sentence, self._whose = sentence, YOURS
         return ""
 
     def _read(self, result: Any, sentence: str, mask: Any) -> Maps:
@@ -174,10 +190,3 @@ def _mask_choice(maps: Maps) -> tuple[str, list[str] | None]:
         if (mask_from_choice(choice, allowed.shape, None, "cpu").numpy() == allowed).all():
             return choice, None
     return "painted", paint(allowed)
-
-
-def _line(error: Exception) -> str:
-    """Return an error's kind and message in one line."""
-    message = " ".join(str(error).split())
-    kind = "" if isinstance(error, ShapeError) and message.startswith(PLACE) else f"{type(error).__name__}: "
-    return f"{kind}{message.removeprefix(f'{PLACE}: ')}"[:300]

@@ -1,24 +1,29 @@
 // Bars with a name and a number each. Those that are a control can be dragged, or moved with keys.
 
-import { clamp, hasModifier, setAttributes, short, svg } from "../dom.js";
+import { apart, clamp, hasModifier, setAttributes, short, svg, visible } from "../dom.js";
 
 /** Write a number with two decimals; what rounds to 0 has no sign. */
 export const figure = (number) => (number === null ? "NaN" : number.toFixed(2).replace(/^-(0\.00)$/, "$1"));
 
 let pen = null; // a canvas that only measures words
 
+function makePen() {
+  const made = document.createElement("canvas").getContext("2d");
+  const family = getComputedStyle(document.body).getPropertyValue("--jp-ui-font-family");
+  made.font = `12px ${family || "system-ui, sans-serif"}`;
+  return made;
+}
+
 /** Return how many pixels the longest of some words takes, and a gap. */
 export function wide(words, most = 12) {
-  pen ??= document.createElement("canvas").getContext("2d");
-  const family = getComputedStyle(document.body).getPropertyValue("--jp-ui-font-family");
-  pen.font = `12px ${family || "system-ui, sans-serif"}`;
+  pen ??= makePen();
   return Math.max(...words.map((one) => pen.measureText(short(one, most)).width)) + 8;
 }
 
 /** Write a word into a picture: shortened, with the whole of it to be read on hovering. */
 export function word(text, attributes, most = 12) {
   const node = svg("text", attributes, short(text, most));
-  if (text.length > most) node.append(svg("title", {}, text));
+  if (text.length > most) node.append(svg("title", {}, visible(text)));
   return node;
 }
 
@@ -39,15 +44,15 @@ export function goalOf(key, now, { low, high }) {
   return { Home: low, End: high }[key] ?? now + steps[key];
 }
 
-function makeRow(name, middle, thick, { left, room }, drag) {
-  const track = svg("rect", { x: left, y: middle - thick / 2, width: room, height: thick, class: "track" });
+function makeRow(name, middle, thick, left, drag) {
+  const track = svg("rect", { x: left, y: middle - thick / 2, height: thick, class: "track" });
   const bar = svg("rect", { y: middle - thick / 2, height: thick, class: "bar" });
   const grip = svg("rect", { y: middle - thick / 2 - 1, width: 7, height: thick + 2, rx: 3, class: "grip" });
   const number = svg("text", { y: middle + 4, class: "number" });
   const title = word(name, { x: left - 6, y: middle + 4, class: "word" });
   const row = svg("g", { class: "row" }, track, bar, ...(drag ? [grip] : []), title, number);
-  if (drag) setAttributes(row, { role: "slider", tabindex: 0, "aria-label": `${name}, ${drag}` });
-  return { name, row, bar, grip, number };
+  if (drag) setAttributes(row, { role: "slider", tabindex: 0, "aria-label": `${apart(name)}, ${drag}` });
+  return { name, row, track, bar, grip, number };
 }
 
 function showRow({ name, row, bar, grip, number }, value, scale, drag) {
@@ -59,7 +64,7 @@ function showRow({ name, row, bar, grip, number }, value, scale, drag) {
   number.textContent = figure(value);
   if (!drag) return;
   const range = { "aria-valuemin": scale.low, "aria-valuemax": scale.high, "aria-valuenow": value ?? 0 };
-  setAttributes(row, { ...range, "aria-valuetext": `${name} ${figure(value)}` });
+  setAttributes(row, { ...range, "aria-valuetext": `${apart(name)} ${figure(value)}` });
 }
 
 /** Let a row be dragged and moved with keys; `to` is called with the value. */
@@ -82,15 +87,22 @@ function holdRow(row, root, scale, to) {
   });
 }
 
+const SHORTEST = 60; // pixels of the longest bar
+/** Return how many pixels the numbers beside bars take; where they take few, so many that nothing moves with them. */
+const beside = (values) => Math.max(44, wide(values.map(figure), 24) + 2);
+
+export const leastOfBars = ({ names, values }) => wide(names) + SHORTEST + beside(values);
+
 export function bars(panel, { width, move, idle }) {
   const { names, drag } = panel;
   const left = wide(names);
   const tall = drag ? 28 : 21; // a finger must hit it
   const height = names.length * tall + 6;
-  const scale = { left, room: Math.max(60, width - left - 44), low: panel.low, high: panel.high };
+  let taken = 0; // by the numbers: what was needed once stays
+  const scale = { left, room: 0, low: panel.low, high: panel.high };
   const root = svg("svg", { width, height, class: `bars${drag ? " drag" : ""}`, ...(drag ? {} : { role: "img" }) });
   const axis = svg("line", { y1: 0, y2: height, class: "axis" });
-  const rows = names.map((name, i) => makeRow(name, (i + 0.5) * tall + 2, tall - 5, scale, drag));
+  const rows = names.map((name, i) => makeRow(name, (i + 0.5) * tall + 2, tall - 5, left, drag));
   root.append(...rows.map(({ row }) => row), axis);
   let held = {}; // what was moved and is not answered yet
 
@@ -106,14 +118,16 @@ export function bars(panel, { width, move, idle }) {
   if (drag) rows.forEach(({ row }, i) => holdRow(row, root, scale, (value) => to(i, value)));
 
   function update(now) {
-    Object.assign(scale, { low: now.low, high: now.high });
+    taken = Math.max(taken, beside(now.values));
+    Object.assign(scale, { low: now.low, high: now.high, room: Math.max(SHORTEST, width - left - taken) });
+    for (const { track } of rows) track.setAttribute("width", scale.room);
     if (idle()) held = {};
     setAttributes(axis, { x1: placeOn(scale, 0), x2: placeOn(scale, 0) });
     now.values.forEach((value, i) => {
       rows[i].row.classList.toggle("lit", now.lit.includes(i));
       showRow(rows[i], held[i] ?? value, scale, drag);
     });
-    const spoken = names.map((name, i) => `${name} ${figure(now.values[i])}`).join(", ");
+    const spoken = names.map((name, i) => `${apart(name)} ${figure(now.values[i])}`).join(", ");
     if (!drag) root.setAttribute("aria-label", `${now.title}: ${spoken}`);
   }
   update(panel);

@@ -1,11 +1,10 @@
 // A lab: controls, panels, and a sentence. What is moved goes to the kernel, which answers with what to draw.
 
-import { makeControls, makeQueue } from "../controls.js";
+import { GONE, makeControls, makeQueue } from "../controls.js";
 import { hasModifier, make, makeButton, svg } from "../dom.js";
-import { GAP, KINDS, pack } from "./panels.js";
+import { GAP, KINDS, leastOf, pack } from "./panels.js";
 
 const SPOKEN = 500; // milliseconds until what changed is read aloud, so that a drag is not
-const SILENT = "⚠ The kernel does not answer. Is it busy, or was it stopped? Run the cell again.";
 const SIZES = ["big", "small", "tiny"];
 const sizeOf = (panel) => panel.size ?? "big";
 
@@ -33,7 +32,7 @@ function makeHatching(id) {
 /** Return how wide each panel is: big ones share the room, small ones stand in fours, tiny ones all in a row if they can. */
 function widthsOf(panels, room) {
   const [big, small, tiny] = SIZES.map((size) => panels.filter((panel) => sizeOf(panel) === size));
-  const widths = new Map(pack(big, room).map((width, i) => [big[i], width]));
+  const widths = new Map(pack(big, room, leastOf).map((width, i) => [big[i], width]));
   const across = room > 640 ? 4 : 2;
   for (const panel of small) widths.set(panel, Math.min(Math.floor((room - GAP * (across - 1)) / across), 230));
   const tight = Math.floor(room / tiny.length) - GAP;
@@ -118,7 +117,7 @@ export function render({ model, el }) {
       model.save_changes();
       return number;
     },
-    () => tell(SILENT),
+    () => tell(`⚠ ${GONE}`),
   );
   function move(name, value) {
     local[name] = value;

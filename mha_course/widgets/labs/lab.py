@@ -16,7 +16,7 @@ from matplotlib.figure import Figure
 from torch import Tensor
 
 from mha_course.errors import ShapeError, require
-from mha_course.widgets.base import StaticFallbackWidget, esm
+from mha_course.widgets.base import INTERRUPTED, LearnerFunctionError, StaticFallbackWidget, error_line, esm
 from mha_course.widgets.controls import Control
 from mha_course.widgets.labs import static
 from mha_course.widgets.labs.panels import PALETTES, Panels
@@ -79,9 +79,11 @@ class Lab(StaticFallbackWidget):
         try:
             moved = {name: self._controls[name].read(place, sent) for name, sent in asked["moved"].items()}
         except (ShapeError, KeyError, AttributeError) as error:
-            self._reply(asked, f"⚠ {one_line(error)}")
-        else:
+            return self._reply(asked, f"⚠ {error_line(error)}")
+        try:
             self._move(moved, asked)
+        except KeyboardInterrupt:  # somebody stopped the kernel: it answers again
+            self._reply(asked, f"⚠ {INTERRUPTED}")
 
     def _move(self, moved: Mapping[str, Any], asked: Mapping[str, Any] | None = None) -> None:
         with self._lock:
@@ -90,7 +92,7 @@ class Lab(StaticFallbackWidget):
             try:
                 self._panels, self.text = self.draw(**self.values)
             except Exception as error:  # shown to whoever moved the control
-                trouble = f"⚠ {one_line(error)}"
+                trouble = f"⚠ {error_line(error)}"
                 self.text = self.text or trouble
             self._reply(asked or {}, trouble)
 
@@ -129,7 +131,7 @@ class LearnerFunction:
         try:
             result = self.function(*tensors)
         except Exception as error:
-            raise LearnerFunctionError(f"your {self.name}: {one_line(error)}") from error
+            raise LearnerFunctionError(f"your {self.name}: {error_line(error)}") from error
         if result is None:
             self.caption = f" Your {self.name} returns nothing yet: computed by the course's."
             return self.reference(*tensors)
@@ -139,13 +141,3 @@ class LearnerFunction:
             rule = "the result must be a tensor of the right shape"
             raise ShapeError(f"your {self.name}", rule, expected=str(tuple(shape)), got=str(got))
         return result
-
-
-class LearnerFunctionError(Exception):
-    """Something that a learner's function raised."""
-
-
-def one_line(error: Exception) -> str:
-    """Say in one line what went wrong."""
-    words = " ".join(str(error).split())
-    return words if isinstance(error, ShapeError | LearnerFunctionError) else f"{type(error).__name__}: {words}"

@@ -12,6 +12,7 @@ from torch import Tensor
 from mha_course.attention import masked_softmax
 from mha_course.errors import ShapeError, require_mask
 from mha_course.masks import additive_mask, causal_mask, combine_masks, padding_mask
+from mha_course.plots.words import apart
 from mha_course.widgets.controls import ChoiceControl, PaintedControl
 from mha_course.widgets.labs.inputs import scores_and_tokens
 from mha_course.widgets.labs.lab import Lab
@@ -124,7 +125,7 @@ def _sentence(allowed: Tensor, weights: Tensor, tokens: Sequence[str], fill: str
     if not blind:
         seen = "word" if size == 1 else "words"
         return f"{counted} Every word sees something: the fewest see {int(allowed.sum(-1).min())} of {size} {seen}."
-    first = ", ".join(f"“{word}”" for word in blind[:3]) + (" …" if len(blind) > 3 else "")
+    first = ", ".join(f"“{apart(word)}”" for word in blind[:3]) + (" …" if len(blind) > 3 else "")
     who = f"{len(blind)} {'row sees' if len(blind) == 1 else 'rows see'} nothing ({first})"
     does = {
         COURSE: "the weights there are all 0",

@@ -1,6 +1,6 @@
 // A matrix of cells: coloured, hatched where hidden, painted where it is a control.
 
-import { clamp, hasModifier, setAttributes, svg } from "../dom.js";
+import { apart, clamp, hasModifier, setAttributes, svg } from "../dom.js";
 import { figure, wide, word } from "./bars.js";
 
 const SLANT = 55; // degrees, of the names above the columns
@@ -17,17 +17,35 @@ export function pale(color) {
   return 0.2126 * light[0] + 0.7152 * light[1] + 0.0722 * light[2] > 0.179;
 }
 
+const LEAST_CELL = 12; // pixels, with which names do not overlap
+const SMALLEST_CELL = 5; // where there is no space for more
+
+/** Return how many pixels stand left and right of cells of a size: names, sums, and what leans over from above. */
+function margins({ rows, columns, rows_sum: sums }, cell = LEAST_CELL) {
+  const after = (j) => cell * (columns.length - 1 - j);
+  const leaning = columns.map((name, j) => Math.cos((SLANT / 180) * Math.PI) * wide([name]) - 4 - after(j));
+  return [wide(rows), Math.max(sums ? 42 : 4, ...leaning)];
+}
+
+/** Return how wide a matrix is at least, if it is a big one. */
+export function leastOfMatrix(panel) {
+  if (panel.size !== "big") return 0;
+  const [left, right] = margins(panel);
+  return Math.ceil(left + LEAST_CELL * panel.columns.length + right);
+}
+
 /** Lay the cells out in so many pixels: where they begin, how wide each is, and what stands around them. */
-function layOut({ rows, columns, size, rows_sum: sums }, width) {
+function layOut(panel, width) {
+  const { rows, columns, size, rows_sum: sums } = panel;
   if (size !== "big") {
     const most = size === "tiny" ? 24 : 14;
     const cell = Math.max(2, Math.min(most, Math.floor(((width - 2) / columns.length) * 2) / 2));
     return { left: 1, top: 1, cell, right: 1, bottom: 1 };
   }
-  const [left, rise] = [wide(rows), wide(columns)];
-  const right = Math.max(sums ? 42 : 4, Math.cos((SLANT / 180) * Math.PI) * wide(columns.slice(-2)) - 4);
+  const tight = leastOfMatrix(panel) > width;
+  const [[left, right], rise] = [margins(panel, tight ? SMALLEST_CELL : LEAST_CELL), wide(columns)];
   const room = Math.floor((width - left - right) / columns.length);
-  const cell = Math.max(5, Math.min(40, Math.max(23, 360 / rows.length), room));
+  const cell = Math.max(SMALLEST_CELL, Math.min(40, Math.max(23, 360 / rows.length), room));
   return { left, top: Math.sin((SLANT / 180) * Math.PI) * rise + 12, cell, right, bottom: sums ? 34 : 2 };
 }
 
@@ -146,7 +164,7 @@ class Matrix {
   }
 
   describe(i, j) {
-    const pair = `${this.rows[i]} → ${this.columns[j]}`;
+    const pair = `${apart(this.rows[i])} → ${apart(this.columns[j])}`;
     if (this.now.on) return `${pair}: ${this.value(i, j) ? this.now.on : this.now.off}`;
     return `${pair} ${figure(this.value(i, j))}${this.isHidden(i, j) ? ", hidden" : ""}`;
   }

@@ -1,9 +1,9 @@
 // The kinds of panels, and how they share the room. Beside bars and matrices: lines, a plane with arrows, the rows of
 // heads, a table of words. These are drawn anew each time.
 
-import { make, setAttributes, svg } from "../dom.js";
-import { bars, figure, wide, word } from "./bars.js";
-import { matrix } from "./matrix.js";
+import { make, setAttributes, svg, visible } from "../dom.js";
+import { bars, figure, leastOfBars, wide, word } from "./bars.js";
+import { leastOfMatrix, matrix } from "./matrix.js";
 
 /** Return a panel whose picture is made from nothing whenever its numbers change: for the few nodes that it has. */
 export const afresh = (draw) => (panel, tools) => {
@@ -136,7 +136,7 @@ const weightRows = afresh(({ width: count, heads, title }, { width, palettes }) 
 });
 
 function makeCell(tag, words, attributes) {
-  const cell = make(tag, "", words);
+  const cell = make(tag, "", visible(words));
   setAttributes(cell, attributes);
   return cell;
 }
@@ -155,20 +155,25 @@ const table = afresh(({ head, rows }) => {
   return make("table", "", ...(head.some(Boolean) ? [make("tr", "", ...titles)] : []), ...body);
 });
 
-/** How each kind is drawn, how many pixels it needs, and how many it can use. Labs with a kind of their own add it. */
+/**
+ * How each kind is drawn, how many pixels it needs, and how many it can use; `least` are those without which the words
+ * of a panel would be cut. Labs with a kind of their own add it.
+ */
 export const KINDS = {
-  bars: { draw: bars, needs: 230, most: 430 },
-  matrix: { draw: matrix, needs: 300, most: 640 },
+  bars: { draw: bars, needs: 230, most: 430, least: leastOfBars },
+  matrix: { draw: matrix, needs: 300, most: 640, least: leastOfMatrix },
   lines: { draw: lines, needs: 280, most: 560 },
   plane: { draw: plane, needs: 260, most: 380 },
   weight_rows: { draw: weightRows, needs: 300, most: 400 },
   table: { draw: table, needs: 270, most: 420 },
 };
 export const GAP = 22;
+export const leastOf = (panel) => KINDS[panel.kind].least?.(panel) ?? 0;
 
 /** Share out the room: as many panels beside each other as fit, each between what it needs and what it can use. */
-export function pack(panels, room) {
-  const sum = (row) => row.reduce((all, panel) => all + KINDS[panel.kind].needs, 0);
+export function pack(panels, room, least = () => 0) {
+  const needs = new Map(panels.map((panel) => [panel, Math.max(KINDS[panel.kind].needs, least(panel))]));
+  const sum = (row) => row.reduce((all, panel) => all + needs.get(panel), 0);
   const rows = [];
   for (const panel of panels) {
     const last = rows.at(-1);
@@ -177,6 +182,9 @@ export function pack(panels, room) {
   }
   return rows.flatMap((row) => {
     const share = (room - GAP * (row.length - 1)) / sum(row);
-    return row.map(({ kind }) => Math.floor(Math.min(KINDS[kind].needs * share, KINDS[kind].most)));
+    return row.map((panel) => {
+      const [need, { most }] = [needs.get(panel), KINDS[panel.kind]];
+      return Math.floor(Math.min(need * share, Math.max(need, most)));
+    });
   });
 }

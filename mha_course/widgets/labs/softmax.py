@@ -11,6 +11,7 @@ from torch import Tensor
 
 from mha_course import plots
 from mha_course.errors import require
+from mha_course.plots.words import apart
 from mha_course.widgets.controls import ChoiceControl
 from mha_course.widgets.labs.inputs import scores_and_tokens
 from mha_course.widgets.labs.lab import Lab, LearnerFunction
@@ -54,15 +55,15 @@ class SoftmaxLab(Lab):
         inputs = (moved.mT if turned else moved)[None, None]
         weights = self._softmax(inputs, shape=inputs.shape)[0, 0].detach()
         weights = weights.mT if turned else weights  # (T, S)
-        row, tokens = weights[word], self._tokens
+        row, tokens, name = weights[word], self._tokens, apart(self._tokens[word])
         top = max(1.0, float(row.nan_to_num().max()))
         inputs_row, reach = self._scores[word] / temperature, float((self._scores / temperature).abs().max()) or 1.0
         done = [f"divided by {temperature:g}"] if temperature != 1 else []
         done += [f"drawn without the {shift} added to each"] if shift else []
         sums: dict[str, Any] = {"rows_sum": _sums(weights, 1), "columns_sum": _sums(weights, 0)}
         panels = (
-            bars(f"scores of “{tokens[word]}”", tokens, inputs_row, low=-reach, high=reach, note=", ".join(done)),
-            bars(f"weights of “{tokens[word]}”: sum {float(row.sum()):.2f}", tokens, row, high=top),
+            bars(f"scores of “{name}”", tokens, inputs_row, low=-reach, high=reach, note=", ".join(done)),
+            bars(f"weights of “{name}”: sum {float(row.sum()):.2f}", tokens, row, high=top),
             matrix("all weights, with their sums", tokens, tokens, weights, lit=word, pick="word", **sums),
         )
         return panels, self._sentence(word, weights, turned) + self._softmax.caption
@@ -70,7 +71,7 @@ class SoftmaxLab(Lab):
     def _sentence(self, word: int, weights: Tensor, turned: bool) -> str:
         row, tokens = weights[word], self._tokens
         if not bool(row.isfinite().all()):
-            return f"“{tokens[word]}”: the weights are not numbers (NaN): e to such scores overflows."
+            return f"“{apart(tokens[word])}”: the weights are not numbers (NaN): e to such scores overflows."
         looks = plots.strongest(row[None], [tokens[word]], tokens)
         sums = weights.sum(0 if turned else 1)
         other = weights.sum(1 if turned else 0)

@@ -15,6 +15,7 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 
 from mha_course import plots
+from mha_course.plots.words import shorten
 from mha_course.widgets.labs.panels import HEADS, PALETTES
 
 WIDTH = 11.0  # inches
@@ -70,18 +71,13 @@ def _height(panel: Panel) -> float:
     return 1.2 + 0.24 * max(9, len(panel.get("names", ())))
 
 
-def _short(word: str) -> str:
-    line = " ".join(word.split())
-    return line if len(line) <= 12 else f"{line[:11]}…"
-
-
 def _numbers(values: Any) -> Any:
     return np.array(values, dtype=float)
 
 
 def _bars(ax: Axes, panel: Panel) -> None:
     values = np.nan_to_num(_numbers(panel["values"]))
-    plots.bars(values, [_short(name) for name in panel["names"]], unit=panel["note"], ax=ax)
+    plots.bars(values, [shorten(name, 12) for name in panel["names"]], unit=panel["note"], ax=ax)
     for n in panel["lit"]:  # by place: a word may come twice
         ax.patches[n].set_color(plots.ACCENT)
     for n, value in enumerate(panel["values"]):

@@ -10,6 +10,7 @@ from torch import Tensor
 
 from mha_course import flash
 from mha_course.experiments.online_softmax import Running, running
+from mha_course.plots.words import apart
 from mha_course.widgets.controls import ChoiceControl, ToggleControl
 from mha_course.widgets.labs.inputs import scores_and_tokens
 from mha_course.widgets.labs.lab import Lab
@@ -85,7 +86,7 @@ class TilingLab(Lab):
     def _changes(self, rows: slice, now: Sequence[Running], *, first: bool) -> dict[str, Any]:
         lines = [
             [
-                self._tokens[t],
+                apart(self._tokens[t]),
                 f"{step.maximum:.1f}",
                 "first" if first else f"× {step.shrink:.3f}",
                 f"+ {step.added:.2f}",
@@ -111,7 +112,7 @@ class TilingLab(Lab):
         t, step = min(zip(range(rows.start, rows.stop), now, strict=True), key=lambda pair: pair[1].shrink)
         if step.shrink == 1:
             return "No row meets a larger score than before: nothing shrinks."
-        word = self._tokens[t]
+        word = apart(self._tokens[t])
         return (
             f"“{word}” meets a larger score, {step.maximum:.1f}: its sum shrinks by the factor {step.shrink:.3f}: "
             f"{step.before:.2f} × {step.shrink:.3f} + {step.added:.2f} = {step.total:.2f}."

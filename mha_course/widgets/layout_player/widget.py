@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import traitlets
 
+from mha_course.plots.words import visible
 from mha_course.tracing.records import Argument, Step, color
 from mha_course.widgets.base import StaticFallbackWidget, esm
 from mha_course.widgets.layout_player import cells
@@ -116,7 +117,7 @@ def _odd(whose: list[cells.Owner], seen: list[cells.Owner], axes: tuple[str, ...
 def _words(trace: Trace, tensor: cells.Tensor, before: cells.Tensor | None) -> dict[str, str]:
     numbers, read = math.prod(tensor.shape), f"strides {tensor.strides}"
     if before is None or isinstance(tensor, Argument):
-        call, line = str(tensor.name or getattr(tensor, "op", "")), str(getattr(tensor, "line", ""))
+        call, line = visible(str(tensor.name or getattr(tensor, "op", ""))), visible(str(getattr(tensor, "line", "")))
         sentence = (
             f"{call}: {numbers} {'number' if numbers == 1 else 'numbers'} in one strip of memory, read with {read}."
         )
@@ -132,9 +133,15 @@ def _words(trace: Trace, tensor: cells.Tensor, before: cells.Tensor | None) -> d
         says += f" It reads {numbers} of the numbers, from place {tensor.offset} on."
     if tensor.storage == "copy" and tensor.op in cells.RESHAPES:
         says += f" {before.strides} could not be read in this shape, so {tensor.op} had to copy."
-    call, warning = _call(trace, tensor), re.sub(r"^[\w-]+: ", "", tensor.warning or "")
+    call, warning = visible(_call(trace, tensor)), re.sub(r"^[\w-]+: ", "", tensor.warning or "")
     sentence = f"{call}: {says}"
-    return {"call": call, "line": tensor.line, "storage": tensor.storage, "sentence": sentence, "warning": warning}
+    return {
+        "call": call,
+        "line": visible(tensor.line),
+        "storage": tensor.storage,
+        "sentence": sentence,
+        "warning": warning,
+    }
 
 
 def _call(trace: Trace, step: Step) -> str:

@@ -52,7 +52,10 @@ export function listing({ steps, sources }, go) {
         if (target !== undefined) row.addEventListener("click", () => go(target));
         return row;
       });
-      pane.replaceChildren(make("div", "heading", source.name), make("div", "lines", ...rows));
+      const list = make("div", "lines", ...rows);
+      list.tabIndex = 0; // so that it can be scrolled with keys
+      Object.assign(list, { role: "region", ariaLabel: `Code of ${source.name}` });
+      pane.replaceChildren(make("div", "heading", source.name), list);
       shown = key;
     }
     lit?.classList.remove("lit");

@@ -24,6 +24,8 @@ function makeLegend({ steps }) {
 function answerKeys(root, actions) {
   root.addEventListener("keydown", (event) => {
     const pressed = event.target.tagName === "BUTTON" && [" ", "Enter"].includes(event.key);
+    const scrolls = ["ArrowUp", "ArrowDown", "PageUp", "PageDown"].includes(event.key);
+    if (scrolls && event.target.matches(".lines")) event.stopPropagation(); // the browser scrolls
     if (hasModifier(event) || !(pressed || Object.hasOwn(actions, event.key))) return;
     event.stopPropagation();
     if (pressed) return; // the button answers by itself

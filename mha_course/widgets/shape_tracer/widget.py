@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import traitlets
 
+from mha_course.plots.words import visible
 from mha_course.tracing.records import Step, color
 from mha_course.widgets.base import StaticFallbackWidget, esm
 
@@ -56,16 +57,18 @@ def payload(trace: Trace) -> dict[str, Any]:
     return {
         "steps": [_step(step) for step in trace.steps],
         "sources": [_source(source) for source in trace.sources],
-        "notes": list(trace.notes),
-        "failure": trace.failure,
+        "notes": [_line(note) for note in trace.notes],
+        "failure": trace.failure and _line(trace.failure),
     }
 
 
 def _step(step: Step) -> dict[str, Any]:
     kind = f"{str(step.dtype).removeprefix('torch.')} on {step.device}"
-    names = ("op", "name", "stage", "storage", "bytes", "flops", "contiguous", "line", "lineno", "source")
+    names = ("storage", "bytes", "flops", "contiguous", "lineno", "source", "hidden_copies")
+    texts = {name: getattr(step, name) for name in ("op", "name", "stage", "line", "warning", "note")}
     return {
-        **{name: getattr(step, name) for name in (*names, "warning", "note", "hidden_copies")},
+        **{name: getattr(step, name) for name in names},
+        **{name: text and _line(text) for name, text in texts.items()},
         "inputs": [[operand.source, _form(operand.axes, operand.shape)] for operand in step.inputs],
         "form": _form(step.axes, step.shape),
         "strides": list(step.strides),
@@ -81,7 +84,12 @@ def _form(axes: tuple[str, ...], sizes: tuple[int, ...]) -> list[list[Any]]:
 
 def _source(source: Source) -> dict[str, Any]:
     """Return a piece of code, moved to the left margin."""
-    return {"name": source.name, "first": source.first, "code": textwrap.dedent("\n".join(source.lines))}
+    code = [visible(line) for line in textwrap.dedent("\n".join(source.lines)).expandtabs().split("\n")]
+    return {"name": visible(source.name), "first": source.first, "code": "\n".join(code)}
+
+
+def _line(text: str) -> str:
+    return visible(" ".join(text.split()))
 
 
 def _shape(tensor: Argument | Step) -> str:

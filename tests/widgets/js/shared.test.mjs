@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { mock, test } from "node:test";
 
 import { makeQueue } from "../../../mha_course/widgets/controls.js";
-import { short } from "../../../mha_course/widgets/dom.js";
+import { apart, short, visible } from "../../../mha_course/widgets/dom.js";
 
 test("a long word is cut between characters as people see them", () => {
   assert.equal(short("attention", 14), "attention");
@@ -17,6 +17,13 @@ test("what cannot be seen in a word is shown, and what turns its direction goes"
   assert.equal(short(" "), "␣");
   assert.ok(!/[\u0000-\u001f\u202a-\u202e\u2066-\u2069]/.test(short("\u202eevil\u0007\u2066")));
   assert.equal(short(7), "7");
+});
+
+test("a text from people stays in one line and turns nothing around", () => {
+  assert.equal(visible("a\r\nb\u2028c\td\u202ee\u200f\u0000\u0085"), "a⏎b⏎c⇥d�e��⏎");
+  assert.equal(apart("cat"), "cat");
+  assert.equal(apart("שלום\u202e"), "\u2068שלום�\u2069");
+  assert.equal(apart("w".repeat(5000)), `${"w".repeat(23)}…`);
 });
 
 /** Make a queue that notes what it sends, with a clock that the test turns. */

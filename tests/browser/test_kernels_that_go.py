@@ -1,0 +1,67 @@
+"""What widgets say of a kernel that is busy or gone, and that they stop saying it once it has answered."""
+
+CELL = """
+import time
+import ipywidgets as W
+import numpy as np
+import torch
+from mha_course import plots
+from mha_course.widgets import HeadExplorer, Panel, SoftmaxLab
+
+def slow(temperature):
+    while temperature > 2:
+        time.sleep(0.01)
+    return torch.eye(3)
+
+def soft(scores):
+    while float(scores.max()) > 2:
+        time.sleep(0.01)
+    return scores.softmax(-1)
+
+def draw(size):
+    time.sleep(4 if size == 3 else 0)
+    return plots.heatmap(np.eye(size)), f"An identity of {size}."
+
+display(HeadExplorer(torch.eye(3), recompute=slow))
+display(SoftmaxLab(torch.eye(3), ["a", "b", "c"], softmax=soft))
+display(Panel(draw, size=W.IntSlider(value=2, min=1, max=9)))
+"""
+GONE = "⚠ The kernel does not answer. If it is busy, wait; if it is gone, run the cell again."
+# Returns what each of the three says, as it is seen.
+SAID = """() => ['.mha-heads', '.mha-lab', '.mha-panel'].map((name) => {
+  const line = document.querySelector(`${name} .trouble`);
+  const mark = getComputedStyle(line, '::before').content;
+  return (mark === 'none' ? '' : JSON.parse(mark)) + line.textContent;
+})"""
+NOW = "([name, text]) => document.querySelector(`${name} .trouble`).textContent.includes(text)"
+
+
+def test_all_widgets_say_the_same_of_a_kernel_that_does_not_answer(lab_page):
+    page = lab_page([CELL], height=1600)
+    page.wait_for_selector(".mha-heads[data-drawn]")
+    page.wait_for_selector(".mha-panel img")
+    assert page.evaluate(SAID) == ["", "", ""]
+    explorer, lab = page.locator(".mha-heads .control.log input"), page.locator(".mha-lab input[type=range]").first
+    panel = page.locator(".mha-panel [role=slider]")
+    loops = {".mha-heads": lambda: explorer.fill("1"), ".mha-lab": lambda: lab.fill("0")}
+    for number, (name, loop) in enumerate(loops.items()):
+        loop()
+        page.wait_for_function(NOW, arg=[name, "does not answer"])
+        assert page.evaluate(SAID)[number] == GONE
+        page.evaluate("jupyterapp.commands.execute('notebook:interrupt-kernel')")
+        page.wait_for_function(NOW, arg=[name, "your function was interrupted"])
+        {".mha-heads": explorer, ".mha-lab": lab}[name].fill("0.1" if number == 0 else "8")
+        page.wait_for_function("(name) => !document.querySelector(`${name} .trouble`).textContent", arg=name)
+    panel.focus()
+    page.keyboard.press("ArrowRight")
+    page.wait_for_function(NOW, arg=[".mha-panel", "does not answer"])  # it draws for four seconds
+    page.wait_for_function("() => !document.querySelector('.mha-panel .trouble').textContent")
+    assert "An identity of 3" in page.locator(".mha-panel").inner_text()
+    page.evaluate("jupyterapp.shell.currentWidget.sessionContext.session.kernel.shutdown()")
+    page.wait_for_timeout(500)
+    explorer.fill("0.2")
+    lab.fill("7")
+    panel.focus()
+    page.keyboard.press("ArrowRight")
+    page.wait_for_timeout(4000)
+    assert page.evaluate(SAID) == [GONE] * 3
