@@ -1,5 +1,6 @@
 """The notebooks as they are kept: executed in order, rounded, with alt text, and the same when rendered again."""
 
+import ast
 import copy
 import itertools
 import re
@@ -118,8 +119,40 @@ def test_a_lesson_has_all_its_parts(path):
     assert source.count("check(") >= 1
 
 
-def test_every_lesson_starts_in_the_same_way():
-    assert len({code_cells(read(path))[0].source for path in LESSONS}) == 1
+def test_every_lesson_is_set_up_in_the_same_way():
+    assert len({code_cells(read(path))[0].source.partition("\n\nimport ")[0] for path in LESSONS}) == 1
+
+
+@pytest.mark.parametrize("path", LESSONS, ids=lambda path: path.stem)
+def test_what_is_no_lesson_is_folded(path):
+    setup, *others = code_cells(read(path))
+    names = {
+        name.name
+        for part in ast.walk(ast.parse(setup.source))
+        if isinstance(part, ast.ImportFrom)
+        for name in part.names
+    }
+    assert names >= {"check", "hint", "predict", "solution", "trace"}
+    assert setup.metadata.tags == ["setup"]
+    for cell in [setup, *others]:
+        tagged = authoring.HIDDEN & set(cell.metadata.get("tags", ()))
+        assert tagged or not is_picture_alone(cell.source), f"{cell.id} shows nothing but how a picture is drawn"
+        if tagged:
+            assert cell.source.startswith("# "), f"{cell.id}: its first line stays in sight and should say what it does"
+        folded = cell.metadata.get("jupyter") == {"source_hidden": True} and cell.metadata.get("cellView") == "form"
+        assert folded == bool(tagged), cell.id
+    shown = [
+        line for cell in others for line in cell.source.splitlines() if re.match(r"(import|from \S+ import) ", line)
+    ]
+    assert len(shown) <= 3
+
+
+def is_picture_alone(source):
+    """Return whether a cell is one call of plots.show and nothing else."""
+    match ast.parse(source).body:
+        case [ast.Expr(value=ast.Call(func=ast.Attribute(value=ast.Name(id="plots"), attr="show")))]:
+            return True
+    return False
 
 
 @pytest.mark.parametrize("path", LESSONS, ids=lambda path: path.stem)
