@@ -285,6 +285,7 @@ def test_nbval_compares_what_a_figure_says_and_not_its_bytes(tmp_path, kept, pas
     notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(source, outputs=[output], execution_count=1)])
     notebook.metadata["kernelspec"] = authoring.KERNEL
     nbformat.write(notebook, tmp_path / "figure.ipynb")
-    command = [sys.executable, "-m", "pytest", "-q", "--nbval", "--nbval-current-env", str(tmp_path / "figure.ipynb")]
+    command = [sys.executable, "-m", "pytest", "-c", "pyproject.toml", "--nbval", "--nbval-current-env"]
+    command += [str(tmp_path / "figure.ipynb")]
     done = subprocess.run(command, cwd=authoring.ROOT, capture_output=True, text=True, check=False)
     assert (done.returncode == 0) == passes, done.stdout
