@@ -22,6 +22,7 @@ LINE = 88  # characters that fit beside JupyterLab's file list
 ACCENT, BAR, QUIET, INK = "#d08000", "#5b7fb4", "#e8eaee", "#1f2430"
 CARD = "background:#ffffff;border-radius:8px;padding:12px;max-width:100%;height:auto;box-sizing:border-box"
 CAPTION = "max-width:44em;margin-top:6px;line-height:1.45"
+STREAMS = {"q": "#4b2e83", "k": "#00828a", "v": "#d6458f"}  # told apart in grey, too
 HATCH = {"hatch": "////", "facecolor": "#ffffff", "edgecolor": "#858c99"}
 
 _unregistered = ContextVar("unregistered", default=False)
