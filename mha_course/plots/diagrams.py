@@ -29,19 +29,18 @@ STAGES = (
 
 
 def pipeline(*lit: str, ax: Axes | None = None) -> Axes:
-    """Draw the steps of multi-head attention; lit are those named as in STAGES, or all where none is.
+    """Draw the steps of multi-head attention; lit are those named as in STAGES.
 
     q and k meet in the scaling; v goes past it and past the softmax, to the weighted sum; a mask enters before the
     softmax.
     """
     names = [name for name, _ in STAGES]
-    chosen = set(lit or names)
-    unknown = ", ".join(sorted(chosen - set(names)))
+    unknown = ", ".join(sorted(set(lit) - set(names)))
     require(not unknown, "pipeline", "lit must name steps", expected=", ".join(names), got=unknown)
     ax = ax or new_figure(11, 1.75).subplots()
     width, step, low, high = 1.5, 1.95, 0.36, 0.68  # of the boxes; the streams of v, and of q and k
     for number, (name, formula) in enumerate(STAGES):
-        color, weight = (ACCENT, "bold") if name in chosen else (QUIET, "normal")
+        color, weight = (ACCENT, "bold") if name in lit else (QUIET, "normal")
         bottom = 0.5 if name in ("scaling", "softmax") else 0.2  # v goes past below
         box(ax, (number * step, bottom), width, 1.0 - bottom, color=color, rounding=0.06)
         middle, centre = number * step + width / 2, (bottom + 1.0) / 2

@@ -250,7 +250,7 @@ def test_bars_show_each_panel_and_light_the_chosen():
 def test_steps_are_lit_by_name():
     colours = [patch.get_facecolor() for patch in plots.pipeline("scaling").patches]
     assert [colour == colours[2] for colour in colours] == [False, False, True, False, False, False]
-    assert [patch.get_facecolor() for patch in plots.pipeline().patches] == [colours[2]] * 6
+    assert [patch.get_facecolor() for patch in plots.pipeline().patches] == [colours[0]] * 6
 
 
 def test_a_picture_is_shown_as_a_figure_with_its_caption(monkeypatch, capsys):
