@@ -27,6 +27,7 @@ ROOT, LESSONS = launch.ROOT, launch.ROOT / launch.LESSONS
 COLAB = {"accelerator": "GPU", "colab": {"gpuType": "T4", "provenance": [], "toc_visible": True}}
 KERNEL = {"display_name": "Python 3 (ipykernel)", "language": "python", "name": "python3"}
 RELATIONS = ("pronoun", "subject", "adjective", "noun", "state", "adverb")
+HIDDEN = {"setup", "drawing"}  # tags of cells whose source a reader opens only to see how it is done
 SHIPPED_SEED = 10  # the best of 0 to 12 by score()
 
 
@@ -104,6 +105,7 @@ def normalise(notebook: NotebookNode) -> None:
         cell.metadata.pop("execution", None)
         if cell.cell_type != "code":
             continue
+        fold_source(cell)
         joined: list[NotebookNode] = []
         for output in cell.outputs:
             if joined and output.output_type == joined[-1].output_type == "stream" and output.name == joined[-1].name:
@@ -113,6 +115,15 @@ def normalise(notebook: NotebookNode) -> None:
                 output.get("data", {}).pop(WIDGET_VIEW, None)
                 joined.append(output)
         cell.outputs = joined
+
+
+def fold_source(cell: NotebookNode) -> None:
+    """Hide the source of a tagged cell, as JupyterLab and Colab each do it, and show that of all others."""
+    if HIDDEN & set(cell.metadata.get("tags", ())):
+        cell.metadata |= {"jupyter": {"source_hidden": True}, "cellView": "form"}
+    else:
+        for name in ("jupyter", "cellView"):
+            cell.metadata.pop(name, None)
 
 
 def address() -> str:

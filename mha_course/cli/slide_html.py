@@ -23,6 +23,9 @@ _CODE_OR_MATHS = re.compile(r"(```.*?```|`[^`]*`)|\$\$(.+?)\$\$|\$([^$]+?)\$", r
 _BADGE = re.compile(r"^\[!\[.*\n?", re.MULTILINE)
 _CHOICE = re.compile(r"<details><summary[^>]*>(.*?)</summary><strong>(.) [^<]*</strong> (.*?)</details>", re.DOTALL)
 _TYPED = re.compile(r"<summary>Show the answer</summary>(.*?)</details>", re.DOTALL)
+_FIGURE = re.compile(
+    r'<figure[^>]*><img width="[^"]*" (src="[^"]*" alt="[^"]*")[^>]*><figcaption[^>]*>(.*?)</figcaption>', re.DOTALL
+)
 _QUESTION = re.compile(r"<strong>Predict\.</strong> (.*?)<(?:details|br)", re.DOTALL)
 
 
@@ -100,12 +103,15 @@ def outputs(cell: NotebookNode) -> list[str]:
     found: list[str] = []
     for output in cell.get("outputs", []):
         data = output.get("data", {})
-        if "image/png" in data:
+        page = data.get("text/html", "")
+        if picture := _FIGURE.search(page):
+            found.append(f"<figure><img {picture[1]}><figcaption><p>{picture[2]}</p></figcaption></figure>")
+        elif "image/png" in data:
             alt = html.escape(output.metadata.get("image/png", {}).get("alt", ""))
             source = data["image/png"].replace("\n", "")
             found.append(f'<figure><img alt="{alt}" src="data:image/png;base64,{source}"></figure>')
-        elif "text/html" in data:
-            found.append(f'<div class="html">{data["text/html"]}</div>')
+        elif page:
+            found.append(f'<div class="html">{page}</div>')
         elif found and found[-1].startswith("<figure>"):
             caption = "".join(f"<p>{html.escape(line)}</p>" for line in unwrap(output.get("text", "")))
             found[-1] = found[-1].replace("</figure>", f"<figcaption>{caption}</figcaption></figure>")

@@ -15,34 +15,57 @@ from torch import Tensor
 from mha_course.attention import AttentionSteps
 from mha_course.errors import require
 from mha_course.plots.drawing import arrow, box
-from mha_course.plots.figures import ACCENT, BAR, INK, QUIET, new_figure
+from mha_course.plots.figures import ACCENT, BAR, INK, QUIET, STREAMS, new_figure
 from mha_course.plots.inputs import as_array
 
 STAGES = (
-    ("projection", "x Wᵀ + b", "q, k, v"),
-    ("head splitting", "cut C into H × D", "(B, H, S, D)"),
-    ("scaling", "q kᵀ / √D", "(B, H, T, S)"),
-    ("softmax", "rows sum to 1", "(B, H, T, S)"),
-    ("weighted sum", "weights · v", "(B, H, T, D)"),
-    ("concatenation", "merge, then W_O", "(B, T, C)"),
+    ("projection", "x Wᵀ + b"),
+    ("head splitting", "C = H × D"),
+    ("scaling", "q kᵀ / √D"),
+    ("softmax", "rows sum to 1"),
+    ("weighted sum", "weights · v"),
+    ("concatenation", "merge, then W_O"),
 )
 
 
 def pipeline(*lit: str, ax: Axes | None = None) -> Axes:
-    """Draw the steps of multi-head attention in a row; lit are those named as in STAGES, or all where none is."""
-    names = [name for name, _, _ in STAGES]
-    chosen = set(lit or names)
-    unknown = ", ".join(sorted(chosen - set(names)))
+    """Draw the steps of multi-head attention; lit are those named as in STAGES.
+
+    q and k meet in the scaling; v goes past it and past the softmax, to the weighted sum; a mask enters before the
+    softmax.
+    """
+    names = [name for name, _ in STAGES]
+    unknown = ", ".join(sorted(set(lit) - set(names)))
     require(not unknown, "pipeline", "lit must name steps", expected=", ".join(names), got=unknown)
-    ax = ax or new_figure(11, 1.25).subplots()
-    for left, (name, formula, shape) in enumerate(STAGES):
-        color, weight = (ACCENT, "bold") if name in chosen else (QUIET, "normal")
-        box(ax, (left, 0), 0.82, 1, color=color, rounding=0.08)
-        for height, text, size in ((0.74, f"{left + 1} {name}", 10), (0.43, formula, 9), (0.17, shape, 8.5)):
-            ax.text(left + 0.41, height, text, ha="center", va="center", fontsize=size, fontweight=weight, color=INK)
-        if left:
-            arrow(ax, (left - 0.17, 0.5), (left - 0.01, 0.5))
-    ax.set(xlim=(-0.05, len(STAGES) - 0.13), ylim=(-0.05, 1.05))
+    ax = ax or new_figure(11, 1.75).subplots()
+    width, step, low, high = 1.5, 1.95, 0.36, 0.68  # of the boxes; the streams of v, and of q and k
+    for number, (name, formula) in enumerate(STAGES):
+        color, weight = (ACCENT, "bold") if name in lit else (QUIET, "normal")
+        bottom = 0.5 if name in ("scaling", "softmax") else 0.2  # v goes past below
+        box(ax, (number * step, bottom), width, 1.0 - bottom, color=color, rounding=0.06)
+        middle, centre = number * step + width / 2, (bottom + 1.0) / 2
+        ax.text(
+            middle, centre + 0.1, f"{number + 1} {name}", ha="center", va="center", size=9.5, weight=weight, color=INK
+        )
+        ax.text(middle, centre - 0.12, formula, ha="center", va="center", fontsize=9, color=INK)
+    starts = [number * step + width for number in range(len(STAGES))]
+    for stream, height in (("q", 0.86), ("k", high), ("v", low)):
+        style: dict[str, Any] = {"color": STREAMS[stream], "width": 2.0}
+        arrow(ax, (starts[0], height), (step, height), **style)
+        end = 2 if stream != "v" else 4
+        arrow(ax, (starts[1], height), (end * step, height), **style)
+        for start in starts[:2]:
+            ax.text(start + 0.16, height + 0.02, stream, ha="center", va="bottom", fontsize=9, color=INK)
+    for start in starts[2:5]:
+        arrow(ax, (start, 0.76), (start + step - width, 0.76))
+    door = starts[2] + (step - width) / 2
+    ax.text(door, 1.16, "mask", ha="center", va="bottom", fontsize=9, color=INK)
+    arrow(ax, (door, 1.16), (door, 0.8), linestyle="--")
+    arrow(ax, (-0.42, 0.6), (0, 0.6))
+    ax.text(-0.46, 0.6, "x", ha="right", va="center", fontweight="bold", color=INK)
+    arrow(ax, (starts[5], 0.6), (starts[5] + 0.42, 0.6))
+    ax.text(starts[5] + 0.46, 0.6, "out", va="center", fontweight="bold", color=INK)
+    ax.set(xlim=(-0.65, starts[5] + 0.85), ylim=(0.1, 1.32))
     ax.axis("off")
     return ax
 

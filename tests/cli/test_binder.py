@@ -5,6 +5,7 @@ import os
 import shutil
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -55,6 +56,9 @@ def test_the_package_is_there_and_the_lessons_are_trusted(image):
 def test_the_server_reads_its_settings(image):
     said = json.loads(image("jupyter", "server", "--show-config-json"))
     assert said["ContentsManager"]["pre_save_hook"] == "mha_course.cli.jupyter_hooks.drop_widget_views"
+    assert said["LabApp"]["custom_css"] is True
+    (style,) = said["ServerApp"]["tornado_settings"]["static_custom_path"]
+    assert Path(style, "custom.css").is_file()
     assert said["ServerApp"]["kernel_websocket_connection_class"] == "mha_course.cli.jupyter_hooks.PromptConnection"
 
 

@@ -1,8 +1,11 @@
 """The notebooks as they are kept: executed in order, rounded, with alt text, and the same when rendered again."""
 
+import ast
 import copy
 import itertools
 import re
+import subprocess
+import sys
 
 import nbformat
 import pytest
@@ -96,10 +99,11 @@ def test_names_are_those_of_the_course():
 def test_a_lesson_is_kept_as_it_should_be(path):
     notebook = read(path)
     assert problems(notebook) == []
-    pictures = [cell for cell in code_cells(notebook) if any("image/png" in o.get("data", {}) for o in cell.outputs)]
-    assert pictures
-    for cell in pictures:
-        assert cell.outputs[-1].output_type == "stream", f"{cell.id}: a picture without its sentence"
+    shown = [output.get("data", {}) for cell in code_cells(notebook) for output in cell.outputs]
+    assert any("<figure" in data.get("text/html", "") for data in shown)
+    for cell in code_cells(notebook):
+        if any("image/png" in output.get("data", {}) for output in cell.outputs):
+            assert cell.outputs[-1].output_type == "stream", f"{cell.id}: a picture without its sentence"
 
 
 @pytest.mark.parametrize("path", LESSONS, ids=lambda path: path.stem)
@@ -118,8 +122,40 @@ def test_a_lesson_has_all_its_parts(path):
     assert source.count("check(") >= 1
 
 
-def test_every_lesson_starts_in_the_same_way():
-    assert len({code_cells(read(path))[0].source for path in LESSONS}) == 1
+def test_every_lesson_is_set_up_in_the_same_way():
+    assert len({code_cells(read(path))[0].source.partition("\n\nimport ")[0] for path in LESSONS}) == 1
+
+
+@pytest.mark.parametrize("path", LESSONS, ids=lambda path: path.stem)
+def test_what_is_no_lesson_is_folded(path):
+    setup, *others = code_cells(read(path))
+    names = {
+        name.name
+        for part in ast.walk(ast.parse(setup.source))
+        if isinstance(part, ast.ImportFrom)
+        for name in part.names
+    }
+    assert names >= {"check", "hint", "predict", "solution", "trace"}
+    assert setup.metadata.tags == ["setup"]
+    for cell in [setup, *others]:
+        tagged = authoring.HIDDEN & set(cell.metadata.get("tags", ()))
+        assert tagged or not is_picture_alone(cell.source), f"{cell.id} shows nothing but how a picture is drawn"
+        if tagged:
+            assert cell.source.startswith("# "), f"{cell.id}: its first line stays in sight and should say what it does"
+        folded = cell.metadata.get("jupyter") == {"source_hidden": True} and cell.metadata.get("cellView") == "form"
+        assert folded == bool(tagged), cell.id
+    shown = [
+        line for cell in others for line in cell.source.splitlines() if re.match(r"(import|from \S+ import) ", line)
+    ]
+    assert len(shown) <= 3
+
+
+def is_picture_alone(source):
+    """Return whether a cell is one call of plots.show and nothing else."""
+    match ast.parse(source).body:
+        case [ast.Expr(value=ast.Call(func=ast.Attribute(value=ast.Name(id="plots"), attr="show")))]:
+            return True
+    return False
 
 
 @pytest.mark.parametrize("path", LESSONS, ids=lambda path: path.stem)
@@ -187,7 +223,9 @@ def test_rendering_again_changes_no_byte(path):
 
 def lasting(text):
     """Return a notebook without pixels, which depend on the processor, and without what is measured in time."""
-    notebook = nbformat.reads(re.sub(r'"image/png": "[^"]*"', '"image/png": ""', text), as_version=4)
+    text = re.sub(r'"image/png": "[^"]*"', '"image/png": ""', text)
+    text = re.sub(r'width=\\"\d+\\" src=\\"data:image/png;base64,[^"]*"', "src", text)
+    notebook = nbformat.reads(text, as_version=4)
     for cell in notebook.cells:
         if "nbval-ignore-output" in cell.metadata.get("tags", []):
             cell.outputs = []
@@ -233,3 +271,21 @@ def test_the_readme_counts_right():
     assert f"every code cell of {len(LESSONS)} notebooks" in text
     for name in re.findall(r"\]\((?!https:)([^)#]+)\)", text):
         assert (authoring.LESSONS.parent / name).exists(), name
+
+
+FIGURE = '<figure><img width="9" src="data:image/png;base64,AA" alt="Two lines."></figure>'
+
+
+@pytest.mark.notebook
+@pytest.mark.parametrize(("kept", "passes"), [(FIGURE.replace("AA", "BB").replace("9", "8"), True),
+                                              (FIGURE.replace("Two", "Three"), False)])  # fmt: skip
+def test_nbval_compares_what_a_figure_says_and_not_its_bytes(tmp_path, kept, passes):
+    output = nbformat.v4.new_output("display_data", {"text/html": kept, "text/plain": "x"})
+    source = f"display({{'text/html': {FIGURE!r}, 'text/plain': 'x'}}, raw=True)"
+    notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(source, outputs=[output], execution_count=1)])
+    notebook.metadata["kernelspec"] = authoring.KERNEL
+    nbformat.write(notebook, tmp_path / "figure.ipynb")
+    command = [sys.executable, "-m", "pytest", "-c", "pyproject.toml", "--nbval", "--nbval-current-env"]
+    command += [str(tmp_path / "figure.ipynb")]
+    done = subprocess.run(command, cwd=authoring.ROOT, capture_output=True, text=True, check=False)
+    assert (done.returncode == 0) == passes, done.stdout

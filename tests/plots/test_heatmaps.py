@@ -5,6 +5,7 @@ import io
 import time
 import timeit
 from functools import partial
+from xml.etree import ElementTree
 
 import matplotlib.pyplot as plt
 import numpy as np
@@ -267,19 +268,23 @@ def test_bars_show_each_panel_and_light_the_chosen():
 def test_steps_are_lit_by_name():
     colours = [patch.get_facecolor() for patch in plots.pipeline("scaling").patches]
     assert [colour == colours[2] for colour in colours] == [False, False, True, False, False, False]
-    assert [patch.get_facecolor() for patch in plots.pipeline().patches] == [colours[2]] * 6
+    assert [patch.get_facecolor() for patch in plots.pipeline().patches] == [colours[0]] * 6
 
 
-def test_showing_gives_alt_text_and_prints_it(monkeypatch, capsys):
+def test_a_picture_is_shown_as_a_figure_with_its_caption(monkeypatch, capsys):
     shown = []
-    monkeypatch.setattr(figures, "display", lambda bundle, metadata, raw: shown.append((bundle, metadata)))
-    text = "One sentence that says what the picture shows, long enough that it has to be broken into two lines."
+    monkeypatch.setattr(figures, "display", lambda bundle, raw: shown.append(bundle))
+    text = "Weights of “it”: 0.96 < 1 & the rest is small."
     plots.show(plots.heatmap(np.ones((2, 2))), text)
-    ((bundle, metadata),) = shown
-    assert base64.b64decode(bundle["image/png"])[1:4] == b"PNG"
+    (bundle,) = shown
+    assert set(bundle) == {"text/html", "text/plain"}
     assert bundle["text/plain"] == f"Picture: {text}"
-    assert metadata["image/png"]["alt"] == text
-    printed = capsys.readouterr().out
-    assert " ".join(printed.split()) == text
-    assert max(map(len, printed.splitlines())) <= plots.LINE
+    figure = ElementTree.fromstring(bundle["text/html"])
+    image, caption = figure
+    assert (figure.tag, image.tag, caption.tag) == ("figure", "img", "figcaption")
+    assert image.get("alt") == caption.text == text
+    assert caption.get("aria-hidden") == "true"  # or it would be read out twice
+    data = base64.b64decode(image.get("src").removeprefix("data:image/png;base64,"))
+    assert int(image.get("width")) == plots.display_width(data)
+    assert capsys.readouterr().out == ""
     assert not plt.get_fignums()
