@@ -24,8 +24,8 @@ EXERCISES = [
         "return x @ x.T  # (S, S)",
         inputs=[lambda: (draw(S, C, seed=1),)],
         axes="S S",
-        done="You compared all tokens with all tokens in one product. Next: make one token twice as long, and see which "
-        "of these numbers grow.",
+        done="You can compare all tokens with all tokens in one product. Next: make one token twice as long. Which "
+        "numbers grow?",
     ),
 ]
 

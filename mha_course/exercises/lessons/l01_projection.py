@@ -30,8 +30,8 @@ EXERCISES = [
         "return x @ weight.T + bias  # (B, S, out)",
         inputs=[lambda: (tokens(), draw(18, C, seed=2), draw(18, seed=3))],
         axes="B S out",
-        done="You can tell from two shapes which product fits, and where a transpose belongs. Next: what would change if "
-        "the weight were square?",
+        done="You can tell from two shapes which product fits, and where a transpose belongs. Next: what if the "
+        "weight were square?",
         steps=("linear",),
     ),
     Exercise(

@@ -32,13 +32,14 @@ EXERCISES = [
     Exercise(
         attention_scores,
         "The result has no axis D. Where must D stand in k, so that the product sums over it?",
-        "One matrix product of the last two axes; `@` repeats it for every sentence and head. See “See it: all pairs at once”.",
+        "One matrix product of the last two axes; `@` repeats it for every sentence and head. See “See it: all pairs "
+        "at once”.",
         "q (B, H, T, D) times k with its last two axes swapped, (B, H, D, S), gives (B, H, T, S).",
         "return q @ k.transpose(-2, -1)  # (B, H, T, S)",
         inputs=[lambda: qkv()[:2], lambda: qkv()[1:]],
         axes="B H T S",
-        done="One line compares all queries with all keys, in every head. Next: which axis of k may differ in size from "
-        "that of q, and which may not?",
+        done="One line compares all queries with all keys, in every head. Next: which axis of k may be longer "
+        "than that of q, and which may not?",
         steps=("scores",),
     ),
     Exercise(
@@ -147,7 +148,8 @@ MISTAKES = [
         _forms(lambda a, b: a.T @ b / math.sqrt(a.size(0)))),
     mistake("", "The scores are divided by sqrt(D) already.",
         "That is the next exercise. Here it is the dot products alone.", PAIRS,
-        {"attention_scores": lambda q, k: q @ k.transpose(-2, -1) / math.sqrt(q.size(-1))}),
+        {"scores": lambda q, k: q @ k.transpose(-2, -1) / math.sqrt(q.size(-1))},
+        only=("attention_scores",)),
 ]  # fmt: skip
 
 LESSON = Lesson(3, "Scaling", EXERCISES, QUESTIONS, MISTAKES)

@@ -79,8 +79,8 @@ EXERCISES = [
         inputs=[lambda: (draw(B, H, T, S, seed=1), mask(T)), lambda: (draw(B, H, T, S, seed=1), mask(T)[0, 0])],
         cases=("One row of the mask sees nothing.", "The mask is (T, S), and one of its rows sees nothing."),
         axes="B H T S",
-        done="A hidden key gets exactly 0, and a row without a key stays finite. Next: paint such a row below, with your "
-        "function at work.",
+        done="A hidden key gets exactly 0, and a row without a key stays finite. Next: paint such a row below, and "
+        "watch your function.",
         steps=MASKED,
         build=lambda s: lambda scores, mask: s.attend(scores, mask, s),
     ),
@@ -151,7 +151,7 @@ MISTAKES = [
         {"entropy": lambda w: torch.special.entr(w).sum()},
         {"entropy": lambda w: torch.special.entr(w).sum(-2)},
         {"entropy": lambda w: torch.special.entr(w).sum(1)},
-        {"entropy": lambda w: torch.special.entr(w)}),
+        {"entropy": torch.special.entr}),
     mistake("", "Only the logarithms were added up.",
         "Each is multiplied by its weight first: w log w.", ENTROPY,
         {"entropy": lambda w: -w.log().sum(-1)}),

@@ -129,8 +129,8 @@ EXERCISES = [
         inputs=[lambda: (tokens(), None, *_parameters()), lambda: (tokens(), some_mask(S), *_parameters())],
         cases=("", "It was called with a mask (B, 1, S, S), in which one row sees nothing."),
         axes="B S C",
-        done="Your module takes the weights of any other with these four names. Next: load those of the running example "
-        "into it.",
+        done="Your module takes the weights of any other with these four names. Next: load those of the running "
+        "example into it.",
         steps=(*ALL_SIX, *MASKED),
         build=_build_module,
         run=use_module,
