@@ -62,7 +62,10 @@ def use_module(cls: Callable[..., Any], x: Tensor, mask: Tensor | None, *paramet
     names = [f"{proj}.{kind}" for proj in ("q_proj", "k_proj", "v_proj", "out_proj") for kind in ("weight", "bias")]
     with torch.no_grad():
         for name, values in zip(names, parameters, strict=True):
-            module.get_parameter(name).copy_(values)
+            parameter = module.get_parameter(name)
+            if parameter.shape != values.shape:
+                raise ValueError(f"{name} is {tuple(parameter.shape)}, and should be {tuple(values.shape)}")
+            parameter.copy_(values)
     module.eval()
     return module(x) if mask is None else module(x, mask)
 
