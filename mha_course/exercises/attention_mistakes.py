@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -16,7 +17,7 @@ from torch import Tensor
 from torch.nn.functional import normalize
 
 from mha_course.exercises.attention_steps import Steps
-from mha_course.exercises.spec import Function, mistake
+from mha_course.exercises.spec import Change, Function, mistake
 
 # Projection
 
@@ -31,6 +32,16 @@ def _without_bias(names: str) -> Function:
     def project(x: Tensor, memory: Tensor, weights: Any, biases: Any, h: int, s: Steps) -> Any:
         kept = [None if name in names else bias for name, bias in zip("qkv", biases, strict=True)]
         return Steps.defaults["project"](x, memory, weights, kept, h, s)
+
+    return project
+
+
+def _some_not_transposed(name: str) -> Function:
+    """Leave the transpose of one projection away."""
+
+    def project(x: Tensor, memory: Tensor, weights: Any, biases: Any, h: int, s: Steps) -> Any:
+        turned = [w.T if name == one else w for one, w in zip("qkv", weights, strict=True)]
+        return Steps.defaults["project"](x, memory, turned, biases, h, s)
 
     return project
 
@@ -86,7 +97,8 @@ PROJECTION = [
         "nn.Linear keeps its weight as (out, in), so the product is with the transpose: x @ W.T.", LINEAR,
         {"linear": _not_transposed},
         {"rows": lambda x, w, i, h: x @ w.chunk(h)[i]},
-        {"linear": _not_transposed, "output": lambda m, w, b, h: _not_transposed(m, w, b)}),
+        {"linear": _not_transposed, "output": lambda m, w, b, h: _not_transposed(m, w, b)},
+        *[{"project": _some_not_transposed(name)} for name in "qkv"]),
     mistake("weight-not-transposed", "W_O was not transposed.",
         "It is kept as (out, in), as nn.Linear keeps it: the product is merged @ W_O.T.", LINEAR,
         {"output": lambda m, w, b, h: _not_transposed(m, w, b)}),
@@ -443,6 +455,28 @@ SOFTMAX = [
         but=("decode_step",)),
 ]  # fmt: skip
 
+
+def _behind_a_mask(softmax: Function) -> list[Change]:
+    """Fill hidden scores with -inf and take a wrong softmax; leave a row that sees nothing as it comes, or clean it."""
+
+    def attend(scores: Tensor, mask: Tensor, s: Steps) -> Tensor:
+        return softmax(scores.masked_fill(~mask, -math.inf))
+
+    return [{"attend": attend}, {"attend": lambda z, m, s: attend(z, m, s).nan_to_num(0.0)}]
+
+
+MASKED_SOFTMAX = [
+    replace(
+        one,
+        changes=tuple(
+            way for change in one.changes if "softmax" in change for way in _behind_a_mask(change["softmax"])
+        ),
+        only=("masked_softmax",),
+    )
+    for one in SOFTMAX
+    if one.name and not one.only
+]
+
 HIDING = "4, Softmax: Hiding words"
 MASKS = [
     mistake("mask-inverted", "What should be hidden is seen, and the other way round.",
@@ -459,11 +493,13 @@ MASKS = [
     mistake("mask-fill-tiny", "Hidden scores were filled with a tiny number near 0.",
         "1e-9 is nearly 0, and exp(0) is 1. Fill with -inf.", HIDING,
         {"hide": lambda z, m: z.masked_fill(~m, 1e-9)},
-        {"hide": lambda z, m: z.masked_fill(~m, 1e-9), "empty": lambda w, m: w}),
+        {"hide": lambda z, m: z.masked_fill(~m, 1e-9), "empty": lambda w, m: w},
+        {"hide": lambda z, m: z.masked_fill(~m, -1e-9), "empty": lambda w, m: w}),
     mistake("mask-fill-positive-inf", "Hidden scores were filled with +inf, which gives NaN.",
         "Hidden means as small as can be: -inf.", HIDING,
         {"hide": lambda z, m: z.masked_fill(~m, math.inf)},
-        {"hide": lambda z, m: z.masked_fill(~m, math.inf), "empty": lambda w, m: w}),
+        {"hide": lambda z, m: z.masked_fill(~m, math.inf), "empty": lambda w, m: w},
+        {"hide": lambda z, m: z.masked_fill(~m, math.inf), "empty": lambda w, m: w.nan_to_num(0.0)}),
     mistake("mask-added-as-number", "The mask was added as 0 and 1.",
         "That multiplies weights by e, and hides nothing. Add 0 and -inf, or fill.", HIDING,
         {"hide": lambda z, m: z + m},
@@ -539,4 +575,4 @@ OUTPUT = [
         {"columns": lambda c, w: torch.einsum("bhsd,hdc->bhsc", c, w.unflatten(0, (c.size(1), -1)))}),
 ]  # fmt: skip
 
-STEP_MISTAKES = (*PROJECTION, *HEADS, *SCORES, *SOFTMAX, *MASKS, *OUTPUT)
+STEP_MISTAKES = (*PROJECTION, *HEADS, *SCORES, *SOFTMAX, *MASKED_SOFTMAX, *MASKS, *OUTPUT)

@@ -293,7 +293,7 @@ WRONG = [
     ("project_qkv", "pieces-not-three", lambda x, w, b: (x @ w.T + b).chunk(3)),
     ("project_qkv", "pieces-not-three", two_pieces),
     ("split_fused_qkv", "pieces-not-three", lambda x, h: [split(part, h) for part in x.chunk(3)]),
-    ("project_qkv", "weight-not-transposed", lambda x, w, b: [x @ a + c for a, c in zip(w.chunk(3), b.chunk(3), strict=True)]),
+    ("project_qkv", "weight-not-transposed", lambda x, w, b: [x @ w.chunk(3)[i] + b.chunk(3)[i] for i in range(3)]),
     ("project_qkv", "fused-three-innermost", lambda x, w, b: [(x @ w.T + b)[..., i::3] for i in range(3)]),
     ("split_heads", "float-division", lambda x, h: x.view(x.size(0), x.size(1), h, x.size(2) / h).transpose(1, 2)),
     ("split_heads", "view-after-transpose", lambda x, h: x.transpose(1, 2).view(x.size(0), h, x.size(1), -1)),
