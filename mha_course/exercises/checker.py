@@ -306,9 +306,8 @@ def _named(report: Report, known: Sequence[Mistake]) -> Report:
     says = " And: ".join(f"{mistake.found} {mistake.why}" for mistake in known)
     raised = f"{report.message} " if report.status == "error" else ""
     named = next((mistake for mistake in known if mistake.name), known[0])
-    return replace(
-        report, message=f"{raised}{says} See lesson {named.section.rstrip('?')}.", mistake=named.name or None
-    )
+    place = named.section if named.section.endswith("?") else f"{named.section}."
+    return replace(report, message=f"{raised}{says} See lesson {place}", mistake=named.name or None)
 
 
 def _first_stage(exercise: Exercise, answer: Any) -> tuple[str, str] | None:
