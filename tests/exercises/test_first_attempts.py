@@ -435,6 +435,7 @@ HOLES = [
     ("online_softmax", online(whole=True)),
     ("online_softmax", online(start=0.0)),
     ("masked_softmax", added_minus_infinity),
+    ("masked_softmax", lambda s, m: s.masked_fill(~m, -100.0).softmax(-1) * m.any(-1, keepdim=True)),
     ("masked_softmax", lambda s, m: s.masked_fill(~m, -30.0).softmax(-1) * m.any(-1, keepdim=True)),
     ("split_heads", lambda x, h: "abc"),
 ]
