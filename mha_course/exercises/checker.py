@@ -152,7 +152,8 @@ class Attempt:
             self.outcomes.append(self._call())
             fault = self._fault()
             if fault:
-                return fault
+                cases = () if fault.stage in _BESIDE_THE_NUMBERS else self.exercise.cases[len(self.outcomes) - 1 :][:1]
+                return fault._replace(message=" ".join((fault.message, *cases)).rstrip())
         return None
 
     def complete(self) -> list[Outcome]:
@@ -190,24 +191,27 @@ class Attempt:
                 stage, clause = found
                 subject = self.exercise.name_of(number) if len(wanted) > 1 else "The result"
                 return Fault("wrong", stage, f"{subject} {clause}", result=number)
-        return self._gradient_fault() or self._broken_rule()
+            if self.exercise.exact_zeros and bool((_dense(one) != 0)[other == 0].any()):
+                return Fault("wrong", "values", "What should be exactly 0 is a very small number.", result=number)
+        return self._gradient_fault(isinstance(want, tuple)) or self._broken_rule()
 
-    def _gradient_fault(self) -> Fault | None:
+    def _gradient_fault(self, several: bool) -> Fault | None:
         """Compare the way back, where the reference has one and the answer does."""
         if self.dtype != torch.float64 or not self.exercise.unique:
             return None
-        got = run(gradients, self.exercise.run, (self.answer, self.arguments))
+        got = run(gradients, self.exercise.run, (self.answer, self.arguments, several))
         if got.error is not None:
             in_place = "inplace operation" in str(got.error)  # on tensors of its own: no mistake
-            return None if in_place else Fault("wrong", "gradient", "The values are right, but backward() stops.")
-        want = gradients(self.exercise.run, self.exercise.reference, self.arguments)
-        for one, other in zip(chain(*got.result), chain(*want), strict=False):
+            return None if in_place else Fault("wrong", "gradient", "The result is right, but backward() stops.")
+        want = gradients(self.exercise.run, self.exercise.reference, self.arguments, several)
+        pairs = (zip(ours, theirs, strict=False) for ours, theirs in zip(got.result, want, strict=False))
+        for one, other in chain.from_iterable(pairs):
             if one is None or other is None or not bool(other.isfinite().all()):
                 continue
             if not bool(one.isfinite().all()):
-                return Fault("wrong", "nan gradient", "The values are right, but a gradient is NaN.")
+                return Fault("wrong", "nan gradient", "The result is right, but a gradient is NaN.")
             if compare.compare(one, other, "?" * other.dim(), 1e-6):
-                return Fault("wrong", "gradient", "The values are right, but the gradient is another one.")
+                return Fault("wrong", "gradient", "The result is right, but its gradient is another one.")
         return None
 
     def _broken_rule(self) -> Fault | None:
@@ -310,7 +314,9 @@ def _named(report: Report, known: Sequence[Mistake]) -> Report:
     """Say what the mistakes are; where the answer crashed, after what was raised."""
     says = " And: ".join(f"{mistake.found} {mistake.why}" for mistake in known)
     raised = f"{report.message} " if report.status == "error" else ""
-    return replace(report, message=f"{raised}{says} See lesson {known[0].section}.", mistake=known[0].name)
+    named = next((mistake for mistake in known if mistake.name), known[0])
+    place = named.section if named.section.endswith("?") else f"{named.section}."
+    return replace(report, message=f"{raised}{says} See lesson {place}", mistake=named.name or None)
 
 
 def _first_stage(exercise: Exercise, answer: Any) -> tuple[str, str] | None:

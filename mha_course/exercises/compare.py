@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from numbers import Real
 from typing import Any
 
 import torch
@@ -25,7 +26,7 @@ def compare(got: Any, want: Any, axes: Sequence[str], tolerance: float) -> tuple
     if isinstance(want, int):
         if isinstance(got, Tensor) and got.numel() == 1:
             got = got.item()
-        right = isinstance(got, int | float) and not isinstance(got, bool) and got == want
+        right = isinstance(got, Real) and not isinstance(got, bool) and got == want
         return None if right else ("values", f"is {got!r:.60}, and should be {want}.")
     if not isinstance(got, Tensor):
         return "type", f"should be a tensor, and is {type(got).__name__}."

@@ -106,10 +106,13 @@ def _reproduces(name: str, outcomes: Sequence[Outcome], *ways: Way) -> bool:
 
 
 def _by_line(found: list[Mistake], error: BaseException) -> Mistake:
-    """Choose between mistakes that crash alike: by what is written there, or by a square matrix that took part."""
+    """Choose between mistakes that crash alike: by what is written there, or by the shape of what took part."""
     line, shapes = last_line(error.__traceback__) or ("", {})
-    square = any(len(shape) > 1 and shape[-1] == shape[-2] for shape in shapes.values())
-    likely = [one for one in found if (one.written and one.written in line) or (one.square_operand and square)]
+    likely = [
+        one
+        for one in found
+        if (one.written and one.written in line) or (one.operand and any(map(one.operand, shapes.values())))
+    ]
     return (likely or [one for one in found if not one.written] or found)[0]
 
 
@@ -134,10 +137,10 @@ def pairs(name: str, outcomes: Sequence[Outcome]) -> Iterator[tuple[Way, Way]]:
 
 @lru_cache(maxsize=64)
 def _simple_ways(name: str, at: int) -> tuple[Way, ...]:
-    """Return one way for each mistake that does not crash."""
+    """Return one way for each mistake that has a name and does not crash."""
     found: dict[Mistake, Way] = {}
     for way in ways(name):
-        if _run_once(name, at, way).error is None:
+        if way.mistake.name and _run_once(name, at, way).error is None:
             found.setdefault(way.mistake, way)
     return tuple(found.values())
 

@@ -163,16 +163,22 @@ def run(call: Callable[..., Any], answer: Any, arguments: Sequence[Any], *, seed
     return outcome
 
 
-def gradients(call: Callable[..., Any], answer: Any, arguments: Sequence[Any]) -> list[list[Tensor | None]]:
+def gradients(
+    call: Callable[..., Any], answer: Any, arguments: Sequence[Any], several: bool
+) -> list[list[Tensor | None]]:
     """Return the gradients of each result by each float argument; none of a result that is not float64, or has none.
 
-    None at all where the answer does without them, in NumPy or in place. Raises: whatever the way back does.
+    Several results may be one tensor, which can be unpacked. None at all where the answer does without them, in NumPy
+    or in place. Raises: whatever the way back does.
     """
     leaves = [x.detach().clone().requires_grad_() if _is_float(x) else x for x in arguments]
     inputs = [x for x in leaves if _is_float(x)]
+    if not inputs:
+        return []
     with torch.enable_grad():
         try:
-            results = as_list(call(answer, *(x.clone() if isinstance(x, Tensor) else x for x in leaves)))
+            result = call(answer, *(x.clone() if isinstance(x, Tensor) else x for x in leaves))
+            results = list(result) if several else as_list(result)
         except Exception:  # it has run on arguments that need no gradient
             return []
         return [
@@ -199,7 +205,7 @@ def explain(error: BaseException, arguments: Sequence[Any]) -> str:
     last = last_line(error.__traceback__)
     if last is None:
         shapes = ", ".join(str(tuple(x.shape)) for x in arguments if isinstance(x, Tensor))
-        return f"With inputs of shape {shapes}: {_describe(error)}"
+        return f"{f'With inputs of shape {shapes}: ' if shapes else ''}{_describe(error)}"
     line, shapes_of = last
     held = "".join(f"; {foreign(name)} is {shape}" for name, shape in shapes_of.items())
     return f"{_describe(error)} In your line `{foreign(line)}`{held}."
