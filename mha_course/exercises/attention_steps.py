@@ -81,6 +81,8 @@ class Steps(SimpleNamespace):
         "output": _output,
         "sources": lambda x, memory: (x, memory),
         "append": lambda k_past, v_past, k, v: (torch.cat((k_past, k), 2), torch.cat((v_past, v), 2)),
+        "seen": lambda keys, values: (keys, values),
+        "kept": lambda keys, values: (keys, values),
         "columns": _columns,
     }
 

@@ -168,7 +168,7 @@ class Attempt:
             return Fault("error", "run", explain(outcome.error, self.arguments))
         if outcome.changed:
             return Fault("wrong", "input", "It changes its input. Make a new tensor instead.")
-        second = self._call(seed=1)
+        second = self._call(seed=1) if self.exercise.unique else outcome
         if second.error is None and not _equal(as_list(second.result), as_list(outcome.result)):
             return Fault("wrong", "repeat", "Two calls with the same input differ: something is drawn at random.")
         want, got = run_reference(self.exercise, self.arguments), outcome.result

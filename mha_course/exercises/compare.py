@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Sequence
 from typing import Any
 
@@ -76,7 +77,7 @@ def _at(index: tuple[int, ...], axes: Sequence[str]) -> str:
     """Write an index with the names of its axes, such as ``sentence 1, head 0, query 3, key 2``."""
     if len(axes) != len(index):
         return f"index {index}"
-    names = [_WORDS.get(axis, axis) for axis in axes]
+    names = [_WORDS.get(re.split("[+-]", axis)[0], axis) for axis in axes]  # S+1 are tokens as S are
     if axes[-2:] == ["T", "S"] or (axes[-2:] == ["S", "S"] and len(axes) > 2):
         names[-2:] = ["query", "key"]
     elif len(axes) == 2 and axes[0] == axes[1]:

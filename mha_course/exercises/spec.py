@@ -59,9 +59,9 @@ class Exercise:
         done: what a learner can do who has solved it, and what to try next.
         tolerance: how close a result must come, where float32 and float64 would not say.
         rules: what it asks for beside the numbers; judged last.
-        unique: False where other answers are right as well, so that gradients need not agree.
+        unique: False where other answers are right as well, so that gradients, and two calls, need not agree.
         diagnose: ``diagnose(answer, *arguments)`` finds a mistake that is not known by its numbers, and gives its id
-            and what to say of it, or None.
+            (None where it has none) and what to say of it; or None.
         token_arguments, query_arguments: where tokens and query weights stand among the arguments, so that an answer
             that is wrong in no known way can be tried on one token, and without queries.
     """
@@ -81,7 +81,7 @@ class Exercise:
     tolerance: float = 0.0
     rules: tuple[Rule, ...] = ()
     unique: bool = True
-    diagnose: Callable[..., tuple[str, str] | None] | None = None
+    diagnose: Callable[..., tuple[str | None, str] | None] | None = None
     token_arguments: tuple[int, ...] = ()
     query_arguments: tuple[int, ...] = ()
 
