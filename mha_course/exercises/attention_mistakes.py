@@ -300,7 +300,7 @@ SCORES = [
         {"form": lambda a, b: a * b},
         {"weigh": lambda w, v: w * v},
         {"scores": lambda q, k: (q * k).sum(-1)},
-        same_as=("key-not-transposed",)),
+        same_as=("key-not-transposed", "query-key-swapped"), written="q * k"),
     mistake("scale-d-model", "The scores were divided by sqrt(d_model).",
         "A dot product of D numbers has spread sqrt(D), and D is the width of a head.", DIVISOR,
         {"scale": lambda z, q, k, h: z / math.sqrt(q.size(-1) * h)},
@@ -443,7 +443,8 @@ MASKS = [
     mistake("nan-gradient", "The values are right, but a gradient is NaN.",
         "Where a row sees nothing, softmax is NaN before nan_to_num hides it, and the way back meets that NaN. Fill "
         "the scores of such a row with 0 before the softmax, and set its weights to 0 after it.", EMPTY_ROW,
-        stage="nan gradient"),
+        stage="nan gradient",
+        but=("online_softmax", "tiled_attention")),
     mistake("mask-times-minus-inf", "Everything became NaN: 0 times inf is not a number.",
         "Fill hidden scores with masked_fill, which leaves the others alone.", FIRST_MASK,
         {"hide": lambda z, m: z + ~m * -math.inf},

@@ -285,13 +285,16 @@ def _explain(attempt: Attempt, fault: Fault) -> Report:
     if attempt.dtype != torch.float64:  # in which it has passed
         lost = "In float64 it agrees, in float32 it does not: digits are lost where large numbers cancel, or overflow."
         return replace(report, message=f"{lost} {message}")
+    found = None
     if exercise.diagnose and status == "wrong":
         found = run(exercise.diagnose, attempt.answer, attempt.arguments).result
-        if found:
-            return replace(report, mistake=found[0], message=found[1])
+    if found and found[0]:
+        return replace(report, mistake=found[0], message=found[1])
     known = list(recognise(exercise, attempt.complete() if status == "error" else attempt.outcomes))
     if known:
         return _named(report, known)
+    if found:
+        return replace(report, message=found[1])
     if fault.result:
         return replace(report, message=f"{message} What stands before it is right.")
     begins = _first_stage(exercise, attempt.answer) if stage in ("values", "finite") else None

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Sequence
+from numbers import Real
 from typing import Any
 
 import torch
@@ -14,7 +15,8 @@ from mha_course.exercises.html import table
 from mha_course.exercises.sandbox import as_list
 
 _FRAME = ";border:2px solid #b3261e;font-weight:bold"
-_WORDS = {"B": "sentence", "H": "head", "T": "token", "S": "token", "C": "channel", "D": "channel", "N": "patch"}
+_WORDS = {"B": "sentence", "H": "head", "T": "token", "S": "token", "C": "channel", "D": "channel", "N": "patch",
+          "3*P*P": "number", "new": "new token", "total": "token"}  # fmt: skip
 # How close a result must come, by its own dtype: any float dtype is accepted, also where the inputs have another.
 TOLERANCE = {torch.float64: 1e-9, torch.float32: 1e-5, torch.float16: 1e-2, torch.bfloat16: 1e-1}
 
@@ -26,7 +28,7 @@ def compare(got: Any, want: Any, axes: Sequence[str], tolerance: float) -> tuple
     if isinstance(want, int):
         if isinstance(got, Tensor) and got.numel() == 1:
             got = got.item()
-        right = isinstance(got, int | float) and not isinstance(got, bool) and got == want
+        right = isinstance(got, Real) and not isinstance(got, bool) and got == want
         return None if right else ("values", f"is {got!r:.60}, and should be {want}.")
     if not isinstance(got, Tensor):
         return "type", f"should be a tensor, and is {type(got).__name__}."
@@ -66,10 +68,12 @@ def _numbers(got: Tensor, want: Tensor, tolerance: float, axes: Sequence[str]) -
     if float(difference.max()) <= tolerance * max(1.0, float(finite.abs().max()) if len(finite) else 1.0):
         return None
     where = tuple(int(i) for i in torch.unravel_index(difference.argmax(), difference.shape))
+    one, other = float(got[where]), float(want[where])
+    digits = next((n for n in range(3, 17) if f"{one:.{n}g}" != f"{other:.{n}g}"), 17)
+    apart = f"The largest difference is {abs(one - other):.3g}, at" if math.isfinite(one - other) else "At"
     return "values", (
         f"has the right shape, but other numbers. {_observed(got, want, difference > tolerance, axes)}"
-        f"The largest difference is {float(difference.max()):.3g}, "
-        f"at {_at(where, axes)}: {float(got[where]):.3g} instead of {float(want[where]):.3g}."
+        f"{apart} {_at(where, axes)}: {one:.{digits}g} instead of {other:.{digits}g}."
     )
 
 

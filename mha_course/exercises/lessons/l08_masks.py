@@ -21,8 +21,14 @@ def with_dtype(answer: Callable[..., Any], mask: Tensor, dtype: torch.dtype) -> 
     return made, torch.tensor(not (differs and torch.equal(made.double(), _additive(mask))))
 
 
-def _other_dtype(answer: Callable[..., Any], mask: Tensor, dtype: torch.dtype) -> tuple[str, str] | None:
+def _finite_or_other_dtype(answer: Callable[..., Any], mask: Tensor, dtype: torch.dtype) -> tuple[str, str] | None:
     made, fits = with_dtype(answer, mask, dtype)
+    hidden = made[~mask]
+    if not made[mask].any() and hidden.isfinite().all() and hidden.max() < -10:
+        return "masked-row-uniform", (
+            f"Hidden keys got {float(hidden[0]):.3g}, which is finite. In a row with nothing to see all keys are alike "
+            "then. Use -inf."
+        )
     if fits:
         return None
     return "dtype-ignored", (
@@ -53,13 +59,17 @@ READINGS = {  # of each convention: the one for which it was taken, and how it i
     "sdpa": ('as "multihead"', "There True means may attend, as everywhere in this course: leave the mask as it is."),
     "multihead": ('as "sdpa"', "nn.MultiheadAttention hides where True stands: turn the mask round with ~."),
     "seaborn": ('as "sdpa"', "Seaborn leaves a cell empty where True stands: turn the mask round with ~."),
-    "additive": ("the wrong way round", "Adding 0 leaves a score alone, adding -inf hides it: compare with 0."),
+    "additive": ("wrong", "Adding 0 leaves a score alone, adding -inf hides it: compare with 0."),
 }  # fmt: skip
 
 
 def _misread(answer: Callable[..., Any], *_: Any) -> tuple[str, str] | None:
     """Find conventions that were taken for their opposite; where all were, something else is wrong."""
-    wrong = [c for c, mask in WILD.items() if torch.equal(answer(mask(), c), ~masks.to_attend(mask(), c))]
+    wrong = []
+    for convention, mask in WILD.items():
+        got, right = answer(mask(), convention), masks.to_attend(mask(), convention)
+        if torch.equal(got, ~right) or (got.is_floating_point() and torch.equal(got, mask())):
+            wrong.append(convention)
     if not wrong or len(wrong) == len(WILD):
         return None
     taken, meant = READINGS[wrong[0]]
@@ -108,7 +118,7 @@ MISTAKES = [
         {"to_attend": lambda m, c: ~masks.to_attend(m, c)}),
     mistake("convention-misread", 'The numbers of "additive" were turned round like a mask of True and False.',
         "It holds 0 where a key may be seen, and -inf where it is hidden: compare with 0.", TABLE,
-        crashes=lambda error: "invert" in str(error) or "bitwise_not" in str(error), only=("to_attend",)),
+        crashes=lambda error: "operator.invert" in str(error), only=("to_attend",)),
     mistake("padding-on-queries", "The mask hides queries, not keys.",
         "Padding is what nobody should look at: the last axis, mask[:, None, None, :].", BROADCAST,
         {"padding_mask": lambda x, n: (torch.arange(n) < x[:, None])[:, None, :, None]}),
@@ -148,9 +158,7 @@ MISTAKES = [
         {"additive_mask": lambda m, dtype: (1 - m.to(dtype)) * -math.inf}),
     mistake("masked-row-uniform", "Hidden keys got a large finite number.",
         "In a row with nothing to see all are alike then. Use -inf.", FILL,
-        {"additive_mask": lambda m, dtype: torch.zeros(m.shape, dtype=dtype).masked_fill(~m, -1e9)},
-        {"additive_mask": lambda m, dtype: torch.zeros(m.shape, dtype=dtype).masked_fill(~m, torch.finfo(dtype).min)},
-        {"additive_mask": lambda m, dtype: torch.zeros(m.shape, dtype=dtype).masked_fill(~m, -1e4)}),
+        {"additive_mask": lambda m, dtype: torch.zeros(m.shape, dtype=dtype).masked_fill(~m, -1e9)}),
 ]  # fmt: skip
 
 EXERCISES = [
@@ -233,7 +241,7 @@ EXERCISES = [
         axes=("T S", ""),
         run=with_dtype,
         results=("mask", "dtype"),
-        diagnose=_other_dtype,
+        diagnose=_finite_or_other_dtype,
         done="You can write a mask as numbers for the scores. Fill with -1e9 instead, in float16: what happens?",
     ),
 ]

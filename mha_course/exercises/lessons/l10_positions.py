@@ -21,8 +21,8 @@ def _interleaved(first: Tensor, second: Tensor) -> Tensor:
     return torch.stack((first, second), -1).flatten(-2).float()
 
 
-def _per_index(n: int, width: int) -> Tensor:
-    rates = 10000.0 ** (-torch.arange(width, dtype=torch.float64) / width)
+def _per_index(n: int, width: int, times: int = 1) -> Tensor:
+    rates = 10000.0 ** (-times * torch.arange(width, dtype=torch.float64) / width)
     angles = torch.arange(n, dtype=torch.float64)[:, None] * rates
     return torch.where(torch.arange(width) % 2 == 0, angles.sin(), angles.cos()).float()
 
@@ -58,7 +58,8 @@ MISTAKES = [
         {"rope": lambda x, at, base=1e4: _turn(x, at, base, torch.sin, torch.cos)}),
     mistake("frequency-per-index", "Each index has a frequency of its own.",
         "A sine and the cosine beside it share one.", ENCODING,
-        {"sinusoidal_encoding": _per_index}),
+        {"sinusoidal_encoding": _per_index},
+        {"sinusoidal_encoding": lambda n, c: _per_index(n, c, times=2)}),
     mistake("frequency-precedence", "The exponent slipped.",
         "It is 2i / d for pair i, so that frequencies run from 1 down to nearly 1 / 10000.",
         ENCODING,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from inspect import signature
 
 import torch
 from torch import Tensor
@@ -39,6 +40,13 @@ def _build_decode_step(s: Steps) -> Callable[..., tuple[Tensor, Tensor, Tensor]]
     return answer
 
 
+def _left_out(answer: Callable[..., int], *sizes: int) -> tuple[None, str] | None:
+    for name, size in zip(signature(caching.kv_cache_bytes).parameters, sizes, strict=True):
+        if answer(*sizes) * size == caching.kv_cache_bytes(*sizes):
+            return None, f"{name} is left out. Multiply the sizes of all that is kept: it is one of them."
+    return None
+
+
 CACHE = "11, KV cache: one token at a time"
 FEWER = "11, Fewer KV heads"
 BYTES = "11, Bytes: what a cache weighs"
@@ -49,10 +57,12 @@ MISTAKES = [
         {"append": lambda a, b, k, v: (torch.cat((k, a), 2), torch.cat((v, b), 2))},
         {"append": lambda a, b, k, v: (torch.cat((a, k), -1), torch.cat((b, v), -1))},
         {"append": lambda a, b, k, v: (torch.cat((a, k), 0), torch.cat((b, v), 0))}),
-    mistake("cache-not-appended", "The old cache came back.",
+    mistake("cache-not-appended", "The caches that came back do not hold the old tokens and the new one.",
         "The new key and value belong to it from now on.", CACHE,
         {"append": lambda a, b, k, v: (a, b)},
-        {"append": lambda a, b, k, v: (k, v)}),
+        {"append": lambda a, b, k, v: (k, v)},
+        {"kept": lambda k, v: (k[:, :, :-1], v[:, :, :-1])},
+        {"kept": lambda k, v: (k[:, :, -1:], v[:, :, -1:])}),
     mistake("cache-before-projection", "What was appended is the token itself, not its key and value.",
         "Keys and values are kept after projection, so that nothing old is computed again.", CACHE,
         {"project": lambda x, m, w, b, h, s: (s.linear(x, w[0]), m, m)},
@@ -121,6 +131,7 @@ EXERCISES = [
         "Each layer keeps two tensors (B, H_kv, S, D), at so many bytes a number. The result is an int.",
         "return 2 * layers * batch * seq_len * num_kv_heads * head_dim * bytes_per_value",
         inputs=[lambda: (7, 3, 11, 5, 13, 4), lambda: (9, 3, 17, 5, 8, 2)],
+        diagnose=_left_out,
         done="You can tell what a cache weighs before it is built. Try a model that you know, then a quarter of its KV "
         "heads.",
     ),

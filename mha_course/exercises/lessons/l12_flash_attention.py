@@ -10,7 +10,8 @@ import torch
 from torch import Tensor
 
 from mha_course import flash
-from mha_course.exercises.inputs import B, H, T, draw, qkv
+from mha_course.exercises.attention_steps import Steps
+from mha_course.exercises.inputs import B, D, H, T, draw
 from mha_course.exercises.spec import Exercise, Lesson, Operation, Question, Rule, mistake
 
 Shrink = Callable[[Tensor, Tensor], Tensor]  # of the old and the new maximum: what the old sum is multiplied by
@@ -47,21 +48,27 @@ def _summed(shrink: Shrink, start: float = -math.inf) -> Callable[[Tensor, int],
     return online_softmax
 
 
-def _mixed(sums: Shrink, contexts: Shrink) -> Callable[[Tensor, Tensor, Tensor, int], Tensor]:
-    """Return tiled_attention with other factors for the old sum and the old context."""
+def _build_tiled(s: Steps) -> Callable[[Tensor, Tensor, Tensor, int], Tensor]:
+    """Put the loop over the blocks together; "sums" and "contexts" rescale what was summed before."""
+    sums, contexts = vars(s).get("sums", _shrunk), vars(s).get("contexts", _shrunk)
 
     def tiled_attention(q: Tensor, k: Tensor, v: Tensor, size: int) -> Tensor:
-        largest, total, mixed = torch.full_like(q[..., :1], -math.inf), torch.tensor(0.0), torch.tensor(0.0)
+        largest = torch.full_like(q[..., :1], vars(s).get("start", _lowest)())
+        total, mixed = torch.zeros_like(largest), torch.zeros_like(q)
         for keys, values in zip(k.split(size, 2), v.split(size, 2), strict=True):
-            scores = q @ keys.mT / math.sqrt(q.size(-1))
+            scores = s.scale(s.scores(q, keys), q, k, k.size(1))
             new = torch.maximum(largest, scores.amax(-1, keepdim=True))
             parts = (scores - new).exp()
             total = total * sums(largest, new) + parts.sum(-1, keepdim=True)
-            mixed = mixed * contexts(largest, new) + parts @ values
+            mixed = mixed * contexts(largest, new) + s.weigh(parts, values)
             largest = new
         return mixed / total
 
-    return tiled_attention
+    return vars(s).get("tiled_attention", tiled_attention)
+
+
+def _lowest() -> float:
+    return -math.inf
 
 
 def _shrunk(old: Tensor, new: Tensor) -> Tensor:
@@ -88,15 +95,21 @@ def _without_maximum(q: Tensor, k: Tensor, v: Tensor, size: int) -> Tensor:
     return mixed / total
 
 
+def _qkv() -> tuple[Tensor, Tensor, Tensor]:
+    """Return q, k and v in which D + 1, the width of v beside a column of ones, is not the number of keys."""
+    return draw(B, H, T, D, seed=1), draw(B, H, 11, D, seed=2), draw(B, H, 11, D, seed=3)
+
+
 def _large_scores() -> tuple[Tensor, Tensor, Tensor, int]:
-    q, k, v = qkv()
-    return 900 * q, k, v, 4
+    q, k, v = _qkv()
+    q[0], k[0] = q[0].abs(), -k[0].abs()  # all scores of sentence 0 are far below 0
+    return 4000 * q, k, v, 4
 
 
 def _negative_scores() -> tuple[Tensor, int]:
-    """Return scores below 0, some of them hidden, but in each row the first is seen."""
+    """Return scores below 0, some of them hidden, though no block as a whole."""
     scores = -1 - draw(B, H, T, 10, seed=2).abs()
-    scores[..., 1:] = scores[..., 1:].masked_fill(scores[..., 1:] < -2, -math.inf)
+    scores[..., 1::3] = scores[..., 1::3].masked_fill(scores[..., 1::3] < -2, -math.inf)
     return scores, 3
 
 
@@ -111,22 +124,23 @@ MISTAKES = [
         {"online_softmax": _summed(_kept)}),
     mistake("online-max-not-corrected", "Neither the running sum nor the running context was rescaled.",
         "Old terms were taken relative to the old maximum: multiply both by exp(old - new).", FLASH,
-        {"tiled_attention": _mixed(_kept, _kept)}),
+        {"sums": _kept, "contexts": _kept}),
     mistake("sum-not-rescaled", "The running context was rescaled, the running sum was not.",
         "Both hold terms relative to the old maximum: multiply the sum by exp(old - new), too.", FLASH,
-        {"tiled_attention": _mixed(_kept, _shrunk)}),
+        {"sums": _kept}),
     mistake("context-not-rescaled", "The running sum was rescaled, the running context was not.",
         "Both hold terms relative to the old maximum: multiply the context by exp(old - new), too.", FLASH,
-        {"tiled_attention": _mixed(_shrunk, _kept)}),
+        {"contexts": _kept}),
     mistake("online-exponent-sign", "The old sum was multiplied by exp(new - old).",
         "It must shrink when the maximum grows: multiply by exp(old - new).", FLASH,
         {"online_softmax": _summed(_grown)},
         {"online_softmax": _summed(_grown_but_first)},
-        {"tiled_attention": _mixed(_grown, _grown)},
-        {"tiled_attention": _mixed(_grown_but_first, _grown_but_first)}),
+        {"sums": _grown, "contexts": _grown},
+        {"sums": _grown_but_first, "contexts": _grown_but_first}),
     mistake("online-max-from-zero", "The running maximum starts at 0.",
         "Where all scores of a row are negative, none of them ever is the maximum then. Start at -inf.", FLASH,
-        {"online_softmax": _summed(_shrunk, start=0.0)}),
+        {"online_softmax": _summed(_shrunk, start=0.0)},
+        {"start": lambda: 0.0}),
     mistake("softmax-unstable", "No maximum was subtracted: with large scores the exponentials overflow.",
         "Keep a running maximum, and take every exponential relative to it.", FLASH,
         {"tiled_attention": _without_maximum}),
@@ -134,12 +148,6 @@ MISTAKES = [
         "The length need not be a multiple of the block.", FLASH,
         {"online_softmax": lambda z, n: flash.online_softmax(_whole_blocks(z, n, 3), n)},
         {"tiled_attention": lambda q, k, v, n: flash.tiled_attention(q, _whole_blocks(k, n), _whole_blocks(v, n), n)}),
-    mistake("scale-missing", "The scores are not scaled.",
-        "Each block of scores is divided by sqrt(D), too.", FLASH,
-        {"tiled_attention": lambda q, k, v, n: flash.tiled_attention(q * math.sqrt(q.size(-1)), k, v, n)}),
-    mistake("scale-no-root", "The scores were divided by D, not by its root.",
-        "Their spread grows with sqrt(D).", FLASH,
-        {"tiled_attention": lambda q, k, v, n: flash.tiled_attention(q / math.sqrt(q.size(-1)), k, v, n)}),
 ]  # fmt: skip
 
 EXERCISES = [
@@ -181,8 +189,10 @@ EXERCISES = [
         "running_sum = running_sum * factor + shares.sum(-1, keepdim=True)\n"
         "context = context * factor + shares @ v_block\n"
         "running_max = new_max",
-        inputs=[lambda: (*qkv(), 3), _large_scores],
+        inputs=[lambda: (*_qkv(), 3), _large_scores],
         axes="B H T D",
+        steps=("scores", "scale", "weigh", "start", "sums", "contexts", "tiled_attention"),
+        build=_build_tiled,
         done="You can attend without ever holding the table of scores. Change the block size, and see that the context "
         "stays the same.",
         rules=(

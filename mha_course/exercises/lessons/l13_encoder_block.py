@@ -12,6 +12,7 @@ from mha_course.exercises.inputs import C, draw, square, tokens
 from mha_course.exercises.spec import Exercise, Lesson, Question, mistake
 
 Part = Callable[[Tensor], Tensor]
+PARTS = ("attention", "feed_forward", "norm1", "norm2")
 
 
 def layer_norm(x: Tensor, gamma: Tensor, beta: Tensor, eps: float = 1e-5) -> Tensor:
@@ -42,6 +43,23 @@ def wire(answer: Callable[..., Any], x: Tensor, first: Tensor, second: Tensor) -
         lambda t: (t - t.mean(-1, keepdim=True)) * 1.5,
         lambda t: torch.nn.functional.layer_norm(t, t.shape[-1:]) - 0.2,
     )
+
+
+def _never_called(answer: Callable[..., Any], *arguments: Tensor) -> tuple[None, str] | None:
+    """Find a part that the block does without."""
+    called = set()
+
+    def watched(x: Tensor, *parts: Part) -> Any:
+        def watch(name: str, part: Part) -> Part:
+            return lambda t: called.add(name) or part(t)  # type: ignore[func-returns-value]
+
+        return answer(x, *map(watch, PARTS, parts))
+
+    wire(watched, *arguments)
+    unused = [name for name in PARTS if name not in called]
+    if not unused:
+        return None
+    return None, f"{' and '.join(unused)}: never called. Each half is x plus what a part makes of the normed x."
 
 
 def _norm(
@@ -102,6 +120,10 @@ MISTAKES = [
     mistake("layer-norm-unbiased", "The variance was divided by n - 1.",
         "Layer norm divides by n: var(unbiased=False).", NORM,
         {"layer_norm": lambda x, g, b, eps=1e-5: _norm(x, g, b, eps, unbiased=True)}),
+    mistake("layer-norm-unbiased", "The variance was divided by n - 1, as std does, and eps is not under the root.",
+        "Layer norm divides by n, and takes the root of variance + eps: see var(unbiased=False).", NORM,
+        {"layer_norm": lambda x, g, b, eps=1e-5: _norm(x, g, b, eps, unbiased=True, late=True)},
+        {"layer_norm": lambda x, g, b, eps=1e-5: _norm(x, g, b, 0.0, unbiased=True)}),
     mistake("layer-norm-eps-outside", "eps was added behind the root.",
         "It belongs under it: sqrt(variance + eps).", NORM,
         {"layer_norm": lambda x, g, b, eps=1e-5: _norm(x, g, b, eps, late=True)}),
@@ -179,6 +201,7 @@ EXERCISES = [
         inputs=[lambda: (tokens(), *square(2, 3))],
         axes="B S C",
         run=wire,
+        diagnose=_never_called,
         done="You can wire a pre-norm block. Let attention and feed_forward return zeros: x comes out as it came in.",
     ),
 ]

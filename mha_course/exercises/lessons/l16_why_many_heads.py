@@ -52,6 +52,7 @@ def same_context(answer: Callable[..., Any], weights_: Tensor, v: Tensor) -> Any
     other = answer(weights_, v)
     if not isinstance(other, Tensor) or other.shape != weights_.shape:
         return other
+    other = other.to(v.dtype)
     kept = (other @ v, other.sum(-1))
     flags = ((other < -LEAST).sum(), ((other - weights_).abs().amax() <= LEAST).sum())
     return (*kept, torch.stack([flag.to(v.dtype) for flag in flags]))
@@ -63,7 +64,7 @@ def _not_other_weights(answer: Callable[..., Any], weights_: Tensor, v: Tensor) 
     if not isinstance(other, Tensor) or other.shape != weights_.shape:
         got = tuple(other.shape) if isinstance(other, Tensor) else type(other).__name__
         return None, f"It should return weights of shape {tuple(weights_.shape)}, as they came in, and returned {got}."
-    other = other.detach()
+    other = other.detach().to(v.dtype)
     if not other.isfinite().all():
         return None, "Some of the weights are NaN or inf. Was anything divided by 0?"
     if (other - weights_).abs().amax() <= LEAST:
