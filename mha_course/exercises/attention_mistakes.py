@@ -7,11 +7,13 @@ Mistakes in a whole function stand in the lesson of that function.
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Callable
 from typing import Any
 
 import torch
 from torch import Tensor
+from torch.nn.functional import normalize
 
 from mha_course.exercises.attention_steps import Steps
 from mha_course.exercises.spec import Function, mistake
@@ -73,33 +75,32 @@ def _fused(order: str) -> Function:
     return split_fused
 
 
-LINEAR = "1, Projection: nn.Linear"
-ROLES = "1, Projection: three views"
-FUSED_LINEAR = "1, Projection: one fused Linear"
-READS_ALL = "1, Projection: each head reads all of x"
-FUSED = "2, Head splitting: a fused q, k, v"
+LINEAR = "1, Projection: A Linear, taken apart"
+ROLES = "1, Projection: See it: one word, three vectors"
+FUSED_LINEAR = "1, Projection: Three Linears or one"
+READS_ALL = "1, Projection: Break it: “each head gets a slice of the embedding”"
+FUSED = "2, Head splitting: A fused q, k, v"
 LAID_OUT = "It is laid out as (3, H, D): first q, k and v, in each of them the heads, in each head its D numbers."
 PROJECTION = [
-    mistake("weight-not-transposed", "Your numbers are those of x @ W.",
-        "nn.Linear keeps its weight as (out, in), so the product is with the transpose: x @ W.T.",
-        LINEAR,
+    mistake("weight-not-transposed", "The weight was not transposed: x @ W.",
+        "nn.Linear keeps its weight as (out, in), so the product is with the transpose: x @ W.T.", LINEAR,
         {"linear": _not_transposed},
-        {"output": lambda m, w, b, h: _not_transposed(m, w, b)},
         {"rows": lambda x, w, i, h: x @ w.chunk(h)[i]},
-        {"fold_value_bias": lambda w, v, o: v @ w + o},
-        {"rows": lambda x, w, i, h: x @ w.chunk(h, dim=1)[i]},
         {"linear": _not_transposed, "output": lambda m, w, b, h: _not_transposed(m, w, b)}),
-    mistake("bias-dropped", "Your numbers are those without the bias.",
-        "A Linear is x Wᵀ + b; the bias shifts every token alike.", "1, Projection: bias",
+    mistake("weight-not-transposed", "W_O was not transposed.",
+        "It is kept as (out, in), as nn.Linear keeps it: the product is merged @ W_O.T.", LINEAR,
+        {"output": lambda m, w, b, h: _not_transposed(m, w, b)}),
+    mistake("weight-not-transposed", "Columns of W were taken, where the head has rows: x @ W and not x @ W.T.",
+        "nn.Linear keeps its weight as (out, in): a head has D of the rows, and each reads all of x.", READS_ALL,
+        {"rows": lambda x, w, i, h: x @ w.chunk(h, dim=1)[i]}),
+    mistake("bias-dropped", "A bias is missing.",
+        "A Linear is x Wᵀ + b; the bias shifts every token alike.", LINEAR,
         {"linear": lambda x, w, b=None: x @ w.T},
         {"output": lambda m, w, b, h: m @ w.T},
-        {"fold_value_bias": lambda w, v, o: w @ v},
         {"linear": lambda x, w, b=None: x @ w.T, "output": lambda m, w, b, h: m @ w.T},
-        {"parameter_count": lambda c, h, bias: 4 * c * c},
-        {"parameter_count": lambda c, h, bias: 4 * c * c + 3 * c * bias},
         *[{"project": _without_bias(names)} for names in ("q", "v", "qk", "kv")],
         but=("multi_head_attention", "self_attention")),
-    mistake("wrong-unpack-order", "Your results are right, but in the order k, q, v.",
+    mistake("wrong-unpack-order", "The three were handed out in the order k, q, v.",
         "The rows are stacked q, k, v, and are handed out in that order.", FUSED_LINEAR,
         {"order": lambda q, k, v: (k, q, v)},
         only=("project_qkv", "split_fused_qkv")),
@@ -107,17 +108,25 @@ PROJECTION = [
         "A key says what a token is found by, a value what it hands over; each has its own weight.",
         ROLES,
         {"order": lambda q, k, v: (q, v, k)}),
-    mistake("chunk-wrong-axis", "Your three parts are pieces of the sequence, not of the width.",
+    mistake("pieces-not-three", "Without dim, chunk(3) cuts axis 0: 2 sentences give 2 pieces, and no third.",
+        "q, k and v lie beside each other in the last axis: chunk(3, dim=-1).", FUSED_LINEAR,
+        {"unpack": lambda t: t.chunk(3), "order": lambda *pieces: pieces},
+        {"split_fused": lambda t, h: t.chunk(3), "order": lambda *pieces: pieces},
+        {"split_fused": lambda t, h: [Steps.defaults["split"](x, h) for x in t.chunk(3)],
+         "order": lambda *pieces: pieces},
+        crashes=lambda error: "not enough values to unpack (expected 3, got 2)" in str(error), written="chunk",
+        only=("project_qkv", "split_fused_qkv")),
+    mistake("chunk-wrong-axis", "The three parts are pieces of the sequence, not of the width.",
         "q, k and v lie beside each other in the last axis: chunk(3, dim=-1).", FUSED_LINEAR,
         {"unpack": lambda t: t.tensor_split(3, dim=1)},
         {"unpack": lambda t: t.chunk(3, dim=1)},
-        {"unpack": lambda t: t.chunk(3, dim=0)},
-        {"split_fused": lambda t, h: t.chunk(3, dim=1)}),
-    mistake("value-through-key-projection", "Your values are the keys.",
+        {"split_fused": lambda t, h: t.chunk(3, dim=1)},
+        {"split_fused": lambda t, h: [Steps.defaults["split"](x, h) for x in t.chunk(3, dim=1)]}),
+    mistake("value-through-key-projection", "The values are made as the keys are.",
         "Values need their own projection, W_V: what a token hands over is not what it is found by.",
         ROLES,
         {"order": lambda q, k, v: (q, k, k)}),
-    mistake("key-through-query-projection", "Your keys are the queries.",
+    mistake("key-through-query-projection", "The keys are made as the queries are.",
         "Keys need their own projection, W_K. Otherwise scores are symmetric: a looks at b as b looks at a.",
         ROLES,
         {"order": lambda q, k, v: (q, q, v)}),
@@ -126,7 +135,7 @@ PROJECTION = [
         {"order": lambda q, k, v: (q, q, q)},
         {"order": lambda q, k, v: (v, v, v)},
         {"order": lambda q, k, v: (k, k, k)}),
-    mistake("value-not-projected", "Your values are x itself.",
+    mistake("value-not-projected", "The values are x itself.",
         "Values are projected, too: v = x W_Vᵀ.", ROLES,
         {"project": lambda x, m, w, b, h, s: (s.linear(x, w[0], b[0]), s.linear(m, w[1], b[1]), m)}),
     mistake("head-reads-own-slice", "Each head reads only its own D numbers of x.",
@@ -184,22 +193,20 @@ def _folded_as_heads(x: Tensor, h: int) -> Tensor:
     return x.unflatten(2, (h, -1)).permute(2, 0, 1, 3).reshape(x.size(0), h, x.size(1), -1)
 
 
-SPLIT = "2, Head splitting: the split, cell by cell"
-MERGE = "6, Concatenation: the merge, cell by cell"
+# What Python and torch say of a float that stands for a size or an index.
+_FLOAT = re.compile(
+    r"ints?(, not|,but got) float|type float at|\(got float\)|indices must be integers|'float' object cannot be interp"
+)
+
+
+SPLIT = "2, Head splitting: The split, cell by cell"
+MERGE = "6, Concatenation: The merge, cell by cell"
 HEADS = [
-    mistake("float-division", "A size came out of a division with /, which gives a float.",
-        "Sizes and indices are whole numbers: divide with //.", "2, Head splitting: where it lives",
-        crashes=lambda error: isinstance(error, TypeError)
-        and ("float" in str(error) or "indices must be integers" in str(error))),
-    mistake("view-after-transpose", "The axes were swapped before the width was cut.",
-        "Cut the width of each token first, (B, S, H, D), then bring the heads forward. After a transpose view cannot "
-        "cut, and reshape cuts along other numbers.", SPLIT,
-        {"split": lambda x, h: x.transpose(1, 2).view(x.size(0), h, x.size(1), -1)},
-        {"split": lambda x, h: x.transpose(1, 2).reshape(x.size(0), h, x.size(1), -1)},
-        {"split": lambda x, h: x.transpose(1, 2).reshape(x.size(0), h, -1, x.size(1)).transpose(2, 3)},
-        only=("split_heads",)),
+    mistake("float-division", "A size or an index is a float, as a division with / gives it.",
+        "Sizes and indices are whole: divide with //.", SPLIT,
+        crashes=lambda error: _FLOAT.search(str(error)) is not None),
     mistake("view-without-transpose",
-        "Each head holds parts of several tokens: these are the numbers of x.view(B, H, S, D).",
+        "x was viewed as (B, H, S, D) at once: each head holds parts of several tokens.",
         "The heads of a token lie side by side, so cut C into (H, D) first, then swap tokens and heads.", SPLIT,
         {"split": _viewed},
         {"apart": _each(_viewed)},
@@ -217,7 +224,7 @@ HEADS = [
         {"split": _kept, "merge": lambda c: c.flatten(2)},
         {"apart": _each(_kept), "merge": lambda c: c.flatten(2)},
         {"split_fused": lambda t, h: t.unflatten(2, (3, h, -1)).unbind(2)}),
-    mistake("no-split", "The numbers are those of one head as wide as C.",
+    mistake("no-split", "There is one head, as wide as C.",
         "Without a split every token has one weight for each other token, instead of one a head.", SPLIT,
         {"apart": lambda q, k, v, h, s: (q, k, v), "merge": lambda c: c},
         {
@@ -228,11 +235,11 @@ HEADS = [
         {"apart": lambda q, k, v, h, s: (q[:, None], k[:, None], v[:, None]), "merge": lambda c: c[:, 0]},
         but=("decode_step",)),
     mistake("fold-order-mixed", "Heads and sentences have changed places.",
-        "Whoever folds as (B, H) must unfold as (B, H).", "2, Head splitting: where it lives",
+        "Whoever folds as (B, H) must unfold as (B, H).", "2, Head splitting: Where it lives",
         {"merge": _folded_as_sentences},
         {"split": _folded_as_heads}),
     mistake("merge-without-transpose",
-        "Each token got parts of other tokens: these are the numbers of a reshape at once.",
+        "The heads were joined by a reshape at once: each token got parts of other tokens.",
         "Swap heads and tokens first, so that the heads of one token lie side by side; then join.", MERGE,
         {"merge": lambda c: c.reshape(c.size(0), c.size(2), -1)}),
     mistake("merge-dim-before-heads", "The merged width is ordered (D, H).",
@@ -246,9 +253,17 @@ HEADS = [
         {"merge": lambda c: c.permute(2, 0, 1, 3).reshape(c.size(0), c.size(2), -1)}),
     mistake("view-on-non-contiguous", "view cannot read these axes as they lie in memory.",
         "After a transpose the numbers are not in order any more. Use reshape, or contiguous() before view: both copy.",
-        "2, Head splitting: what moves",
+        "2, Head splitting: What moves in memory: nothing",
         {"merge": lambda c: c.transpose(1, 2).view(c.size(0), c.size(2), -1)},
-        {"merge": lambda c: c.permute(0, 2, 1, 3).view(c.size(0), c.size(2), c.size(1) * c.size(3))}),
+        {"merge": lambda c: c.permute(0, 2, 1, 3).view(c.size(0), c.size(2), c.size(1) * c.size(3))},
+        operand=lambda shape: len(shape) == 4),
+    mistake("view-after-transpose", "The axes were swapped before the width was cut.",
+        "Cut the width of each token first, (B, S, H, D), then bring the heads forward. After a transpose view cannot "
+        "cut, and reshape cuts along other numbers.", SPLIT,
+        {"split": lambda x, h: x.transpose(1, 2).view(x.size(0), h, x.size(1), -1)},
+        {"split": lambda x, h: x.transpose(1, 2).reshape(x.size(0), h, x.size(1), -1)},
+        {"split": lambda x, h: x.transpose(1, 2).reshape(x.size(0), h, -1, x.size(1)).transpose(2, 3)},
+        operand=lambda shape: len(shape) == 3, same_as=("view-on-non-contiguous",)),
     mistake("heads-averaged", "The heads were added up or averaged.",
         "They are laid side by side: averaged, nothing tells them apart afterwards.", MERGE,
         {"merge": lambda c: c.mean(1)},
@@ -266,43 +281,44 @@ HEADS = [
         *[{"apart": _each(_viewed, only)} for only in ("q", "k", "v", "qk", "kv", "qv")]),
 ]  # fmt: skip
 
-PAIRS = "3, Scaling: scores as all pairs"
-DIVISOR = "3, Scaling: what to divide by"
+PAIRS = "3, Scaling: See it: all pairs at once"
+DIVISOR = "3, Scaling: How large is a dot product?"
+WIDTH = "3, Scaling: Break it: which width?"
 SCORES = [
     mistake("key-not-transposed", "The second factor of the product is not transposed.",
         "A score is the dot product of two vectors, so the product sums over their width: q @ k.transpose(-2, -1).",
         PAIRS,
         {"scores": lambda q, k: q @ k},
-        {"scores": lambda q, k: q @ k.transpose(-2, -1).transpose(-2, -1)},
-        {"form": lambda a, b: a @ b}),
+        {"scores": lambda q, k: q @ k.transpose(-2, -1).transpose(-2, -1)}),
     mistake("key-transposed-wrong-axes", "The wrong two axes of k were swapped.",
         "Tokens and width change places, the last two axes: k.transpose(-2, -1).", PAIRS,
         {"scores": lambda q, k: q @ k.transpose(1, 2)},
         {"scores": lambda q, k: q @ k.transpose(0, 1)},
-        {"form": lambda a, b: a @ b.T},
         {"scores": lambda q, k: q @ k.transpose(-3, -1)},
-        but=("self_attention", "similarity")),
+        but=("self_attention",)),
     mistake("key-all-axes-reversed", "k.T reverses all axes of k, not only the last two.",
         "Tokens and width change places, and sentences and heads stay: k.transpose(-2, -1).", PAIRS,
         {"scores": lambda q, k: q @ k.T},
-        but=("similarity",), same_as=("key-transposed-wrong-axes",), written=".T"),
-    mistake("key-reshaped", "The keys have the shape of kᵀ, but their numbers stayed in order.",
+        same_as=("key-transposed-wrong-axes",), written=".T"),
+    mistake("key-reshaped", "The keys were brought into the shape of kᵀ by a reshape or view.",
         "A reshape is no transpose: it mixes tokens and width.", PAIRS,
         {"scores": lambda q, k: q @ k.reshape(*k.shape[:-2], k.size(-1), k.size(-2))}),
     mistake("query-key-swapped", "Queries and keys have changed places: rows are keys.",
         "A row belongs to a query: q @ k.transpose(-2, -1).", PAIRS,
-        {"scores": lambda q, k: k @ q.transpose(-2, -1)},
-        {"form": lambda a, b: b.T @ a},
-        but=("similarity",)),
-    mistake("elementwise-product", "Numbers were multiplied one by one, and not summed over D.",
-        "A score is one number for a query and a key: their dot product.", PAIRS,
+        {"scores": lambda q, k: k @ q.transpose(-2, -1)}),
+    mistake("elementwise-product", "Two tensors were multiplied number by number (*), and not as matrices (@).",
+        "A score is one number for a query and a key, their dot product; a context is a sum over keys.", PAIRS,
         {"scores": lambda q, k: q * k},
-        {"form": lambda a, b: a * b},
         {"weigh": lambda w, v: w * v},
         {"scores": lambda q, k: (q * k).sum(-1)},
         same_as=("key-not-transposed", "query-key-swapped"), written="q * k"),
+    mistake("cosine-not-dot", "Both vectors were brought to length 1 first: this is their cosine.",
+        "A dot product counts how long they are, too. Leave their lengths alone.", PAIRS,
+        {"scores": lambda q, k: normalize(q, dim=-1) @ normalize(k, dim=-1).transpose(-2, -1)},
+        {"scores": lambda q, k: normalize(q, dim=-1) @ normalize(k, dim=-1).transpose(-2, -1),
+         "scale": lambda z, q, k, h: z}),
     mistake("scale-d-model", "The scores were divided by sqrt(d_model).",
-        "A dot product of D numbers has spread sqrt(D), and D is the width of a head.", DIVISOR,
+        "A dot product of D numbers has spread sqrt(D), and D is the width of a head.", WIDTH,
         {"scale": lambda z, q, k, h: z / math.sqrt(q.size(-1) * h)},
         but=("self_attention",)),
     mistake("scale-no-root", "The scores were divided by D, not by its root.",
@@ -323,7 +339,7 @@ SCORES = [
         {"scale": lambda z, q, k, h: z / math.sqrt(q.size(-2))},
         same_as=("scale-missing",)),
     mistake("scale-by-heads", "The scores were divided by sqrt(H), the number of heads.",
-        "The width of a head counts, not how many there are.", DIVISOR,
+        "The width of a head counts, not how many there are.", WIDTH,
         {"scale": lambda z, q, k, h: z / math.sqrt(h)},
         but=("self_attention",)),
 ]  # fmt: skip
@@ -348,8 +364,9 @@ def _without_keepdim(scores: Tensor) -> Tensor:
     return exponentials / exponentials.sum(-1)
 
 
-AXIS = "4, Softmax: which axis"
-TO_WEIGHTS = "4, Softmax: from scores to weights"
+AXIS = "4, Softmax: Break it: the wrong axis"
+TO_WEIGHTS = "4, Softmax: See it: from scores to shares"
+STABLE = "4, Softmax: A softmax that does not overflow"
 SOFTMAX = [
     mistake("softmax-over-queries", "Columns sum to 1, not rows: softmax ran over the queries.",
         "Each query spends a whole: normalise over the keys, dim=-1.", AXIS,
@@ -380,97 +397,98 @@ SOFTMAX = [
         {"attend": lambda z, m, s: Steps.defaults["attend"](z, m, s).softmax(-1)}),
     mistake("softmax-unstable", "With scores of 10 000 the result is NaN.",
         "exp overflows. Subtract the largest score of the row first: only differences count.",
-        "4, Softmax: a stable softmax",
+        STABLE,
         {"softmax": lambda z: z.exp() / z.exp().sum(-1, keepdim=True)},
         only=("softmax",)),
-    mistake("softmax-no-keepdim", "The sums do not line up with their rows.",
-        "A sum over the last axis drops it; keepdim=True keeps it, so that division goes row by row.",
-        TO_WEIGHTS,
+    mistake("softmax-no-keepdim", "The sums, or the largest scores, do not line up with their rows.",
+        "A sum over the last axis drops it; keepdim=True keeps it, so that division goes row by row.", STABLE,
         {"softmax": _without_keepdim},
         {"softmax": lambda z: z.exp() / z.exp().sum(-1)},
         {"softmax": lambda z: z - z.amax(-1)},
         but=("decode_step",)),
 ]  # fmt: skip
 
-FIRST_MASK = "4, Softmax: a first causal mask"
-EMPTY_ROW = "4, Softmax: a row with nothing to see"
+HIDING = "4, Softmax: Hiding words"
 MASKS = [
     mistake("mask-inverted", "What should be hidden is seen, and the other way round.",
-        "True means may attend, so hide where the mask is False: ~mask.", FIRST_MASK,
-        {"mask": lambda m, z: ~m}),
+        "True means may attend, so hide where the mask is False: ~mask.", HIDING,
+        {"mask": lambda m, z: ~m},
+        {"hide": lambda z, m: z.masked_fill(m, -math.inf), "empty": lambda w, m: w},
+        {"hide": lambda z, m: z.masked_fill(m, -math.inf), "empty": lambda w, m: w.nan_to_num(0.0)}),
     mistake("mask-multiplied", "Hidden keys still get exp(0).",
-        "A score of 0 is no small score. Fill hidden ones with -inf.", FIRST_MASK,
+        "A score of 0 is no small score. Fill hidden ones with -inf.", HIDING,
         {"hide": lambda z, m: z * m},
         {"hide": lambda z, m: z * m, "empty": lambda w, m: w}),
     mistake("mask-fill-tiny", "Hidden scores were filled with a tiny number near 0.",
-        "1e-9 is nearly 0, and exp(0) is 1. Fill with -inf.", FIRST_MASK,
+        "1e-9 is nearly 0, and exp(0) is 1. Fill with -inf.", HIDING,
         {"hide": lambda z, m: z.masked_fill(~m, 1e-9)},
         {"hide": lambda z, m: z.masked_fill(~m, 1e-9), "empty": lambda w, m: w}),
     mistake("mask-fill-positive-inf", "Hidden scores were filled with +inf, which gives NaN.",
-        "Hidden means as small as can be: -inf.", FIRST_MASK,
+        "Hidden means as small as can be: -inf.", HIDING,
         {"hide": lambda z, m: z.masked_fill(~m, math.inf)},
         {"hide": lambda z, m: z.masked_fill(~m, math.inf), "empty": lambda w, m: w}),
     mistake("mask-added-as-number", "The mask was added as 0 and 1.",
-        "That multiplies weights by e, and hides nothing. Add 0 and -inf, or fill.", FIRST_MASK,
+        "That multiplies weights by e, and hides nothing. Add 0 and -inf, or fill.", HIDING,
         {"hide": lambda z, m: z + m},
         {"hide": lambda z, m: z + m, "empty": lambda w, m: w},
         {"hide": lambda z, m: z + ~m, "empty": lambda w, m: w},
         {"hide": lambda z, m: z - ~m, "empty": lambda w, m: w}),
     mistake("mask-after-softmax", "Hidden weights are 0, but rows sum to less than 1.",
-        "Hide the scores before softmax, so that what is left shares the whole.", FIRST_MASK,
+        "Hide the scores before softmax, so that what is left shares the whole.", HIDING,
         {"hide": lambda z, m: z, "empty": lambda w, m: w * m}),
     mistake("mask-ignored", "The mask has no effect.",
-        "Hidden keys must get weight 0.", FIRST_MASK,
+        "Hidden keys must get weight 0.", HIDING,
         {"mask": lambda m, z: torch.ones_like(m)},
         {"hide": lambda z, m: z}),
     mistake("mask-first-batch-only", "All sentences are masked as the first is.",
-        "Each sentence has a mask of its own.", FIRST_MASK,
+        "Each sentence has a mask of its own.", HIDING,
         {"mask": lambda m, z: m[:1] if m.dim() == 4 else m}),
     mistake("masked-row-nan", "A row with nothing to see is NaN.",
-        "Softmax of nothing but -inf is 0 / 0. Such a row gets all 0.", EMPTY_ROW,
+        "Softmax of nothing but -inf is 0 / 0. Such a row gets all 0.", HIDING,
         {"hide": lambda z, m: z.masked_fill(~m, -math.inf), "empty": lambda w, m: w},
         {"hide": lambda z, m: z.masked_fill(~m, -math.inf)}),
     mistake("masked-row-uniform", "A row with nothing to see looks at everything alike.",
-        "With a finite fill all its scores are equal. Such a row gets all 0.", EMPTY_ROW,
+        "With a finite fill all its scores are equal. Such a row gets all 0.", HIDING,
         {"hide": lambda z, m: z.masked_fill(~m, -1e9), "empty": lambda w, m: w},
         {"hide": lambda z, m: z.masked_fill(~m, -1e4), "empty": lambda w, m: w},
         {"empty": lambda w, m: w},
         {"hide": lambda z, m: z + ~m * -1e9, "empty": lambda w, m: w}),
     mistake("mask-none", "It was called without a mask, and took None for one.",
-        "Hide keys only where there is a mask: if mask is not None.", FIRST_MASK,
+        "Hide keys only where there is a mask: if mask is not None.", HIDING,
         crashes=lambda error: "NoneType" in str(error),
         only=("multi_head_attention", "MultiHeadAttention", "cross_attention")),
-    mistake("nan-gradient", "The values are right, but a gradient is NaN.",
-        "Where a row sees nothing, softmax is NaN before nan_to_num hides it, and the way back meets that NaN. Fill "
-        "the scores of such a row with 0 before the softmax, and set its weights to 0 after it.", EMPTY_ROW,
+    mistake("nan-gradient", "The result is right, but a gradient is NaN.",
+        "A row that sees nothing is NaN before nan_to_num hides it, and backward() meets that NaN. Give such a row "
+        "scores of 0 before the softmax, and weights of 0 after it.", HIDING,
         stage="nan gradient",
         but=("online_softmax", "tiled_attention")),
     mistake("mask-times-minus-inf", "Everything became NaN: 0 times inf is not a number.",
-        "Fill hidden scores with masked_fill, which leaves the others alone.", FIRST_MASK,
+        "Fill hidden scores with masked_fill, which leaves the others alone.", HIDING,
         {"hide": lambda z, m: z + ~m * -math.inf},
         {"hide": lambda z, m: z + ~m * -math.inf, "empty": lambda w, m: w}),
 ]  # fmt: skip
 
-DO_IT = "5, Weighted sum: do it"
-W_O = "6, Concatenation: W_O"
+MIXTURE = "5, Weighted sum: See it: a context and what it is made of"
+WHOLE_HEAD = "5, Weighted sum: A whole head"
+W_O = "6, Concatenation: W_O: where the heads meet"
 OUTPUT = [
     mistake("scores-returned", "The scores were returned in the place of the weights; the context is right.",
-        "The weights are what softmax makes of the scores.", DO_IT,
+        "The weights are what softmax makes of the scores: return those.", WHOLE_HEAD,
         {"returned": lambda weights, scores: scores}),
-    mistake("dropout-at-eval", "Two calls with the same input differ: dropout is at work.",
-        "Leave dropout to training: a model that is used gives one answer.", DO_IT,
+    mistake("dropout-at-eval", "Two calls with the same input differ, as with dropout.",
+        "Leave dropout and all that is random away: the same input gives the same result.", WHOLE_HEAD,
         stage="repeat",
         only=("softmax", "masked_softmax", "self_attention", "multi_head_attention", "MultiHeadAttention",
               "cross_attention", "decode_step")),
     mistake("weights-transposed", "The weights were transposed.",
-        "Row t of the weights belongs to query t: weights @ v.", DO_IT,
+        "Row t of the weights belongs to query t: weights @ v.", MIXTURE,
         {"weigh": lambda w, v: w.transpose(-2, -1) @ v},
         but=("decode_step",)),
     mistake("value-times-weights", "The product is the wrong way round: v @ weights.",
-        "Each context is a sum over values: weights @ v.", DO_IT,
+        "Each context is a sum over values: weights @ v.", MIXTURE,
         {"weigh": lambda w, v: v @ w},
-        same_as=("key-not-transposed",), square_operand=True),
-    mistake("output-projection-missing", "These are the merged heads, before the output projection.",
+        same_as=("key-not-transposed",), operand=lambda shape: len(shape) > 1 and shape[-1] == shape[-2]),
+    mistake("output-projection-missing", "The merged heads were returned, without the output projection.",
         "Only W_O lets the heads meet.", W_O,
         {"output": lambda m, w, b, h: m}),
     mistake("output-projection-per-head", "Each head was projected with its own block of W_O.",

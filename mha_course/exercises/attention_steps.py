@@ -84,6 +84,9 @@ class Steps(SimpleNamespace):
         "seen": lambda keys, values: (keys, values),
         "kept": lambda keys, values: (keys, values),
         "columns": _columns,
+        "start": lambda: -math.inf,  # block by block: the first maximum, and what rescales the sum and the context
+        "shrink_sum": lambda old, new: (old - new).exp(),
+        "shrink_context": lambda old, new: (old - new).exp(),
     }
 
     def __init__(self, **changes: Callable[..., Any]) -> None:

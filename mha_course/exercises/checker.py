@@ -147,7 +147,8 @@ class Attempt:
             self.outcomes.append(self._call())
             fault = self._fault()
             if fault:
-                return fault
+                cases = self.exercise.cases[len(self.outcomes) - 1 : len(self.outcomes)]
+                return fault._replace(message=" ".join((fault.message, *cases)).rstrip())
         return None
 
     def complete(self) -> list[Outcome]:
@@ -194,15 +195,15 @@ class Attempt:
         got = run(gradients, self.exercise.run, (self.answer, self.arguments))
         if got.error is not None:
             in_place = "inplace operation" in str(got.error)  # on tensors of its own: no mistake
-            return None if in_place else Fault("wrong", "gradient", "The values are right, but backward() stops.")
+            return None if in_place else Fault("wrong", "gradient", "The result is right, but backward() stops.")
         want = gradients(self.exercise.run, self.exercise.reference, self.arguments)
         for one, other in zip(chain(*got.result), chain(*want), strict=False):
             if one is None or other is None or not bool(other.isfinite().all()):
                 continue
             if not bool(one.isfinite().all()):
-                return Fault("wrong", "nan gradient", "The values are right, but a gradient is NaN.")
+                return Fault("wrong", "nan gradient", "The result is right, but a gradient is NaN.")
             if compare.compare(one, other, "?" * other.dim(), 1e-6):
-                return Fault("wrong", "gradient", "The values are right, but the gradient is another one.")
+                return Fault("wrong", "gradient", "The result is right, but its gradient is another one.")
         return None
 
     def _broken_rule(self) -> Fault | None:
@@ -305,7 +306,8 @@ def _named(report: Report, known: Sequence[Mistake]) -> Report:
     """Say what the mistakes are; where the answer crashed, after what was raised."""
     says = " And: ".join(f"{mistake.found} {mistake.why}" for mistake in known)
     raised = f"{report.message} " if report.status == "error" else ""
-    return replace(report, message=f"{raised}{says} See lesson {known[0].section}.", mistake=known[0].name)
+    named = next((mistake for mistake in known if mistake.name), known[0])
+    return replace(report, message=f"{raised}{says} See lesson {named.place}.", mistake=named.name or None)
 
 
 def _first_stage(exercise: Exercise, answer: Any) -> tuple[str, str] | None:

@@ -106,10 +106,13 @@ def _reproduces(name: str, outcomes: Sequence[Outcome], *ways: Way) -> bool:
 
 
 def _by_line(found: list[Mistake], error: BaseException) -> Mistake:
-    """Choose between mistakes that crash alike: by what is written there, or by a square matrix that took part."""
+    """Choose between mistakes that crash alike: by what is written there, or by the shape of what took part."""
     line, shapes = last_line(error.__traceback__) or ("", {})
-    square = any(len(shape) > 1 and shape[-1] == shape[-2] for shape in shapes.values())
-    likely = [one for one in found if (one.written and one.written in line) or (one.square_operand and square)]
+    likely = [
+        one
+        for one in found
+        if (one.written and one.written in line) or (one.operand and any(map(one.operand, shapes.values())))
+    ]
     return (likely or [one for one in found if not one.written] or found)[0]
 
 

@@ -117,6 +117,8 @@ def gradients(call: Callable[..., Any], answer: Any, arguments: Sequence[Any]) -
     """
     leaves = [x.detach().clone().requires_grad_() if _is_float(x) else x for x in arguments]
     inputs = [x for x in leaves if _is_float(x)]
+    if not inputs:
+        return []
     with torch.enable_grad():
         try:
             results = as_list(call(answer, *(x.clone() if isinstance(x, Tensor) else x for x in leaves)))
@@ -146,7 +148,7 @@ def explain(error: BaseException, arguments: Sequence[Any]) -> str:
     last = last_line(error.__traceback__)
     if last is None:
         shapes = ", ".join(str(tuple(x.shape)) for x in arguments if isinstance(x, Tensor))
-        return f"With inputs of shape {shapes}: {_describe(error)}"
+        return f"{f'With inputs of shape {shapes}: ' if shapes else ''}{_describe(error)}"
     line, shapes_of = last
     held = "".join(f"; {name} is {shape}" for name, shape in shapes_of.items())
     return f"{_describe(error)} In your line `{line}`{held}."

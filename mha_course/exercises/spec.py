@@ -51,6 +51,7 @@ class Exercise:
             the shapes of the decisive line.
         line: the last hint, that line itself, in the names of the lesson.
         inputs: each gives arguments on which answers are judged; a ``Mistake`` should show on one of them.
+        cases: a sentence on each of the inputs that needs one, said where an answer fails on it.
         axes: of the result, such as ``"B H T S"``; one text for each where there are several that differ.
         steps: what it is made of, by the names of ``attention_steps``; without them it is one step of its own name.
         build: puts the steps together; a single step needs none.
@@ -61,7 +62,7 @@ class Exercise:
         rules: what it asks for beside the numbers; judged last.
         unique: False where other answers are right as well, so that gradients, and two calls, need not agree.
         diagnose: ``diagnose(answer, *arguments)`` finds a mistake that is not known by its numbers, and gives its id
-            (None where it has none) and what to say of it; or None.
+            (None if it has none) and what to say of it; or None.
         token_arguments, query_arguments: where tokens and query weights stand among the arguments, so that an answer
             that is wrong in no known way can be tried on one token, and without queries.
     """
@@ -72,6 +73,7 @@ class Exercise:
     shape: str
     line: str
     inputs: Sequence[Callable[[], tuple[Any, ...]]]
+    cases: tuple[str, ...] = ()
     axes: str | tuple[str, ...] = ""
     steps: tuple[str, ...] = ()
     build: Callable[[Steps], Function] | None = None
@@ -149,8 +151,8 @@ class Mistake:
     """A wrong answer that is known: the right one with a step replaced.
 
     Args:
-        name: its id; two may share one, where it looks different in different lessons.
-        found: what is seen in the numbers.
+        name: its id; two may share one, where it looks different in different lessons. Empty where it has none.
+        found: what was done, in words that are true of a crash, too.
         why: why that matters, and what to do.
         section: the lesson and the section to go back to.
         changes: ways to make it, each the steps that are replaced: one alone, or several that belong together.
@@ -159,7 +161,7 @@ class Mistake:
         stage: the stage of a ``Report`` at which an answer fails that makes it; then no numbers are compared.
         crashes: true of the error that shows the mistake, whatever else the answer does.
         written: what the line that crashed has in it, where another mistake crashes alike.
-        square_operand: of mistakes that crash alike, the one in which a square matrix (weights) took part.
+        operand: true of the shape of a tensor in the line that crashed, where another mistake crashes alike.
     """
 
     name: str
@@ -173,7 +175,13 @@ class Mistake:
     stage: str = ""
     crashes: Callable[[BaseException], bool] | None = None
     written: str = ""
-    square_operand: bool = False
+    operand: Callable[[tuple[int, ...]], bool] | None = None
+
+    @property
+    def place(self) -> str:
+        """The lesson and the heading to go back to, such as ``3, “How large is a dot product?”``."""
+        lesson, heading = self.section.split(": ", 1)
+        return f"{lesson.split(',')[0]}, “{heading}”"
 
     def belongs_to(self, exercise: Exercise) -> bool:
         """Return True where the mistake can be made in an exercise, as far as ``only`` and ``but`` say."""

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from torch import Tensor
+from torch.nn.functional import normalize
 
 from mha_course.exercises.inputs import C, S, draw
-from mha_course.exercises.spec import Exercise, Lesson, Question
+from mha_course.exercises.spec import Exercise, Lesson, Question, mistake
 
 
 def similarity(x: Tensor) -> Tensor:
@@ -23,8 +24,8 @@ EXERCISES = [
         "return x @ x.T  # (S, S)",
         inputs=[lambda: (draw(S, C, seed=1),)],
         axes="S S",
-        steps=("scores",),
-        build=lambda s: lambda x: s.scores(x, x),
+        done="You can compare all tokens with all tokens in one product. Next: make one token twice as long. Which "
+        "numbers grow?",
     ),
 ]
 
@@ -51,4 +52,31 @@ QUESTIONS = {
     ),
 }
 
-LESSON = Lesson(0, "Start here", EXERCISES, QUESTIONS)
+BY_HAND = "0, Start here: One attention by hand"
+MISLEADS = "0, Start here: Break it: two ways in which “similarity” misleads"
+MISTAKES = [
+    mistake("cosine-not-dot", "Each vector was divided by its length first: this is the cosine.",
+        "A dot product counts how long the vectors are, too. Multiply them as they are.", MISLEADS,
+        {"similarity": lambda x: normalize(x, dim=-1) @ normalize(x, dim=-1).T}),
+    mistake("elementwise-product", "x was multiplied number by number (*), and nothing was added up.",
+        "A dot product multiplies number by number and adds up: the matrix product @ does both.", BY_HAND,
+        {"similarity": lambda x: x * x},
+        {"similarity": lambda x: (x * x).sum(-1)},
+        {"similarity": lambda x: x * x.T}),
+    mistake("key-not-transposed", "The second factor of the product is not transposed.",
+        "@ joins rows of the left with columns of the right. The tokens must be the columns there: x @ x.T.", BY_HAND,
+        {"similarity": lambda x: x @ x}),
+    mistake("key-reshaped", "A reshape gave x the shape of x.T, but the numbers stayed in their order.",
+        "It mixes numbers of different tokens. x.T turns rows into columns.", BY_HAND,
+        {"similarity": lambda x: x @ x.reshape(x.size(1), x.size(0))}),
+    mistake("", "The columns of x were compared, not its rows: x.T @ x.",
+        "A token is a row of x, so the rows meet: x @ x.T.", BY_HAND,
+        {"similarity": lambda x: x.T @ x}),
+    mistake("", "The dot products are there, but divided, or turned into shares.",
+        "That is step 2 or step 3. Here it is step 1 alone.", BY_HAND,
+        {"similarity": lambda x: x @ x.T / x.size(1) ** 0.5},
+        {"similarity": lambda x: (x @ x.T).softmax(-1)},
+        {"similarity": lambda x: (x @ x.T / x.size(1) ** 0.5).softmax(-1)}),
+]  # fmt: skip
+
+LESSON = Lesson(0, "Start here", EXERCISES, QUESTIONS, MISTAKES)

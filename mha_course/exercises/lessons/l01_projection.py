@@ -30,6 +30,8 @@ EXERCISES = [
         "return x @ weight.T + bias  # (B, S, out)",
         inputs=[lambda: (tokens(), draw(18, C, seed=2), draw(18, seed=3))],
         axes="B S out",
+        done="You can tell from two shapes which product fits, and where a transpose belongs. Next: what if the "
+        "weight were square?",
         steps=("linear",),
     ),
     Exercise(
@@ -42,6 +44,9 @@ EXERCISES = [
         "qkv = x @ w_qkv.T + b_qkv  # (B, S, 3*C)\nreturn qkv.chunk(3, dim=-1)  # (B, S, C) each",
         inputs=[lambda: (tokens(), draw(3 * C, C, seed=2), draw(3 * C, seed=3))],
         axes="B S C",
+        results=("q", "k", "v"),
+        done="One product now makes q, k and v. Next: in which order would you stack the weights so that each head has "
+        "its own three together?",
         steps=("linear", "unpack", "order"),
         build=lambda s: lambda x, w, b: s.order(*s.unpack(s.linear(x, w, b))),
     ),

@@ -43,6 +43,7 @@ EXERCISES = [
         "apart = x.unflatten(2, (num_heads, -1))  # (B, S, H, D)\nreturn apart.transpose(1, 2)  # (B, H, S, D)",
         inputs=[lambda: (tokens(), H)],
         axes="B H S D",
+        done="You cut the width into heads without moving a number. Next: run the tracer on it, and read its strides.",
         steps=("split",),
     ),
     Exercise(
@@ -56,6 +57,9 @@ EXERCISES = [
         "return apart.permute(2, 0, 3, 1, 4).unbind(0)  # (B, H, S, D) each",
         inputs=[lambda: (draw(B, S, 3 * C, seed=1), H)],
         axes="B H S D",
+        results=("q", "k", "v"),
+        done="You can read a fused tensor in the order in which it was stacked. Next: what would you change for rows "
+        "that are stacked as (H, 3, D)?",
         steps=("split_fused", "order"),
         build=lambda s: lambda qkv, num_heads: s.order(*s.split_fused(qkv, num_heads)),
     ),
@@ -66,8 +70,10 @@ EXERCISES = [
         "See “A fused q, k, v” and the end of lesson 1.",
         "The rows of one head are (D, C); x (B, S, C) times their transpose (C, D) gives (B, S, D).",
         "rows = w_q.chunk(num_heads)[head]  # (D, C)\nreturn x @ rows.T  # (B, S, D)",
-        inputs=[lambda: (tokens(), *square(2), 2, H)],
+        inputs=[lambda: (tokens(), *square(2), 3, H), lambda: (tokens(), *square(2), 1, H)],
         axes="B S D",
+        done="You know which rows of W_Q belong to a head, and that they read all of x. Next: a single head with `@` "
+        "alone, without ever splitting.",
         steps=("rows",),
         rules=(
             Rule(

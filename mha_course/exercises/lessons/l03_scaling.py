@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 
 from torch import Tensor
 
+from mha_course.exercises.attention_mistakes import PAIRS
 from mha_course.exercises.inputs import H, qkv, square
-from mha_course.exercises.spec import Exercise, Lesson, Question
+from mha_course.exercises.spec import Change, Exercise, Lesson, Question, mistake
 
 
 def attention_scores(q: Tensor, k: Tensor) -> Tensor:
@@ -30,11 +32,14 @@ EXERCISES = [
     Exercise(
         attention_scores,
         "The result has no axis D. Where must D stand in k, so that the product sums over it?",
-        "One matrix product of the last two axes; `@` repeats it for every sentence and head. See “All pairs at once”.",
+        "One matrix product of the last two axes; `@` repeats it for every sentence and head. See “See it: all pairs "
+        "at once”.",
         "q (B, H, T, D) times k with its last two axes swapped, (B, H, D, S), gives (B, H, T, S).",
         "return q @ k.transpose(-2, -1)  # (B, H, T, S)",
         inputs=[lambda: qkv()[:2], lambda: qkv()[1:]],
         axes="B H T S",
+        done="One line compares all queries with all keys, in every head. Next: which axis of k may be longer "
+        "than that of q, and which may not?",
         steps=("scores",),
     ),
     Exercise(
@@ -45,6 +50,8 @@ EXERCISES = [
         "return q @ k.transpose(-2, -1) / q.size(-1) ** 0.5  # (B, H, T, S)",
         inputs=[lambda: qkv()[:2], lambda: qkv()[1:]],
         axes="B H T S",
+        done="The spread of your scores no longer depends on the width of a head. Next: move D in the lab below, with "
+        "your function in it.",
         steps=("scores", "scale"),
         build=lambda s: lambda q, k: s.scale(s.scores(q, k), q, k, q.size(1)),
     ),
@@ -56,10 +63,10 @@ EXERCISES = [
         "The head has (D, C) of both weights. Those of w_q transposed, (C, D), times those of w_k give (C, C).",
         "rows_q, rows_k = w_q.chunk(num_heads)[head], w_k.chunk(num_heads)[head]  # (D, C)\n"
         "return rows_q.T @ rows_k  # (C, C)",
-        inputs=[lambda: (*square(1, 2), 2, H)],
+        inputs=[lambda: (*square(1, 2), 3, H), lambda: (*square(1, 2), 1, H)],
         axes="C C",
-        steps=("form",),
-        build=lambda s: lambda w_q, w_k, head, h: s.form(w_q.chunk(h)[head], w_k.chunk(h)[head]),
+        done="A head's two weights have become one matrix, by which it compares. Next: look at its rank with "
+        "`torch.linalg.matrix_rank`.",
     ),
 ]
 
@@ -108,4 +115,41 @@ QUESTIONS = {
     ),
 }
 
-LESSON = Lesson(3, "Scaling", EXERCISES, QUESTIONS)
+
+def _forms(product: Callable[[Tensor, Tensor], Tensor]) -> Change:
+    """Make score_form another product of a head's rows in both weights."""
+    return {"score_form": lambda w_q, w_k, head, h: product(w_q.chunk(h)[head], w_k.chunk(h)[head])}
+
+
+FORM = "3, Scaling: One matrix for each head"
+MISTAKES = [
+    mistake("form-transposed", "This is the transpose: W_Kᵀ W_Q stands where W_Qᵀ W_K should.",
+        "The query's token stands on the left of the matrix, so W_Qᵀ comes first.", FORM,
+        _forms(lambda a, b: b.T @ a)),
+    mistake("form-of-all-heads", "All rows of both weights were used: these are the forms of all heads, added up.",
+        "One head has D rows of each weight: w_q.chunk(num_heads)[head].", FORM,
+        {"score_form": lambda w_q, w_k, head, h: w_q.T @ w_k}),
+    mistake("", "The rows of the two weights were multiplied with each other: that sums over C, and gives (D, D).",
+        "The product must sum over the D rows of the head: (C, D) times (D, C).", FORM,
+        _forms(lambda a, b: a @ b.T),
+        _forms(lambda a, b: b @ a.T)),
+    mistake("key-not-transposed", "Neither of the two is transposed.",
+        "The product must sum over the D rows of the head: (C, D) times (D, C).", FORM,
+        _forms(lambda a, b: a @ b)),
+    mistake("elementwise-product", "The two were multiplied number by number (*), and not as matrices (@).",
+        "The product must sum over the D rows of the head: (C, D) times (D, C).", FORM,
+        _forms(lambda a, b: a * b)),
+    mistake("weight-not-transposed", "A head's columns were taken from both weights, in the place of its rows.",
+        "nn.Linear keeps its weight as (out, in), so a head has D rows: w_q.chunk(num_heads)[head].", FORM,
+        {"score_form": lambda w_q, w_k, i, h: w_q.chunk(h, 1)[i] @ w_k.chunk(h, 1)[i].T},
+        {"score_form": lambda w_q, w_k, i, h: w_q.chunk(h, 1)[i].T @ w_k.chunk(h, 1)[i]}),
+    mistake("", "The form is divided by sqrt(D).",
+        "Here it is the score as it is, before it is scaled.", FORM,
+        _forms(lambda a, b: a.T @ b / math.sqrt(a.size(0)))),
+    mistake("", "The scores are divided by sqrt(D) already.",
+        "That is the next exercise. Here it is the dot products alone.", PAIRS,
+        {"scores": lambda q, k: q @ k.transpose(-2, -1) / math.sqrt(q.size(-1))},
+        only=("attention_scores",)),
+]  # fmt: skip
+
+LESSON = Lesson(3, "Scaling", EXERCISES, QUESTIONS, MISTAKES)

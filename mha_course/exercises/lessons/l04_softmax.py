@@ -8,9 +8,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from mha_course.exercises.attention_mistakes import STABLE
 from mha_course.exercises.attention_steps import MASKED
 from mha_course.exercises.inputs import B, H, S, T, draw, mask, weights
-from mha_course.exercises.spec import Exercise, Lesson, Operation, Question, Rule
+from mha_course.exercises.spec import Exercise, Lesson, Operation, Question, Rule, mistake
 
 
 def softmax(scores: Tensor) -> Tensor:
@@ -46,7 +47,9 @@ EXERCISES = [
         "exponentials = (scores - scores.amax(-1, keepdim=True)).exp()  # (B, H, T, S)\n"
         "return exponentials / exponentials.sum(-1, keepdim=True)  # (B, H, T, S)",
         inputs=[lambda: (draw(B, H, T, S, seed=1),), lambda: (1e4 * draw(B, H, T, S, seed=1),)],
+        cases=("", "It was called with scores of 10 000 and more."),
         axes="B H T S",
+        done="Your softmax gives shares however large the scores are. Next: feed it a row of -inf.",
         steps=("softmax",),
         rules=(Rule("A softmax of PyTorch did the work. Write its three steps yourself.", _is_library_softmax),),
     ),
@@ -59,6 +62,8 @@ EXERCISES = [
         "return -torch.special.xlogy(weights, weights).sum(-1)",
         inputs=[lambda: (weights(),)],
         axes="B H T",
+        done="You can put a number on how undecided a row is. Next: at which temperature is the row of “it” half as "
+        "undecided?",
         tolerance=1e-6,
     ),
     Exercise(
@@ -72,7 +77,10 @@ EXERCISES = [
         "scores = scores.masked_fill(~mask, -torch.inf).masked_fill(~sees, 0.0)\n"
         "return torch.softmax(scores, dim=-1) * sees  # (B, H, T, S)",
         inputs=[lambda: (draw(B, H, T, S, seed=1), mask(T)), lambda: (draw(B, H, T, S, seed=1), mask(T)[0, 0])],
+        cases=("One row of the mask sees nothing.", "The mask is (T, S), and one of its rows sees nothing."),
         axes="B H T S",
+        done="A hidden key gets exactly 0, and a row without a key stays finite. Next: paint such a row below, and "
+        "watch your function.",
         steps=MASKED,
         build=lambda s: lambda scores, mask: s.attend(scores, mask, s),
     ),
@@ -120,4 +128,37 @@ QUESTIONS = {
     ),
 }
 
-LESSON = Lesson(4, "Softmax", EXERCISES, QUESTIONS)
+ENTROPY = "4, Softmax: Temperature and entropy"
+MISTAKES = [
+    mistake("entropy-log-of-zero", "A weight of 0 gave NaN: its logarithm is -inf, and 0 · -inf has no value.",
+        "By agreement 0 · log 0 is 0. torch.special.xlogy(weights, weights) takes it so.", ENTROPY,
+        {"entropy": lambda w: -(w * w.log()).sum(-1)},
+        {"entropy": lambda w: (w * w.log()).sum(-1)},
+        {"entropy": lambda w: -(w * w.log2()).sum(-1)},
+        {"entropy": lambda w: -(w * w.log()).mean(-1)},
+        {"entropy": lambda w: -(w * w.log()).sum()}),
+    mistake("entropy-sign", "The minus is missing.",
+        "Logarithms of shares are negative; the entropy is minus their sum.", ENTROPY,
+        {"entropy": lambda w: torch.special.xlogy(w, w).sum(-1)}),
+    mistake("entropy-base-two", "The logarithm is to base 2: this is in bits.",
+        "The entropy is wanted in nats, with the natural logarithm: torch.log.", ENTROPY,
+        {"entropy": lambda w: torch.special.entr(w).sum(-1) / math.log(2)}),
+    mistake("entropy-mean", "The mean was taken over the keys, not the sum.",
+        "w log w is summed over the row: the shares weigh the logarithms already.", ENTROPY,
+        {"entropy": lambda w: torch.special.entr(w).mean(-1)}),
+    mistake("", "The sum does not run along the rows.",
+        "Each row has an entropy of its own: sum over the last axis, dim=-1.", ENTROPY,
+        {"entropy": lambda w: torch.special.entr(w).sum()},
+        {"entropy": lambda w: torch.special.entr(w).sum(-2)},
+        {"entropy": lambda w: torch.special.entr(w).sum(1)},
+        {"entropy": torch.special.entr}),
+    mistake("", "Only the logarithms were added up.",
+        "Each is multiplied by its weight first: w log w.", ENTROPY,
+        {"entropy": lambda w: -w.log().sum(-1)}),
+    mistake("", "The largest score of all was subtracted, not that of each row: in rows far below it, every exp is 0.",
+        "0 / 0 is NaN. Take the largest of each row: scores.amax(-1, keepdim=True).", STABLE,
+        {"softmax": lambda z: (z - z.max()).exp() / (z - z.max()).exp().sum(-1, keepdim=True)},
+        only=("softmax",)),
+]  # fmt: skip
+
+LESSON = Lesson(4, "Softmax", EXERCISES, QUESTIONS, MISTAKES)

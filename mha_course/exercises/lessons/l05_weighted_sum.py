@@ -40,11 +40,12 @@ EXERCISES = [
     Exercise(
         weighted_sum,
         "The context of one query is a mixture. How many numbers does it have, and over what is it summed?",
-        "One matrix product, with the shares on the left. See “A context and what it is made of”.",
+        "One matrix product, with the shares on the left. See “See it: a context and what it is made of”.",
         "weights (B, H, T, S) times v (B, H, S, D): S is summed away, and (B, H, T, D) is left.",
         "return weights @ v  # (B, H, T, D)",
         inputs=[lambda: (weights(), qkv()[2])],
         axes="B H T D",
+        done="The shares are spent: each context is a mixture of values. Next: try to leave the shaded area below.",
         steps=("weigh",),
     ),
     Exercise(
@@ -58,6 +59,8 @@ EXERCISES = [
         "return weights @ v, weights",
         inputs=[lambda: (tokens(), *square(2, 3, 4))],
         axes=("B S C", "B S S"),
+        results=("context", "weights"),
+        done="You have a whole head, from x to the context. Next: shuffle the words of x, and predict what moves.",
         steps=("linear", "order", "project", "scores", "scale", *ATTEND, "post", "returned", "weigh"),
         build=_build_self_attention,
         token_arguments=(0,),

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -42,17 +43,110 @@ def build_subtractor(d: int) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     return w_q, w_k, w_v, w_o
 
 
-def subtract(builder: Callable[..., Any], d: int) -> Tensor:
-    """Let hand-made weights attend to flagged tokens and return what the query token gets, (B, d)."""
-    weights = [torch.as_tensor(w).double() for w in builder(d)]
+def flagged_tokens(d: int) -> tuple[Tensor, Tensor]:
+    """Return tokens (64, 9, 3d), the query token first, and the places of a, of b and of the query token (3, 64)."""
+    draws = torch.arange(64)
     x = torch.zeros(64, 9, 3 * d, dtype=torch.float64)
-    x[:, 1:, :d] = draw(64, 8, d, seed=1)
+    x[:, :, :d] = draw(64, 9, d, seed=1)
     x[:, 0, d + 2] = 1.0
-    places = draw(64, 8, seed=2).argsort(-1) + 1
+    places = torch.stack((*(draw(64, 8, seed=2).argsort(-1) + 1).T[:2], 0 * draws))
     for flag in (0, 1):
-        x[torch.arange(64), places[:, flag], d + flag] = 1.0
-    q, k, v = (reference.split_heads(x @ w.T, 2) for w in weights[:3])
-    return (reference.merge_heads(reference.attention(q, k, v)[0]) @ weights[3].T)[:, 0, :d]
+        x[draws, places[flag], d + flag] = 1.0
+    return x, places
+
+
+def four_matrices(builder: Callable[..., Any], d: int) -> list[Tensor]:
+    """Return what a builder makes. Raises: ValueError unless it is four matrices (3d, 3d)."""
+    made = builder(d)
+    weights = [torch.as_tensor(w).detach().double() for w in (() if made is None else made)]
+    shapes = [tuple(w.shape) for w in weights]
+    if shapes != [(3 * d, 3 * d)] * 4:
+        got = "None" if made is None else f"{len(shapes)} of shapes {shapes}"
+        raise ValueError(f"for d = {d} it should return four matrices ({3 * d}, {3 * d}), and returned {got}")
+    return weights
+
+
+def subtract(builder: Callable[..., Any], d: int) -> Tensor:
+    """Let hand-made weights attend to flagged tokens and return what the query token gets, (64, d)."""
+    w_q, w_k, w_v, w_o = four_matrices(builder, d)
+    x, _ = flagged_tokens(d)
+    q, k, v = (reference.split_heads(x @ w.T, 2) for w in (w_q, w_k, w_v))
+    return (reference.merge_heads(reference.attention(q, k, v)[0]) @ w_o.T)[:, 0, :d]
+
+
+A, B, ASKER = PLACES = ("token a", "token b", "the query token")
+ADVICE = {
+    "same-place-twice": "One head must find a, the other b: by channels d and d + 1 in w_k.",
+    "looks-for-the-asker": "In w_q stands the channel of the token that asks, d + 2; in w_k that of the token to be "
+    "found, d or d + 1.",
+    "lead-too-small": "The lead in the scores is too small: larger entries in w_q or w_k bring the weights to 1.",
+    "heads-exchanged": "That makes c_b - c_a: exchange the signs.",
+    "sum-not-difference": "One of the two must be taken away: -1 for its columns in w_o.",
+}
+
+
+class Head(NamedTuple):
+    """What one head of a learner's does for the query token."""
+
+    sees: str  # one of PLACES, or nothing
+    weights: list[float]  # at each of PLACES
+    times: float  # the content of what it sees, so many times, is added; NaN where it mixes the channels
+
+
+def heads_of(w_q: Tensor, w_k: Tensor, w_v: Tensor, w_o: Tensor, d: int) -> list[Head]:
+    """Say of each head where it looks, in all draws alike, and what it brings."""
+    x, places = flagged_tokens(d)
+    q, k = (reference.split_heads(x @ w.T, 2) for w in (w_q, w_k))
+    weights = reference.attention(q, k, k)[1][:, :, 0]  # (64, 2, 9)
+    heads = []
+    for row, value, output in zip(weights.unbind(1), w_v.chunk(2), w_o.chunk(2, 1), strict=True):
+        at = row.gather(1, places.T)  # (64, 3)
+        rest = torch.stack([row.scatter(1, place[:, None], 0.0).amax(-1) for place in places], 1)
+        sees = [name for name, above in zip(PLACES, (at > rest).all(0), strict=True) if above]
+        path = output[:d] @ value[:, :d]  # (d, d)
+        times = path.diagonal().mean()
+        plain = torch.allclose(path, times * torch.eye(d, dtype=path.dtype), atol=1e-6)
+        heads.append(Head("".join(sees), at.mean(0).tolist(), float(times) if plain else math.nan))
+    return heads
+
+
+def in_words(number: int, head: Head) -> str:
+    """Write down what a head does."""
+    looks = " and ".join(f"{name} with weight {at:.3g}" for name, at in zip(PLACES, head.weights, strict=True)
+                         if name == head.sees or (not head.sees and name != ASKER))  # fmt: skip
+    brings = {1.0: "adds its content", -1.0: "takes its content away", 0.0: "brings nothing to channels 0 to d - 1"}
+    if math.isnan(head.times):
+        does = "mixes up the channels of its content"
+    else:
+        does = brings.get(round(head.times, 6), f"adds its content {head.times:.2f} times")
+    return f"head {number} looks at {looks} and {does}"
+
+
+def tell_where_heads_look(builder: Callable[..., Any], d: int) -> tuple[str | None, str]:
+    """Name the mistake in four matrices, and say what the two heads do."""
+    w_q, w_k, w_v, w_o = four_matrices(builder, d)
+    one, two = heads = heads_of(w_q, w_k, w_v, w_o, d)
+    turned = heads_of(w_k, w_q, w_v, w_o, d)
+    of_a, of_b = (one.times, two.times) if one.sees == A else (two.times, one.times)
+    name = None
+    if one.sees == two.sees and one.sees in (A, B):
+        name = "same-place-twice"
+    elif ASKER in (one.sees, two.sees) or {head.sees for head in turned} == {A, B} != {one.sees, two.sees}:
+        name = "looks-for-the-asker"
+    elif {one.sees, two.sees} == {A, B}:
+        if min(max(one.weights), max(two.weights)) < 0.9999:
+            name = "lead-too-small"
+        elif of_a * of_b > 0:
+            name = "sum-not-difference"
+        elif of_a < 0 < of_b:
+            name = "heads-exchanged"
+    says = "; ".join(in_words(number, head) for number, head in enumerate(heads))
+    rows = (
+        f"Each should bring its content once, from rows of its own: 0 to {3 * d // 2 - 1} for head 0, the others for "
+        "head 1. In w_o they are columns."
+    )
+    advice = ADVICE.get(name or "", rows)
+    return name, f"With d = {d}, {says}. {advice} See lesson 6, Concatenation: Two heads that subtract."
 
 
 EXERCISES = [
@@ -65,6 +159,7 @@ EXERCISES = [
         "return context.transpose(1, 2).flatten(2)  # (B, S, C)",
         inputs=[lambda: (qkv()[1],)],
         axes="B S C",
+        done="The heads of each token lie side by side again. Next: why can this join not be a view?",
         steps=("merge",),
     ),
     Exercise(
@@ -78,6 +173,7 @@ EXERCISES = [
         'return torch.einsum("bhsd,chd->bhsc", context, columns)  # (B, H, S, C)',
         inputs=[lambda: (qkv()[1], *square(5))],
         axes="B H S C",
+        done="The output is a sum, and you can tell each head's part of it. Next: which head adds most to “it”?",
         steps=("columns",),
     ),
     Exercise(
@@ -93,9 +189,11 @@ EXERCISES = [
         "    for channel in range(d):\n"
         "        w_v[first + channel, channel] = 1.0\n"
         "        w_o[channel, first + channel] = sign",
-        inputs=[lambda: (8,)],
-        axes="B d",
+        inputs=[lambda: (2,), lambda: (4,), lambda: (8,)],
+        axes="draw d",
         run=subtract,
+        diagnose=tell_where_heads_look,
+        done="You built a behaviour by hand: two heads subtract. Next: where else could the minus stand?",
         tolerance=1e-3,
     ),
 ]

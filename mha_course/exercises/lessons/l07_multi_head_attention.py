@@ -16,7 +16,7 @@ from mha_course.exercises.lessons.l03_scaling import scaled_scores
 from mha_course.exercises.lessons.l04_softmax import masked_softmax, softmax
 from mha_course.exercises.lessons.l05_weighted_sum import weighted_sum
 from mha_course.exercises.lessons.l06_concatenation import merge_heads
-from mha_course.exercises.spec import Exercise, Lesson, Question
+from mha_course.exercises.spec import Exercise, Lesson, Question, mistake
 
 
 def multi_head_attention(
@@ -96,7 +96,7 @@ EXERCISES = [
         multi_head_attention,
         "Which of your functions of lessons 1 to 6 does each step need, and in which order?",
         "Project, split, compare and scale, softmax, mix, merge, project. Paste your functions in and call them; the "
-        "mask decides which softmax. See “The whole pass in one picture”.",
+        "mask decides which softmax. See “See it: the whole pass in one picture”.",
         "q, k, v are (B, H, S, D), scores and weights (B, H, S, S), the context (B, H, S, D), the merged heads (B, S, "
         "C), and so is the output.",
         "scores = scaled_scores(q, k)  # (B, H, S, S)\n"
@@ -104,7 +104,10 @@ EXERCISES = [
         "context = weighted_sum(weights, v)  # (B, H, S, D)\n"
         "return merge_heads(context) @ w_o.T, weights",
         inputs=[lambda: (tokens(), *square(2, 3, 4, 5), H), lambda: (tokens(), *square(2, 3, 4, 5), H, some_mask(S))],
+        cases=("", "It was called with a mask (B, 1, S, S), in which one row sees nothing."),
         axes=("B S C", "B H S S"),
+        results=("out", "weights"),
+        done="You can write all six steps in one function. Next: type another sentence below, and watch your heads.",
         steps=(*ALL_SIX, *MASKED),
         build=_build_function,
         token_arguments=(0,),
@@ -124,7 +127,10 @@ EXERCISES = [
         "# and at its end\n"
         "return self.out_proj(merge_heads(context))",
         inputs=[lambda: (tokens(), None, *_parameters()), lambda: (tokens(), some_mask(S), *_parameters())],
+        cases=("", "It was called with a mask (B, 1, S, S), in which one row sees nothing."),
         axes="B S C",
+        done="Your module takes the weights of any other with these four names. Next: load those of the running "
+        "example into it.",
         steps=(*ALL_SIX, *MASKED),
         build=_build_module,
         run=use_module,
@@ -138,7 +144,10 @@ EXERCISES = [
         "changes, and what not”.",
         "Four times C · C weights, and with bias four times C more. One argument plays no part. The result is an int.",
         "return 4 * (d_model * d_model + (d_model if bias else 0))",
-        inputs=[lambda: (24, 4, True), lambda: (24, 6, False), lambda: (10, 2, True)],
+        inputs=[lambda: (24, 6, True), lambda: (20, 5, False), lambda: (22, 11, True)],
+        cases=("", "It was called with bias=False.", ""),
+        done="You can say what attention costs in parameters before you build it. Next: what does GPT-2 have at width "
+        "768 in one layer?",
     ),
     Exercise(
         fold_value_bias,
@@ -149,6 +158,7 @@ EXERCISES = [
         "return w_o @ b_v + b_o  # (C)",
         inputs=[lambda: (*square(1), draw(C, seed=2), draw(C, seed=3))],
         axes="C",
+        done="One bias now does the work of two. Next: why can no such bias replace b_q?",
     ),
 ]
 
@@ -177,4 +187,50 @@ QUESTIONS = {
     ),
 }
 
-LESSON = Lesson(7, "Multi-head attention", EXERCISES, QUESTIONS)
+COUNT = "7, Multi-head attention: What the number of heads changes, and what not"
+MISTAKES = [
+    mistake("three-linears", "Three Linears were counted.",
+        "The output projection is the fourth.", COUNT,
+        {"parameter_count": lambda c, h, bias: 3 * (c * c + c * bias)},
+        {"parameter_count": lambda c, h, bias: 3 * c * c}),
+    mistake("times-heads", "The number of heads was multiplied in.",
+        "Heads share out the rows of one weight: more heads, the same count.", COUNT,
+        {"parameter_count": lambda c, h, bias: 4 * h * (c * c + c * bias)},
+        {"parameter_count": lambda c, h, bias: 3 * h * (c * c + c * bias) + c * c + c * bias},
+        {"parameter_count": lambda c, h, bias: 3 * h * (c * c + c * bias)},
+        {"parameter_count": lambda c, h, bias: h * (c * c + c * bias)},
+        {"parameter_count": lambda c, h, bias: 4 * h * c * c + 4 * c * bias},
+        {"parameter_count": lambda c, h, bias: 4 * h * c * c}),
+    mistake("bias-dropped", "Biases are missing from the count.",
+        "Each of the four Linears has a bias of d_model numbers, where bias is True.", COUNT,
+        {"parameter_count": lambda c, h, bias: 4 * c * c},
+        {"parameter_count": lambda c, h, bias: 4 * c * c + 3 * c * bias},
+        {"parameter_count": lambda c, h, bias: 4 * c * c + c * bias},
+        {"parameter_count": lambda c, h, bias: 4 * c * c + bias},
+        {"parameter_count": lambda c, h, bias: 4 * c * c + 4 * bias}),
+    mistake("", "The biases were counted although bias is False.",
+        "Add them only if bias.", COUNT,
+        {"parameter_count": lambda c, h, bias: 4 * (c * c + c)}),
+    mistake("", "Each Linear was counted as D wide.",
+        "All heads together are as wide as d_model: each of the four weights is (C, C).", COUNT,
+        {"parameter_count": lambda c, h, bias: 4 * (c * (c // h) + c // h * bias)},
+        {"parameter_count": lambda c, h, bias: 4 * ((c // h) ** 2 + c // h * bias)},
+        {"parameter_count": lambda c, h, bias: 4 * h * ((c // h) ** 2 + c // h * bias)}),
+    mistake("bias-not-projected", "b_v was added as it is.",
+        "It is added to the values, so W_O projects it, like all that the heads bring: w_o @ b_v.", COUNT,
+        {"fold_value_bias": lambda w_o, b_v, b_o: b_v + b_o}),
+    mistake("output-bias-projected", "W_O was applied to b_o, too.",
+        "b_o is added behind W_O; only b_v goes through it: w_o @ b_v + b_o.", COUNT,
+        {"fold_value_bias": lambda w_o, b_v, b_o: w_o @ (b_v + b_o)},
+        {"fold_value_bias": lambda w_o, b_v, b_o: (b_v + b_o) @ w_o},
+        {"fold_value_bias": lambda w_o, b_v, b_o: b_v + w_o @ b_o}),
+    mistake("weight-not-transposed", "This is b_v @ w_o: the weight was not transposed.",
+        "nn.Linear keeps its weight as (out, in). For one vector that is w_o @ b_v, or b_v @ w_o.T.", COUNT,
+        {"fold_value_bias": lambda w_o, b_v, b_o: b_v @ w_o + b_o}),
+    mistake("bias-dropped", "One of the two biases is missing.",
+        "b_v comes through W_O, and b_o is added: w_o @ b_v + b_o.", COUNT,
+        {"fold_value_bias": lambda w_o, b_v, b_o: w_o @ b_v},
+        {"fold_value_bias": lambda w_o, b_v, b_o: b_o}),
+]  # fmt: skip
+
+LESSON = Lesson(7, "Multi-head attention", EXERCISES, QUESTIONS, MISTAKES)

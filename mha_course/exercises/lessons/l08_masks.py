@@ -91,7 +91,7 @@ WILD: dict[str, Callable[[], Tensor]] = {  # one mask as each convention writes 
     "additive": lambda: _additive(_mask()),
 }
 
-VOCABULARY = "8, Masks: one vocabulary"
+VOCABULARY = "8, Masks: Masks: one vocabulary"
 BROADCAST = "8, Masks: Broadcasting: which mask goes to whom"
 CORNER = "8, Masks: When T is not S: which corner?"
 TABLE = "8, Masks: Four conventions, one table"

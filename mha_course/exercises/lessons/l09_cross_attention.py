@@ -43,7 +43,7 @@ def _build(s: Steps) -> Callable[..., tuple[Tensor, Tensor]]:
     return answer
 
 
-CROSS = "9, Cross-attention: two sequences"
+CROSS = "9, Cross-attention: Cross-attention: two sequences"
 MISTAKES = [
     mistake("query-from-memory", "Queries come from the memory, too.",
         "The one that asks is x: as many rows as x has tokens.", CROSS,

@@ -49,8 +49,8 @@ def _turn(x: Tensor, at: Tensor, base: float, cos: Any, sin: Any, layout: str = 
     return torch.cat((a * c - b * s, a * s + b * c), -1)
 
 
-ENCODING = "10, Positions: sinusoidal encoding"
-ROTARY = "10, Positions: rotary pairs"
+ENCODING = "10, Positions: Positions: sinusoidal encoding"
+ROTARY = "10, Positions: Positions: rotary pairs"
 MISTAKES = [
     mistake("sin-cos-swapped", "Sine and cosine have changed places.",
         "Even indices hold the sine, odd ones the cosine.", ENCODING,

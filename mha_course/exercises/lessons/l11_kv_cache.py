@@ -47,9 +47,9 @@ def _left_out(answer: Callable[..., int], *sizes: int) -> tuple[None, str] | Non
     return None
 
 
-CACHE = "11, KV cache: one token at a time"
-FEWER = "11, Fewer KV heads"
-BYTES = "11, Bytes: what a cache weighs"
+CACHE = "11, KV cache and fewer KV heads: KV cache: one token at a time"
+FEWER = "11, KV cache and fewer KV heads: Fewer KV heads"
+BYTES = "11, KV cache and fewer KV heads: Bytes: what a cache weighs"
 MISTAKES = [
     mistake("cache-wrong-axis", "The new token was not put behind the old ones.",
         "Tokens are axis 2 of a cache (B, H, P, D).", CACHE,

@@ -49,26 +49,21 @@ def _summed(shrink: Shrink, start: float = -math.inf) -> Callable[[Tensor, int],
 
 
 def _build_tiled(s: Steps) -> Callable[[Tensor, Tensor, Tensor, int], Tensor]:
-    """Put the loop over the blocks together; "sums" and "contexts" rescale what was summed before."""
-    sums, contexts = vars(s).get("sums", _shrunk), vars(s).get("contexts", _shrunk)
+    """Put the loop over the blocks together."""
 
     def tiled_attention(q: Tensor, k: Tensor, v: Tensor, size: int) -> Tensor:
-        largest = torch.full_like(q[..., :1], vars(s).get("start", _lowest)())
+        largest = torch.full_like(q[..., :1], s.start())
         total, mixed = torch.zeros_like(largest), torch.zeros_like(q)
         for keys, values in zip(k.split(size, 2), v.split(size, 2), strict=True):
             scores = s.scale(s.scores(q, keys), q, k, k.size(1))
             new = torch.maximum(largest, scores.amax(-1, keepdim=True))
             parts = (scores - new).exp()
-            total = total * sums(largest, new) + parts.sum(-1, keepdim=True)
-            mixed = mixed * contexts(largest, new) + s.weigh(parts, values)
+            total = total * s.shrink_sum(largest, new) + parts.sum(-1, keepdim=True)
+            mixed = mixed * s.shrink_context(largest, new) + s.weigh(parts, values)
             largest = new
         return mixed / total
 
     return vars(s).get("tiled_attention", tiled_attention)
-
-
-def _lowest() -> float:
-    return -math.inf
 
 
 def _shrunk(old: Tensor, new: Tensor) -> Tensor:
@@ -117,26 +112,26 @@ def _whole_blocks(x: Tensor, size: int, dim: int = 2) -> Tensor:
     return x.narrow(dim, 0, x.size(dim) // size * size)
 
 
-FLASH = "12, FlashAttention: one pass"
+FLASH = "12, FlashAttention: FlashAttention: one pass"
 MISTAKES = [
     mistake("online-max-not-corrected", "The running sum was not rescaled when the maximum grew.",
         "Old terms were taken relative to the old maximum: multiply them by exp(old - new).", FLASH,
         {"online_softmax": _summed(_kept)}),
     mistake("online-max-not-corrected", "Neither the running sum nor the running context was rescaled.",
         "Old terms were taken relative to the old maximum: multiply both by exp(old - new).", FLASH,
-        {"sums": _kept, "contexts": _kept}),
+        {"shrink_sum": _kept, "shrink_context": _kept}),
     mistake("sum-not-rescaled", "The running context was rescaled, the running sum was not.",
         "Both hold terms relative to the old maximum: multiply the sum by exp(old - new), too.", FLASH,
-        {"sums": _kept}),
+        {"shrink_sum": _kept}),
     mistake("context-not-rescaled", "The running sum was rescaled, the running context was not.",
         "Both hold terms relative to the old maximum: multiply the context by exp(old - new), too.", FLASH,
-        {"contexts": _kept}),
+        {"shrink_context": _kept}),
     mistake("online-exponent-sign", "The old sum was multiplied by exp(new - old).",
         "It must shrink when the maximum grows: multiply by exp(old - new).", FLASH,
         {"online_softmax": _summed(_grown)},
         {"online_softmax": _summed(_grown_but_first)},
-        {"sums": _grown, "contexts": _grown},
-        {"sums": _grown_but_first, "contexts": _grown_but_first}),
+        {"shrink_sum": _grown, "shrink_context": _grown},
+        {"shrink_sum": _grown_but_first, "shrink_context": _grown_but_first}),
     mistake("softmax-no-keepdim", "The maximum of a block has no axis for the keys, so it does not fit the block.",
         "Keep that axis with keepdim=True, or put one back with [..., None].", FLASH,
         {"online_softmax": lambda z, n: z.split(n, -1)[0] - z.split(n, -1)[0].amax(-1)},
@@ -196,7 +191,7 @@ EXERCISES = [
         "running_max = new_max",
         inputs=[lambda: (*_qkv(), 3), _large_scores],
         axes="B H T D",
-        steps=("scores", "scale", "weigh", "start", "sums", "contexts", "tiled_attention"),
+        steps=("scores", "scale", "weigh", "start", "shrink_sum", "shrink_context", "tiled_attention"),
         build=_build_tiled,
         done="You can attend without ever holding the table of scores. Change the block size, and see that the context "
         "stays the same.",

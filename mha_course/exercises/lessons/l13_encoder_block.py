@@ -109,7 +109,7 @@ def _normed_stream(first: bool, second: bool) -> Callable[..., Tensor]:
 
 
 NORM = "13, Encoder block: Layer norm: over the last axis"
-BLOCK = "13, Encoder block: wiring"
+BLOCK = "13, Encoder block: Encoder block: wiring"
 MISTAKES = [
     mistake("layer-norm-wrong-axis", "The mean was taken over the wrong axis.",
         "Each token is normed by itself: over the last axis.", NORM,

@@ -14,7 +14,7 @@ def _grid(x: Tensor, n: int) -> Tensor:
     return x.unflatten(3, (-1, n)).unflatten(2, (-1, n))
 
 
-PATCHES = "14, Vision: patches"
+PATCHES = "14, Vision: Vision: patches"
 MISTAKES = [
     mistake("patchify-without-permute", "Each patch holds parts of several places.",
         "Bring rows and columns of patches in front before flattening: permute(0, 2, 4, 1, 3, 5).", PATCHES,

@@ -49,7 +49,7 @@ def _write(model: Any, ids: Tensor, steps: int, pick: Any) -> Tensor:
     return ids
 
 
-NEXT = "15, Language model: what comes next"
+NEXT = "15, Language model: Language model: what comes next"
 WRITING = "15, Language model: Writing"
 MISTAKES = [
     mistake("targets-not-shifted", "Targets are the inputs themselves.",

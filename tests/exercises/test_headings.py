@@ -1,0 +1,40 @@
+"""Messages and hints send a learner to places that are there, by the words that stand there."""
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+
+from mha_course.exercises.catalogue import LESSONS, MISTAKES
+
+NOTEBOOKS = sorted((Path(__file__).parents[2] / "notebooks").glob("*.ipynb"))
+
+
+def places(number):
+    """Return the headings of a lesson, and the bold words with which its paragraphs begin."""
+    cells = json.loads(NOTEBOOKS[number].read_text(encoding="utf-8"))["cells"]
+    text = "\n".join("".join(cell["source"]) for cell in cells if cell["cell_type"] == "markdown")
+    headings = re.findall(r"(?m)^##+ (.*?)\s*$", text)
+    return headings, re.findall(r"(?m)^\*\*([^*]+?)[.:]?\*\*", text)
+
+
+@pytest.mark.parametrize("section", sorted({mistake.section for mistake in MISTAKES}))
+def test_a_section_is_a_heading_of_its_lesson(section):
+    """Written as ``"3, Scaling: How large is a dot product?"``: number, title and heading of the lesson."""
+    assert re.match(r"\d+, [^:]+: ", section), "number, title: heading"
+    number, rest = section.split(", ", 1)
+    title, heading = rest.split(": ", 1)
+    assert title == LESSONS[int(number)].title
+    headings, _ = places(int(number))
+    assert heading in headings, f"lesson {number} has the headings {headings}"
+
+
+@pytest.mark.parametrize("lesson", LESSONS, ids=lambda lesson: lesson.title)
+def test_hints_and_questions_name_places_of_their_lesson(lesson):
+    headings, bold = places(lesson.number)
+    texts = [hint for exercise in lesson.exercises for hint in exercise.hints[:3]]
+    for question in lesson.questions.values():
+        texts += [question.text, question.nudge, *question.answers.values()]
+    for place in re.findall(r"See (?:step \d of )?“([^”]+)”", "\n".join(texts)):
+        assert place in [*headings, *bold], f"lesson {lesson.number} has the headings {headings}"
