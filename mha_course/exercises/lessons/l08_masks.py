@@ -37,24 +37,6 @@ def _finite_or_other_dtype(answer: Callable[..., Any], mask: Tensor, dtype: torc
     )
 
 
-def _upper_triangle(answer: Callable[..., Any], seq_len: int) -> tuple[None, str] | None:
-    if not torch.equal(answer(seq_len), torch.ones(seq_len, seq_len).triu().bool()):
-        return None
-    return None, (
-        "Each token sees itself and what comes after it: this is the upper triangle. The past lies below the "
-        "diagonal, where s < t: keep that with tril."
-    )
-
-
-def _first_padding_seen(answer: Callable[..., Any], lengths: Tensor, max_len: int) -> tuple[None, str] | None:
-    if not torch.equal(answer(lengths, max_len), masks.padding_mask((lengths + 1).clamp(max=max_len), max_len)):
-        return None
-    return None, (
-        "Each sentence sees one place too many. Places count from 0, so a sentence of 3 words has them at 0, 1 and 2: "
-        "place 3 is padding. Compare with <."
-    )
-
-
 READINGS = {  # of each convention: the one for which it was taken, and how it is meant
     "sdpa": ('as "multihead"', "There True means may attend, as everywhere in this course: leave the mask as it is."),
     "multihead": ('as "sdpa"', "nn.MultiheadAttention hides where True stands: turn the mask round with ~."),
@@ -105,6 +87,9 @@ MISTAKES = [
         "A token may look at itself and back, not ahead.", VOCABULARY,
         {"causal_mask": lambda n: torch.ones(n, n).tril(1).bool()},
         {"causal_mask_for_cache": lambda new, total: torch.ones(new, total).tril(total - new + 1).bool()}),
+    mistake("", "Each token sees itself and what comes after it: this is the upper triangle.",
+        "The past lies below the diagonal, where s < t: keep that with tril.", VOCABULARY,
+        {"causal_mask": lambda n: torch.ones(n, n).triu().bool()}),
     mistake("causal-top-left", "The triangle stands at the top left.",
         "The new tokens are the last ones: align the triangle with the bottom right corner.", CORNER,
         {"causal_mask_for_cache": lambda new, total: torch.ones(new, total).tril().bool()}),
@@ -119,6 +104,10 @@ MISTAKES = [
     mistake("convention-misread", 'The numbers of "additive" were turned round like a mask of True and False.',
         "It holds 0 where a key may be seen, and -inf where it is hidden: compare with 0.", TABLE,
         crashes=lambda error: "operator.invert" in str(error), only=("to_attend",)),
+    mistake("", "Each sentence sees one place too many.",
+        "Places count from 0: a sentence of 3 words has them at 0, 1 and 2, and place 3 is padding. Compare with <.",
+        VOCABULARY,
+        {"padding_mask": lambda x, n: masks.padding_mask((x + 1).clamp(max=n), n)}),
     mistake("padding-on-queries", "The mask hides queries, not keys.",
         "Padding is what nobody should look at: the last axis, mask[:, None, None, :].", BROADCAST,
         {"padding_mask": lambda x, n: (torch.arange(n) < x[:, None])[:, None, :, None]}),
@@ -170,7 +159,6 @@ EXERCISES = [
         "return torch.ones(seq_len, seq_len, dtype=torch.bool).tril()  # (S, S)",
         inputs=[lambda: (S,)],
         axes="S S",
-        diagnose=_upper_triangle,
         done="You can hide the future from every token. Print the mask for six tokens: what does each row see?",
     ),
     Exercise(
@@ -183,7 +171,6 @@ EXERCISES = [
         "real = torch.arange(max_len) < lengths[:, None]  # (B, S)\nreturn real[:, None, None]  # (B, 1, 1, S)",
         inputs=[lambda: (torch.tensor([4, 7, 1, 6]), S)],
         axes="B 1 1 S",
-        diagnose=_first_padding_seen,
         done="You can hide the padding of sentences that differ in length. Try a length of 0: what does softmax make "
         "of a row with nothing to see?",
     ),
@@ -225,6 +212,7 @@ EXERCISES = [
             lambda: (WILD["seaborn"](), "seaborn"),
             lambda: (WILD["additive"](), "additive"),
         ],
+        cases=tuple(f'Here convention is "{convention}".' for convention in WILD),
         axes="T S",
         diagnose=_misread,
         done="You can read a mask from anyone's code. Give nn.MultiheadAttention a mask of its own kind, and find the "

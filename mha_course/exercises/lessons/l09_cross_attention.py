@@ -83,6 +83,7 @@ EXERCISES = [
             lambda: (*_sequences(T), *square(3, 4, 5, 6), H, _memory_mask()),
             lambda: (*_sequences(S), *square(3, 4, 5, 6), H),
         ],
+        cases=("", "Here memory_mask hides two tokens of one memory."),
         axes=("B T C", "B H T S"),
         results=("output", "weights"),
         done="You can let one sequence read another. Give it x as its own memory: that is the self-attention of lesson "

@@ -130,6 +130,7 @@ EXERCISES = [
             lambda: (draw(B, H, S, D, seed=1), torch.arange(S) + 3),
             lambda: (draw(B, H, S, D, seed=1), torch.arange(S) * 5 % 11, 300.0),
         ],
+        cases=("", "Here base is 300, and the positions are in no order."),
         axes="B H S D",
         tolerance=1e-5,  # angles are often made in float32
         done="You can turn queries and keys by their places. Add 100 to all positions: the scores of q and k stay as "

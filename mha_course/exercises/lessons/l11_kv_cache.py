@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
-from inspect import signature
 
 import torch
 from torch import Tensor
@@ -38,13 +38,6 @@ def _build_decode_step(s: Steps) -> Callable[..., tuple[Tensor, Tensor, Tensor]]
         return s.output(s.merge(context), w_o, None, h), *s.kept(keys, values)
 
     return answer
-
-
-def _left_out(answer: Callable[..., int], *sizes: int) -> tuple[None, str] | None:
-    for name, size in zip(signature(caching.kv_cache_bytes).parameters, sizes, strict=True):
-        if answer(*sizes) * size == caching.kv_cache_bytes(*sizes):
-            return None, f"{name} is left out. Multiply the sizes of all that is kept: it is one of them."
-    return None
 
 
 CACHE = "11, KV cache and fewer KV heads: KV cache: one token at a time"
@@ -92,6 +85,10 @@ MISTAKES = [
     mistake("cache-bytes-one-of-kv", "That is half of it.",
         "Keys and values are both kept: a factor of 2.", BYTES,
         {"kv_cache_bytes": lambda layers, b, s, h, d, n: layers * b * s * h * d * n}),
+    *[mistake("", f"{name} is left out.", "Multiply the sizes of all that is kept: it is one of them.", BYTES,
+              {"kv_cache_bytes": lambda *sizes, at=at: 2 * math.prod(sizes) // sizes[at]})
+      for at, name in enumerate(("layers", "batch", "seq_len", "num_kv_heads", "head_dim", "bytes_per_value"))
+      if name != "batch"],
 ]  # fmt: skip
 
 EXERCISES = [
@@ -131,7 +128,6 @@ EXERCISES = [
         "Each layer keeps two tensors (B, H_kv, S, D), at so many bytes a number. The result is an int.",
         "return 2 * layers * batch * seq_len * num_kv_heads * head_dim * bytes_per_value",
         inputs=[lambda: (7, 3, 11, 5, 13, 4), lambda: (9, 3, 17, 5, 8, 2)],
-        diagnose=_left_out,
         done="You can tell what a cache weighs before it is built. Try a model that you know, then a quarter of its KV "
         "heads.",
     ),

@@ -164,6 +164,7 @@ EXERCISES = [
         "    running_sum = running_sum * (running_max - new_max).exp() + shares.sum(-1)\n"
         "    running_max = new_max",
         inputs=[lambda: (3 * draw(B, H, T, 11, seed=1), 4), _negative_scores],
+        cases=("", "Here all scores are negative, and some keys are hidden, with a score of -inf."),
         axes="B H T",
         results=("maximum", "sum"),
         done="You can take a softmax of a row that you never hold whole. Sort the scores, largest first: which factor "
@@ -190,6 +191,7 @@ EXERCISES = [
         "context = context * factor + shares @ v_block\n"
         "running_max = new_max",
         inputs=[lambda: (*_qkv(), 3), _large_scores],
+        cases=("", "Here the scores are in the thousands, in some rows all of them negative."),
         axes="B H T D",
         steps=("scores", "scale", "weigh", "start", "shrink_sum", "shrink_context", "tiled_attention"),
         build=_build_tiled,

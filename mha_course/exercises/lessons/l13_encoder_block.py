@@ -188,6 +188,7 @@ EXERCISES = [
             lambda: (0.01 * tokens() + 0.5, draw(C, seed=2), draw(C, seed=3)),
             lambda: (tokens(), draw(C, seed=2), draw(C, seed=3), 0.2),
         ],
+        cases=("", "Here eps is 0.2."),
         axes="B S C",
         done="You can norm each token by itself. Multiply x by 1000: what happens to the result?",
     ),
