@@ -59,7 +59,7 @@ def _never_called(answer: Callable[..., Any], *arguments: Tensor) -> tuple[None,
     unused = [name for name in PARTS if name not in called]
     if not unused:
         return None
-    return None, f"{' and '.join(unused)}: never called. Each half is x plus what a part makes of the normed x."
+    return None, f"{', '.join(unused)}: never called. Each half is x plus what a part makes of the normed x."
 
 
 def _norm(
