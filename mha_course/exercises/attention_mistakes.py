@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -16,7 +17,7 @@ from torch import Tensor
 from torch.nn.functional import normalize
 
 from mha_course.exercises.attention_steps import Steps
-from mha_course.exercises.spec import Function, mistake
+from mha_course.exercises.spec import Change, Function, mistake
 
 # Projection
 
@@ -31,6 +32,16 @@ def _without_bias(names: str) -> Function:
     def project(x: Tensor, memory: Tensor, weights: Any, biases: Any, h: int, s: Steps) -> Any:
         kept = [None if name in names else bias for name, bias in zip("qkv", biases, strict=True)]
         return Steps.defaults["project"](x, memory, weights, kept, h, s)
+
+    return project
+
+
+def _some_not_transposed(name: str) -> Function:
+    """Leave the transpose of one projection away."""
+
+    def project(x: Tensor, memory: Tensor, weights: Any, biases: Any, h: int, s: Steps) -> Any:
+        turned = [w.T if name == one else w for one, w in zip("qkv", weights, strict=True)]
+        return Steps.defaults["project"](x, memory, turned, biases, h, s)
 
     return project
 
@@ -86,13 +97,26 @@ PROJECTION = [
         "nn.Linear keeps its weight as (out, in), so the product is with the transpose: x @ W.T.", LINEAR,
         {"linear": _not_transposed},
         {"rows": lambda x, w, i, h: x @ w.chunk(h)[i]},
-        {"linear": _not_transposed, "output": lambda m, w, b, h: _not_transposed(m, w, b)}),
+        {"linear": _not_transposed, "output": lambda m, w, b, h: _not_transposed(m, w, b)},
+        *[{"project": _some_not_transposed(name)} for name in "qkv"]),
     mistake("weight-not-transposed", "W_O was not transposed.",
         "It is kept as (out, in), as nn.Linear keeps it: the product is merged @ W_O.T.", LINEAR,
         {"output": lambda m, w, b, h: _not_transposed(m, w, b)}),
     mistake("weight-not-transposed", "Columns of W were taken, where the head has rows: x @ W and not x @ W.T.",
         "nn.Linear keeps its weight as (out, in): a head has D of the rows, and each reads all of x.", READS_ALL,
         {"rows": lambda x, w, i, h: x @ w.chunk(h, dim=1)[i]}),
+    mistake("", "The two factors of the product have changed places: weight @ x.",
+        "Here tokens are rows, so x stands on the left, and the weight is transposed: x @ weight.T.", LINEAR,
+        {"linear": lambda x, w, b=None: w @ x},
+        only=("project", "project_qkv")),
+    mistake("", "A reshape or view gave the weight the shape (in, out).",
+        "It is no transpose: the numbers stay in their order. weight.T turns rows into columns.", LINEAR,
+        {"linear": lambda x, w, b=None: x @ w.reshape(w.size(1), w.size(0)) + (0 if b is None else b)},
+        only=("project", "project_qkv")),
+    mistake("", "The rows begin at the number of the head.",
+        "Head 0 has the first D rows, head 1 the next D: the rows of a head begin at head * D.", READS_ALL,
+        {"rows": lambda x, w, i, h: x @ w[i : i + w.size(0) // h].T},
+        {"rows": lambda x, w, i, h: x @ w[i * h : i * h + h].T}),
     mistake("bias-dropped", "A bias is missing.",
         "A Linear is x Wᵀ + b; the bias shifts every token alike.", LINEAR,
         {"linear": lambda x, w, b=None: x @ w.T},
@@ -100,21 +124,29 @@ PROJECTION = [
         {"linear": lambda x, w, b=None: x @ w.T, "output": lambda m, w, b, h: m @ w.T},
         *[{"project": _without_bias(names)} for names in ("q", "v", "qk", "kv")],
         but=("multi_head_attention", "self_attention")),
-    mistake("wrong-unpack-order", "The three were handed out in the order k, q, v.",
+    mistake("wrong-unpack-order", "The three were handed out in another order than q, k, v.",
         "The rows are stacked q, k, v, and are handed out in that order.", FUSED_LINEAR,
         {"order": lambda q, k, v: (k, q, v)},
+        {"order": lambda q, k, v: (v, k, q)},
+        {"order": lambda q, k, v: (k, v, q)},
+        {"order": lambda q, k, v: (v, q, k)},
         only=("project_qkv", "split_fused_qkv")),
     mistake("key-value-swapped", "Keys and values have changed places.",
         "A key says what a token is found by, a value what it hands over; each has its own weight.",
         ROLES,
         {"order": lambda q, k, v: (q, v, k)}),
-    mistake("pieces-not-three", "Without dim, chunk(3) cuts axis 0: 2 sentences give 2 pieces, and no third.",
+    mistake("pieces-not-three", "2 pieces came back, not 3: axis 0 was cut, which holds 2 sentences.",
         "q, k and v lie beside each other in the last axis: chunk(3, dim=-1).", FUSED_LINEAR,
         {"unpack": lambda t: t.chunk(3), "order": lambda *pieces: pieces},
         {"split_fused": lambda t, h: t.chunk(3), "order": lambda *pieces: pieces},
         {"split_fused": lambda t, h: [Steps.defaults["split"](x, h) for x in t.chunk(3)],
          "order": lambda *pieces: pieces},
-        crashes=lambda error: "not enough values to unpack (expected 3, got 2)" in str(error), written="chunk",
+        crashes=lambda error: "not enough values to unpack (expected 3, got 2)" in str(error),
+        only=("project_qkv", "split_fused_qkv")),
+    mistake("", "split(3) cuts pieces of size 3, and not 3 pieces.",
+        "chunk(3, dim=-1) makes three of equal size; split takes the size, C.", FUSED_LINEAR,
+        {"unpack": lambda t: t.split(3, dim=-1), "order": lambda *pieces: pieces},
+        crashes=lambda error: "too many values to unpack (expected 3" in str(error),
         only=("project_qkv", "split_fused_qkv")),
     mistake("chunk-wrong-axis", "The three parts are pieces of the sequence, not of the width.",
         "q, k and v lie beside each other in the last axis: chunk(3, dim=-1).", FUSED_LINEAR,
@@ -138,6 +170,9 @@ PROJECTION = [
     mistake("value-not-projected", "The values are x itself.",
         "Values are projected, too: v = x W_Vᵀ.", ROLES,
         {"project": lambda x, m, w, b, h, s: (s.linear(x, w[0], b[0]), s.linear(m, w[1], b[1]), m)}),
+    mistake("", "q, k and v are x itself.",
+        "Each is a projection of x, with a weight of its own.", ROLES,
+        {"project": lambda x, m, w, b, h, s: (x, m, m)}),
     mistake("head-reads-own-slice", "Each head reads only its own D numbers of x.",
         "A head reads all of x, through its own D rows of the weight. What is cut into heads is the result.",
         READS_ALL,
@@ -176,6 +211,10 @@ def _viewed(x: Tensor, h: int) -> Tensor:
     return x.reshape(x.size(0), h, x.size(1), -1)
 
 
+def _swapped_first(x: Tensor, h: int) -> Tensor:
+    return x.transpose(1, 2).reshape(x.size(0), h, x.size(1), -1)
+
+
 def _innermost(x: Tensor, h: int) -> Tensor:
     return x.unflatten(2, (-1, h)).permute(0, 3, 1, 2)
 
@@ -211,6 +250,7 @@ HEADS = [
         {"split": _viewed},
         {"apart": _each(_viewed)},
         {"split_fused": lambda t, h: [_viewed(x, h) for x in t.chunk(3, -1)]},
+        {"split_fused": lambda t, h: [x.view(x.size(0), h, x.size(1), -1) for x in t.chunk(3, -1)]},
         {"split_fused": lambda t, h: t.reshape(t.size(0), 3, h, t.size(1), -1).unbind(1)},
         {"split_fused": lambda t, h: t.reshape(3, t.size(0), h, t.size(1), -1).unbind(0)}),
     mistake("heads-innermost", "The width was read as (D, H): each head got every H-th number.",
@@ -261,7 +301,8 @@ HEADS = [
         "Cut the width of each token first, (B, S, H, D), then bring the heads forward. After a transpose view cannot "
         "cut, and reshape cuts along other numbers.", SPLIT,
         {"split": lambda x, h: x.transpose(1, 2).view(x.size(0), h, x.size(1), -1)},
-        {"split": lambda x, h: x.transpose(1, 2).reshape(x.size(0), h, x.size(1), -1)},
+        {"split": _swapped_first},
+        {"split_fused": lambda t, h: [_swapped_first(x, h) for x in t.chunk(3, -1)]},
         {"split": lambda x, h: x.transpose(1, 2).reshape(x.size(0), h, -1, x.size(1)).transpose(2, 3)},
         operand=lambda shape: len(shape) == 3, same_as=("view-on-non-contiguous",)),
     mistake("heads-averaged", "The heads were added up or averaged.",
@@ -395,6 +436,12 @@ SOFTMAX = [
         "The second time flattens the weights: they lie between 0 and 1 already.", TO_WEIGHTS,
         {"softmax": lambda z: z.softmax(-1).softmax(-1)},
         {"attend": lambda z, m, s: Steps.defaults["attend"](z, m, s).softmax(-1)}),
+    mistake("", "The softmax is missing: the scores were used as they are.",
+        "exp makes them positive, and the division makes each row sum to 1.", TO_WEIGHTS,
+        {"softmax": lambda z: z}),
+    mistake("", "max along an axis gives two results: the largest scores, and where they stand.",
+        "Take .values, or use amax: scores.amax(-1, keepdim=True).", STABLE,
+        crashes=lambda error: "return_types.max" in str(error)),
     mistake("softmax-unstable", "With scores of 10 000 the result is NaN.",
         "exp overflows. Subtract the largest score of the row first: only differences count.",
         STABLE,
@@ -408,13 +455,37 @@ SOFTMAX = [
         but=("decode_step",)),
 ]  # fmt: skip
 
+
+def _behind_a_mask(softmax: Function) -> list[Change]:
+    """Fill hidden scores with -inf and take a wrong softmax; leave a row that sees nothing as it comes, or clean it."""
+
+    def attend(scores: Tensor, mask: Tensor, s: Steps) -> Tensor:
+        return softmax(scores.masked_fill(~mask, -math.inf))
+
+    return [{"attend": attend}, {"attend": lambda z, m, s: attend(z, m, s).nan_to_num(0.0)}]
+
+
+MASKED_SOFTMAX = [
+    replace(
+        one,
+        changes=tuple(
+            way for change in one.changes if "softmax" in change for way in _behind_a_mask(change["softmax"])
+        ),
+        only=("masked_softmax",),
+    )
+    for one in SOFTMAX
+    if one.name and not one.only
+]
+
 HIDING = "4, Softmax: Hiding words"
 MASKS = [
     mistake("mask-inverted", "What should be hidden is seen, and the other way round.",
         "True means may attend, so hide where the mask is False: ~mask.", HIDING,
         {"mask": lambda m, z: ~m},
         {"hide": lambda z, m: z.masked_fill(m, -math.inf), "empty": lambda w, m: w},
-        {"hide": lambda z, m: z.masked_fill(m, -math.inf), "empty": lambda w, m: w.nan_to_num(0.0)}),
+        {"hide": lambda z, m: z.masked_fill(m, -math.inf), "empty": lambda w, m: w.nan_to_num(0.0)},
+        {"hide": lambda z, m: z.masked_fill(m, -1e9), "empty": lambda w, m: w},
+        {"hide": lambda z, m: z - 1e9 * m, "empty": lambda w, m: w}),
     mistake("mask-multiplied", "Hidden keys still get exp(0).",
         "A score of 0 is no small score. Fill hidden ones with -inf.", HIDING,
         {"hide": lambda z, m: z * m},
@@ -422,11 +493,13 @@ MASKS = [
     mistake("mask-fill-tiny", "Hidden scores were filled with a tiny number near 0.",
         "1e-9 is nearly 0, and exp(0) is 1. Fill with -inf.", HIDING,
         {"hide": lambda z, m: z.masked_fill(~m, 1e-9)},
-        {"hide": lambda z, m: z.masked_fill(~m, 1e-9), "empty": lambda w, m: w}),
+        {"hide": lambda z, m: z.masked_fill(~m, 1e-9), "empty": lambda w, m: w},
+        {"hide": lambda z, m: z.masked_fill(~m, -1e-9), "empty": lambda w, m: w}),
     mistake("mask-fill-positive-inf", "Hidden scores were filled with +inf, which gives NaN.",
         "Hidden means as small as can be: -inf.", HIDING,
         {"hide": lambda z, m: z.masked_fill(~m, math.inf)},
-        {"hide": lambda z, m: z.masked_fill(~m, math.inf), "empty": lambda w, m: w}),
+        {"hide": lambda z, m: z.masked_fill(~m, math.inf), "empty": lambda w, m: w},
+        {"hide": lambda z, m: z.masked_fill(~m, math.inf), "empty": lambda w, m: w.nan_to_num(0.0)}),
     mistake("mask-added-as-number", "The mask was added as 0 and 1.",
         "That multiplies weights by e, and hides nothing. Add 0 and -inf, or fill.", HIDING,
         {"hide": lambda z, m: z + m},
@@ -457,6 +530,10 @@ MASKS = [
         "Hide keys only where there is a mask: if mask is not None.", HIDING,
         crashes=lambda error: "NoneType" in str(error),
         only=("multi_head_attention", "MultiHeadAttention", "cross_attention")),
+    mistake("", "`if` and `not` want one truth, and a mask holds many.",
+        "Write `if mask is not None`, and `~mask` for its opposite.", HIDING,
+        crashes=lambda error: "Boolean value of Tensor" in str(error),
+        only=("masked_softmax", "multi_head_attention", "MultiHeadAttention", "cross_attention")),
     mistake("nan-gradient", "The result is right, but a gradient is NaN.",
         "A row that sees nothing is NaN before nan_to_num hides it, and backward() meets that NaN. Give such a row "
         "scores of 0 before the softmax, and weights of 0 after it.", HIDING,
@@ -499,4 +576,4 @@ OUTPUT = [
         {"columns": lambda c, w: torch.einsum("bhsd,hdc->bhsc", c, w.unflatten(0, (c.size(1), -1)))}),
 ]  # fmt: skip
 
-STEP_MISTAKES = (*PROJECTION, *HEADS, *SCORES, *SOFTMAX, *MASKS, *OUTPUT)
+STEP_MISTAKES = (*PROJECTION, *HEADS, *SCORES, *SOFTMAX, *MASKED_SOFTMAX, *MASKS, *OUTPUT)

@@ -110,8 +110,9 @@ def is_stub(answer: Any) -> bool:
     code = getattr(answer, "__code__", None)
     if code is None:
         return answer is None or answer is Ellipsis
-    does = {instruction.opname for instruction in dis.get_instructions(code)}
-    returns = {constant for constant in code.co_consts if not isinstance(constant, str)}
+    instructions = list(dis.get_instructions(code))
+    does = {instruction.opname for instruction in instructions}
+    returns = {instruction.argval for instruction in instructions if "CONST" in instruction.opname}
     return does <= _NOTHING and returns <= {None, Ellipsis}
 
 
@@ -147,7 +148,7 @@ class Attempt:
             self.outcomes.append(self._call())
             fault = self._fault()
             if fault:
-                cases = self.exercise.cases[len(self.outcomes) - 1 : len(self.outcomes)]
+                cases = () if fault.stage in _BESIDE_THE_NUMBERS else self.exercise.cases[len(self.outcomes) - 1 :][:1]
                 return fault._replace(message=" ".join((fault.message, *cases)).rstrip())
         return None
 
@@ -186,18 +187,19 @@ class Attempt:
                 stage, clause = found
                 subject = self.exercise.name_of(number) if len(wanted) > 1 else "The result"
                 return Fault("wrong", stage, f"{subject} {clause}", result=number)
-        return self._gradient_fault() or self._broken_rule()
+        return self._gradient_fault(isinstance(want, tuple)) or self._broken_rule()
 
-    def _gradient_fault(self) -> Fault | None:
+    def _gradient_fault(self, several: bool) -> Fault | None:
         """Compare the way back, where the reference has one and the answer does."""
         if self.dtype != torch.float64 or not self.exercise.unique:
             return None
-        got = run(gradients, self.exercise.run, (self.answer, self.arguments))
+        got = run(gradients, self.exercise.run, (self.answer, self.arguments, several))
         if got.error is not None:
             in_place = "inplace operation" in str(got.error)  # on tensors of its own: no mistake
             return None if in_place else Fault("wrong", "gradient", "The result is right, but backward() stops.")
-        want = gradients(self.exercise.run, self.exercise.reference, self.arguments)
-        for one, other in zip(chain(*got.result), chain(*want), strict=False):
+        want = gradients(self.exercise.run, self.exercise.reference, self.arguments, several)
+        pairs = (zip(ours, theirs, strict=False) for ours, theirs in zip(got.result, want, strict=False))
+        for one, other in chain.from_iterable(pairs):
             if one is None or other is None or not bool(other.isfinite().all()):
                 continue
             if not bool(one.isfinite().all()):

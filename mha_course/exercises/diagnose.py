@@ -137,10 +137,10 @@ def pairs(name: str, outcomes: Sequence[Outcome]) -> Iterator[tuple[Way, Way]]:
 
 @lru_cache(maxsize=64)
 def _simple_ways(name: str, at: int) -> tuple[Way, ...]:
-    """Return one way for each mistake that does not crash."""
+    """Return one way for each mistake that has a name and does not crash."""
     found: dict[Mistake, Way] = {}
     for way in ways(name):
-        if _run_once(name, at, way).error is None:
+        if way.mistake.name and _run_once(name, at, way).error is None:
             found.setdefault(way.mistake, way)
     return tuple(found.values())
 

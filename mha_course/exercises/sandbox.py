@@ -110,10 +110,13 @@ def run(call: Callable[..., Any], answer: Any, arguments: Sequence[Any], *, seed
     return outcome
 
 
-def gradients(call: Callable[..., Any], answer: Any, arguments: Sequence[Any]) -> list[list[Tensor | None]]:
+def gradients(
+    call: Callable[..., Any], answer: Any, arguments: Sequence[Any], several: bool
+) -> list[list[Tensor | None]]:
     """Return the gradients of each result by each float argument; none of a result that is not float64, or has none.
 
-    None at all where the answer does without them, in NumPy or in place. Raises: whatever the way back does.
+    Several results may be one tensor, which can be unpacked. None at all where the answer does without them, in NumPy
+    or in place. Raises: whatever the way back does.
     """
     leaves = [x.detach().clone().requires_grad_() if _is_float(x) else x for x in arguments]
     inputs = [x for x in leaves if _is_float(x)]
@@ -121,7 +124,8 @@ def gradients(call: Callable[..., Any], answer: Any, arguments: Sequence[Any]) -
         return []
     with torch.enable_grad():
         try:
-            results = as_list(call(answer, *(x.clone() if isinstance(x, Tensor) else x for x in leaves)))
+            result = call(answer, *(x.clone() if isinstance(x, Tensor) else x for x in leaves))
+            results = list(result) if several else as_list(result)
         except Exception:  # it has run on arguments that need no gradient
             return []
         return [

@@ -5,6 +5,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 import solutions
 import torch
@@ -75,6 +76,7 @@ RIGHT = {
     "split_fused_qkv": [
         lambda x, h: [part.unflatten(2, (h, -1)).transpose(1, 2) for part in x.chunk(3, -1)],
         lambda x, h: x.unflatten(2, (3, h, -1)).transpose(3, 1).unbind(2),
+        lambda x, h: x.unflatten(2, (3, h, -1)).permute(2, 0, 3, 1, 4),  # one tensor, which can be unpacked
     ],
     "one_head_queries": [
         lambda x, w, i, h: torch.einsum("bsc,dc->bsd", x, w.unflatten(0, (h, -1))[i]),
@@ -94,6 +96,7 @@ RIGHT = {
     "softmax": [
         lambda x: (e := (x - x.max(-1, keepdim=True).values).exp()) / e.sum(-1, keepdim=True),
         lambda x: (x - x.logsumexp(-1, keepdim=True)).exp(),
+        lambda x: 1 / (x[..., None, :] - x[..., :, None]).exp().sum(-1),
     ],
     "masked_softmax": [
         lambda x, m: x.masked_fill(~m, -torch.inf).softmax(-1).nan_to_num(),
@@ -101,6 +104,8 @@ RIGHT = {
     ],
     "entropy": [
         lambda w: torch.special.entr(w).sum(-1),
+        lambda w: -(w * w.log()).nan_to_num(0.0).sum(-1),
+        lambda w: -torch.where(w > 0, w * w.log(), 0.0).sum(-1),
         lambda w: -(w * w.clamp(min=1e-300 if w.dtype == torch.float64 else 1e-38).log()).sum(-1),
     ],
     "weighted_sum": [
@@ -123,17 +128,21 @@ RIGHT = {
     ],
     "build_subtractor": [
         lambda d: [a * b for a, b in zip(solutions.build_subtractor(d), (2, 1, -3, -1 / 3), strict=True)],
+        lambda d: [nn.Parameter(w.float()) for w in solutions.build_subtractor(d)],
+        lambda d: torch.stack(solutions.build_subtractor(d)).numpy(),
     ],
     "multi_head_attention": [whole],
     "MultiHeadAttention": [Fused],
     "parameter_count": [
         lambda c, h, bias: sum(p.numel() for _ in range(4) for p in nn.Linear(c, c, bias=bias).parameters()),
         lambda c, h, bias: 4 * c * (c + bias),
+        lambda c, h, bias: np.int64(4 * c * (c + bias)),
     ],
     "fold_value_bias": [lambda w, v, o: F.linear(v, w, o), lambda w, v, o: (w * v).sum(1) + o],
     "project_qkv": [
         lambda x, w, b: [F.linear(x, ww, bb) for ww, bb in zip(w.chunk(3), b.chunk(3), strict=True)],
         lambda x, w, b: F.linear(x, w, b).unflatten(2, (3, -1)).unbind(2),
+        lambda x, w, b: torch.stack(F.linear(x, w, b).chunk(3, -1)),
     ],
 }
 WRONG = {  # in ways without a name: those with one are in test_mistakes

@@ -92,6 +92,54 @@ def second_row(d):
     return w_q, w_k, w_v, w_o
 
 
+def two_pieces(x, w, b):
+    q, k, v = (x @ w.T + b).chunk(3)
+    return q, k, v
+
+
+def splits_by_three(x, w, b):
+    q, k, v = (x @ w.T + b).split(3, dim=-1)
+    return q, k, v
+
+
+def viewed_late(x, w_q, w_k, w_v, w_o, h, mask=None):
+    q = (x @ w_q.T).transpose(1, 2).view(x.size(0), h, x.size(1), -1)
+    return q, q
+
+
+def merged_by_view(x, w_q, w_k, w_v, w_o, h, mask=None):
+    q, k, v = (split(x @ w.T, h) for w in (w_q, w_k, w_v))
+    context = (q @ k.transpose(-2, -1) / math.sqrt(q.size(-1))).softmax(-1) @ v
+    return context.transpose(1, 2).view(x.size(0), x.size(1), -1) @ w_o.T, q
+
+
+def asks_the_mask(x, w_q, w_k, w_v, w_o, h, mask=None):
+    weights = split(x, h) @ split(x, h).transpose(-2, -1)
+    if mask:
+        weights = weights.masked_fill(~mask, -math.inf)
+    return mha()(x, w_q, w_k, w_v, w_o, h)
+
+
+def max_of_two(scores):
+    shifted = scores - scores.max(-1, keepdim=True)
+    return shifted.exp() / shifted.exp().sum(-1, keepdim=True)
+
+
+def largest_of_all(scores):
+    exponentials = (scores - scores.max()).exp()
+    return exponentials / exponentials.sum(-1, keepdim=True)
+
+
+def each_head_alone(x, w_q, w_k, w_v, w_o, h, mask=None):
+    """Loop over heads, and let a mask (B, 1, S, S) meet scores (B, S, S)."""
+    found = []
+    for rows_q, rows_k, rows_v in zip(w_q.chunk(h), w_k.chunk(h), w_v.chunk(h), strict=True):
+        scores = x @ rows_q.T @ (x @ rows_k.T).transpose(1, 2) / math.sqrt(len(rows_q))
+        weights = (scores if mask is None else scores.masked_fill(~mask, -1e9)).softmax(-1)
+        found.append((weights @ (x @ rows_v.T), weights))
+    return torch.cat([context for context, _ in found], -1) @ w_o.T, torch.stack([weights for _, weights in found], 1)
+
+
 def step(mask=None, swap=False, own_only=False):
     def decode_step(x_t, k_cache, v_cache, w_q, w_k, w_v, w_o, h):
         q, k, v = (split(x_t @ w.T, h) for w in (w_q, w_k, w_v))
@@ -260,6 +308,10 @@ WRONG = [
     ("similarity", "cosine-not-dot", lambda x: F.normalize(x, dim=-1) @ F.normalize(x, dim=-1).T),
     ("similarity", "cosine-not-dot", lambda x: F.cosine_similarity(x[:, None], x[None], dim=-1)),
     ("project_qkv", "pieces-not-three", lambda x, w, b: (x @ w.T + b).chunk(3)),
+    ("project_qkv", "pieces-not-three", two_pieces),
+    ("split_fused_qkv", "pieces-not-three", lambda x, h: [split(part, h) for part in x.chunk(3)]),
+    ("project_qkv", "weight-not-transposed", lambda x, w, b: [x @ w.chunk(3)[i] + b.chunk(3)[i] for i in range(3)]),
+    ("project_qkv", "fused-three-innermost", lambda x, w, b: [(x @ w.T + b)[..., i::3] for i in range(3)]),
     ("split_heads", "float-division", lambda x, h: x.view(x.size(0), x.size(1), h, x.size(2) / h).transpose(1, 2)),
     ("split_heads", "view-after-transpose", lambda x, h: x.transpose(1, 2).view(x.size(0), h, x.size(1), -1)),
     ("split_heads", "view-after-transpose", lambda x, h: x.transpose(1, 2).reshape(x.size(0), h, x.size(1), -1)),
@@ -267,6 +319,7 @@ WRONG = [
     ("attention_scores", "key-all-axes-reversed", lambda q, k: q @ k.T),
     ("scaled_scores", "key-all-axes-reversed", lambda q, k: q @ k.T / math.sqrt(q.size(-1))),
     ("attention_scores", "key-transposed-wrong-axes", lambda q, k: q @ k.transpose(1, 2)),
+    ("attention_scores", "cosine-not-dot", lambda q, k: F.cosine_similarity(q[:, :, :, None], k[:, :, None], dim=-1)),
     ("score_form", "form-transposed", lambda a, b, i, h: b.chunk(h)[i].T @ a.chunk(h)[i]),
     ("score_form", "form-of-all-heads", lambda a, b, i, h: a.T @ b),
     ("entropy", "entropy-log-of-zero", lambda w: -(w * w.log()).sum(-1)),
@@ -275,6 +328,7 @@ WRONG = [
     ("entropy", "entropy-mean", lambda w: -torch.special.xlogy(w, w).mean(-1)),
     ("masked_softmax", "mask-inverted", lambda s, m: s.masked_fill(m, -math.inf).softmax(-1).nan_to_num(0.0)),
     ("masked_softmax", "mask-inverted", lambda s, m: s.masked_fill(m, -math.inf).softmax(-1)),
+    ("masked_softmax", "mask-inverted", lambda s, m: s.masked_fill(m, -1e9).softmax(-1)),
     ("masked_softmax", "nan-gradient", added_minus_infinity),
     ("self_attention", "key-all-axes-reversed", lambda *a: self_attention(*a, key=lambda k: k.T)),
     ("self_attention", "scores-returned", lambda *a: self_attention(*a, scores_back=True)),
@@ -287,6 +341,9 @@ WRONG = [
     ("build_subtractor", "looks-for-the-asker", subtractor(keys=(2, 2), query=(0, 1))),
     ("build_subtractor", "same-place-twice", subtractor(keys=(0, 0))),
     ("multi_head_attention", "scores-returned", returns_scores),
+    ("multi_head_attention", "view-after-transpose", viewed_late),
+    ("multi_head_attention", "view-on-non-contiguous", merged_by_view),
+    ("multi_head_attention", "weight-not-transposed", mha(lambda q, k: q @ k.transpose(-2, -1), None, torch.matmul)),
     ("multi_head_attention", "mask-none", no_test_for_none),
     ("multi_head_attention", "key-all-axes-reversed", mha(lambda q, k: q @ k.T / math.sqrt(q.size(-1)))),
     ("multi_head_attention", "dropout-at-eval", mha(soft=lambda s: F.dropout(s.softmax(-1).nan_to_num(0.0), 0.1))),
@@ -352,6 +409,43 @@ def test_a_first_attempt_is_named(name, mistake, answer):
     assert (report.status in ("wrong", "error"), report.mistake) == (True, mistake), report.message
 
 
+# Wrong in ways without a name, and what is said of them.
+SAID = [
+    ("similarity", lambda x: x.T @ x, "The columns of x were compared"),
+    ("similarity", lambda x: (x @ x.T).softmax(-1), "step 1 alone"),
+    ("project", lambda x, w, b: w @ x + b, "x stands on the left"),
+    ("project", lambda x, w, b: x @ w.reshape(w.size(1), -1) + b, "It is no transpose"),
+    ("project_qkv", splits_by_three, "split(3) cuts pieces of size 3"),
+    ("one_head_queries", lambda x, w, i, h: x @ w[i : i + w.size(0) // h].T, "begin at head * D"),
+    ("one_head_queries", lambda x, w, i, h: x @ w.chunk(h, 1)[i], "Columns of W were taken"),
+    ("attention_scores", lambda q, k: q @ k.mT / math.sqrt(q.size(-1)), "divided by sqrt(D) already"),
+    ("score_form", lambda a, b, i, h: a.chunk(h)[i] @ b.chunk(h)[i].T, "the product summed over C"),
+    ("softmax", max_of_two, "max along an axis gives two results"),
+    ("softmax", largest_of_all, "The largest score of all was subtracted"),
+    ("softmax", lambda z: (e := (z - z.mean(-1, keepdim=True)).exp()) / e.sum(-1, keepdim=True), "of 10 000 and more"),
+    ("self_attention", lambda *a: self_attention(*a)[::-1], "Result 0 (context) has shape (2, 7, 7)"),
+    ("multi_head_attention", asks_the_mask, "if mask is not None"),
+    ("multi_head_attention", each_head_alone, "It was called with a mask (B, 1, S, S)"),
+    ("parameter_count", lambda c, h, bias: 4 * (c * c + c), "although bias is False"),
+    ("build_subtractor", second_row, "With d = 2, head 0 looks at token a with weight 0.111"),
+    ("build_subtractor", subtractor(asks=(1.0, 100.0)), "token a with weight 0.182 and adds its content; head 1"),
+    ("build_subtractor", lambda d: subtractor()(8), "it should return four matrices (6, 6)"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("name", "answer", "part"), SAID, ids=[f"{name}-{part}" for name, _, part in SAID])
+def test_what_is_said_helps(name, answer, part):
+    report = check(name, answer)
+    assert report.status in ("wrong", "error")
+    assert part in report.message
+
+
+def test_two_mistakes_of_which_one_is_in_the_last_step_are_both_told():
+    message = check("multi_head_attention", mha(lambda q, k: q @ k.transpose(-2, -1), None, torch.matmul)).message
+    assert "The scores are not scaled." in message
+    assert "W_O was not transposed." in message
+
+
 # Wrong, and once called correct.
 HOLES = [
     ("build_subtractor", second_row),
@@ -362,6 +456,8 @@ HOLES = [
     ("online_softmax", online(whole=True)),
     ("online_softmax", online(start=0.0)),
     ("masked_softmax", added_minus_infinity),
+    ("masked_softmax", lambda s, m: s.masked_fill(~m, -30.0).softmax(-1) * m.any(-1, keepdim=True)),
+    ("split_heads", lambda x, h: "abc"),
 ]
 
 

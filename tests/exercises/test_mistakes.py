@@ -12,7 +12,7 @@ from torch.nn import functional as F
 
 from mha_course.exercises import check, diagnose
 from mha_course.exercises.attention_steps import Steps
-from mha_course.exercises.catalogue import EXERCISES, MISTAKES, NAMES
+from mha_course.exercises.catalogue import EXERCISES, LESSONS, MISTAKES, NAMES
 from mha_course.exercises.diagnose import alike, pairs, ways
 from mha_course.exercises.sandbox import AnswerTimeoutError, Outcome, run, timeout
 
@@ -57,9 +57,19 @@ def test_diagnoses_read_well(mistake):
     for text in (mistake.found, mistake.why):
         assert text.endswith(".")
         assert len(text) < 200
-    number, title = mistake.section.split(", ", 1)
-    assert number.isdigit()
-    assert title
+
+
+@pytest.mark.parametrize(("name", "way"), WAYS)
+def test_what_is_said_of_a_crash_tells_of_no_result(name, way):
+    if any(outcome.error is not None for outcome in outcomes(name, EXERCISES[name].implementation(way.change))):
+        assert "numbers are" not in way.mistake.found
+        assert "sum to" not in way.mistake.found
+
+
+def test_a_pass_says_what_comes_next_and_no_two_say_the_same():
+    said = [exercise.done for exercise in EXERCISES.values() if exercise.done]
+    assert len(set(said)) == len(said)
+    assert all(exercise.done and "Next: " in exercise.done for lesson in LESSONS[:8] for exercise in lesson.exercises)
 
 
 def test_of_two_products_that_crash_alike_the_shapes_tell_which():

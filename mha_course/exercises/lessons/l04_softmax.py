@@ -50,6 +50,7 @@ EXERCISES = [
         cases=("", "It was called with scores of 10 000 and more."),
         axes="B H T S",
         done="Your softmax gives shares however large the scores are. Next: feed it a row of -inf.",
+        unique=False,  # 1 / (exponentials of differences).sum() is right, with an infinity on the way back
         steps=("softmax",),
         rules=(Rule("A softmax of PyTorch did the work. Write its three steps yourself.", _is_library_softmax),),
     ),
@@ -76,7 +77,7 @@ EXERCISES = [
         "sees = mask.any(-1, keepdim=True)  # (…, T, 1)\n"
         "scores = scores.masked_fill(~mask, -torch.inf).masked_fill(~sees, 0.0)\n"
         "return torch.softmax(scores, dim=-1) * sees  # (B, H, T, S)",
-        inputs=[lambda: (draw(B, H, T, S, seed=1), mask(T)), lambda: (draw(B, H, T, S, seed=1), mask(T)[0, 0])],
+        inputs=[lambda: (draw(B, H, T, S, seed=1), mask(T)), lambda: (draw(B, H, T, S, seed=1) - 50.0, mask(T)[0, 0])],
         cases=("One row of the mask sees nothing.", "The mask is (T, S), and one of its rows sees nothing."),
         axes="B H T S",
         done="A hidden key gets exactly 0, and a row without a key stays finite. Next: paint such a row below, and "
@@ -158,6 +159,7 @@ MISTAKES = [
     mistake("", "The largest score of all was subtracted, not that of each row: in rows far below it, every exp is 0.",
         "0 / 0 is NaN. Take the largest of each row: scores.amax(-1, keepdim=True).", STABLE,
         {"softmax": lambda z: (z - z.max()).exp() / (z - z.max()).exp().sum(-1, keepdim=True)},
+        {"softmax": lambda z: (e := (z - z.amax((-2, -1), keepdim=True)).exp()) / e.sum(-1, keepdim=True)},
         only=("softmax",)),
 ]  # fmt: skip
 
