@@ -117,7 +117,7 @@ EXERCISES = [
         "Look for another function with repeat in its name.",
         "Along axis 1, (B, H_kv, S, D) becomes (B, H, S, D): each head comes H / H_kv times.",
         "return k.repeat_interleave(num_heads // k.size(1), dim=1)  # (B, H, S, D)",
-        inputs=[lambda: (draw(3, 2, S, D, seed=1), 2 * H)],
+        inputs=[lambda: (draw(5, 3, S, D, seed=1), 3 * H)],
         axes="B H S D",
         done="You can let few KV heads serve many query heads. Try a single KV head: that is multi-query attention.",
     ),

@@ -41,7 +41,7 @@ EXERCISES = [
         "3·P·P).",
         "cut = images.unflatten(3, (-1, patch_size)).unflatten(2, (-1, patch_size))  # (B, 3, H/P, P, W/P, P)\n"
         "return cut.permute(0, 2, 4, 1, 3, 5).flatten(3).flatten(1, 2)  # (B, N, 3·P·P)",
-        inputs=[lambda: (draw(B, 3, 20, 28, seed=1), 4)],
+        inputs=[lambda: (draw(B, 3, 20, 28, seed=1), 4), lambda: (draw(B, 3, 25, 35, seed=2), 5)],
         axes="B N 3*P*P",
         done="You can make a sequence of an image. Move the image by one patch to the right: which tokens move where?",
     ),

@@ -126,7 +126,10 @@ EXERCISES = [
         "Two lists of indices pick the weights of all pairs at once. Then take the mean over the pairs.",
         "weights (H, S, S), picked at n rows and n columns, is (H, n); its mean over the last axis is (H).",
         "rows, columns = torch.tensor(pairs).T\nreturn weights[:, rows, columns].mean(-1)  # (H)",
-        inputs=[lambda: (weights()[0, :, :, :T], [(0, 3), (4, 1), (2, 2)])],
+        inputs=[
+            lambda: (weights()[0, :, :, :T], [(0, 3), (4, 1), (2, 2)]),
+            lambda: (weights()[1, :, :, :T], [(1, 0), (3, 4)]),
+        ],
         axes="H",
         done="You can ask a head how much it looks along a relation. Turn the pairs round: which heads look back?",
     ),
