@@ -17,7 +17,7 @@ from torch import Tensor
 from torch.nn.functional import normalize
 
 from mha_course.exercises.attention_steps import Steps
-from mha_course.exercises.spec import Change, Function, mistake
+from mha_course.exercises.spec import Change, Function, Mistake, mistake
 
 # Projection
 
@@ -439,9 +439,6 @@ SOFTMAX = [
     mistake("", "The softmax is missing: the scores were used as they are.",
         "exp makes them positive, and the division makes each row sum to 1.", TO_WEIGHTS,
         {"softmax": lambda z: z}),
-    mistake("", "max along an axis gives two results: the largest scores, and where they stand.",
-        "Take .values, or use amax: scores.amax(-1, keepdim=True).", STABLE,
-        crashes=lambda error: "return_types.max" in str(error)),
     mistake("softmax-unstable", "With scores of 10 000 the result is NaN.",
         "exp overflows. Subtract the largest score of the row first: only differences count.",
         STABLE,
@@ -576,4 +573,23 @@ OUTPUT = [
         {"columns": lambda c, w: torch.einsum("bhsd,hdc->bhsc", c, w.unflatten(0, (c.size(1), -1)))}),
 ]  # fmt: skip
 
-STEP_MISTAKES = (*PROJECTION, *HEADS, *SCORES, *SOFTMAX, *MASKED_SOFTMAX, *MASKS, *OUTPUT)
+
+def _raised(text: str, found: str, why: str, section: str) -> Mistake:
+    """Explain what torch says of an operation that is given the wrong kind of thing."""
+    return mistake("", found, why, section, crashes=lambda error: text in str(error))
+
+
+KINDS = [
+    _raised("1D tensors expected, but got", "torch.dot takes two vectors.",
+        "For the dot products of all pairs use the matrix product, @.", "0, Start here: One attention by hand"),
+    _raised("self must be a matrix", "torch.mm takes two matrices, and no axes in front of them.",
+        "@ takes the last two axes as matrices, and repeats the product over the axes in front.", SPLIT),
+    _raised("sqrt(): argument 'input'", "torch.sqrt takes a tensor, and a size is a plain number.",
+        "Write math.sqrt(size), or size ** 0.5.", DIVISOR),
+    _raised("only one element tensors can be converted", "A function for single numbers was given a tensor.",
+        "Those of math take one number: use torch.exp, torch.log or torch.sqrt on a tensor.", STABLE),
+    _raised("return_types.max", "max along an axis gives two results: the largest numbers, and where they stand.",
+        "Take .values, or use amax: scores.amax(-1, keepdim=True).", STABLE),
+]  # fmt: skip
+
+STEP_MISTAKES = (*PROJECTION, *HEADS, *SCORES, *SOFTMAX, *MASKED_SOFTMAX, *MASKS, *OUTPUT, *KINDS)

@@ -187,6 +187,8 @@ class Attempt:
                 stage, clause = found
                 subject = self.exercise.name_of(number) if len(wanted) > 1 else "The result"
                 return Fault("wrong", stage, f"{subject} {clause}", result=number)
+            if self.exercise.exact_zeros and bool((_dense(one) != 0)[other == 0].any()):
+                return Fault("wrong", "values", "What should be exactly 0 is a very small number.", result=number)
         return self._gradient_fault(isinstance(want, tuple)) or self._broken_rule()
 
     def _gradient_fault(self, several: bool) -> Fault | None:

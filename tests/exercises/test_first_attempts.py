@@ -420,6 +420,10 @@ SAID = [
     ("one_head_queries", lambda x, w, i, h: x @ w.chunk(h, 1)[i], "Columns of W were taken"),
     ("attention_scores", lambda q, k: q @ k.mT / math.sqrt(q.size(-1)), "divided by sqrt(D) already"),
     ("score_form", lambda a, b, i, h: a.chunk(h)[i] @ b.chunk(h)[i].T, "the product summed over C"),
+    ("similarity", lambda x: torch.dot(x, x.T), "torch.dot takes two vectors"),
+    ("attention_scores", lambda q, k: torch.mm(q, k.mT), "torch.mm takes two matrices"),
+    ("scaled_scores", lambda q, k: q @ k.mT / torch.sqrt(q.size(-1)), "Write math.sqrt(size)"),
+    ("entropy", lambda w: -sum(w * math.log(w)), "use torch.exp, torch.log"),
     ("softmax", max_of_two, "max along an axis gives two results"),
     ("softmax", largest_of_all, "The largest score of all was subtracted"),
     ("softmax", lambda z: (e := (z - z.mean(-1, keepdim=True)).exp()) / e.sum(-1, keepdim=True), "of 10 000 and more"),
@@ -456,6 +460,7 @@ HOLES = [
     ("online_softmax", online(whole=True)),
     ("online_softmax", online(start=0.0)),
     ("masked_softmax", added_minus_infinity),
+    ("masked_softmax", lambda s, m: s.masked_fill(~m, -100.0).softmax(-1) * m.any(-1, keepdim=True)),
     ("masked_softmax", lambda s, m: s.masked_fill(~m, -30.0).softmax(-1) * m.any(-1, keepdim=True)),
     ("split_heads", lambda x, h: "abc"),
 ]

@@ -77,11 +77,12 @@ EXERCISES = [
         "sees = mask.any(-1, keepdim=True)  # (…, T, 1)\n"
         "scores = scores.masked_fill(~mask, -torch.inf).masked_fill(~sees, 0.0)\n"
         "return torch.softmax(scores, dim=-1) * sees  # (B, H, T, S)",
-        inputs=[lambda: (draw(B, H, T, S, seed=1), mask(T)), lambda: (draw(B, H, T, S, seed=1) - 50.0, mask(T)[0, 0])],
+        inputs=[lambda: (draw(B, H, T, S, seed=1), mask(T)), lambda: (draw(B, H, T, S, seed=1), mask(T)[0, 0])],
         cases=("One row of the mask sees nothing.", "The mask is (T, S), and one of its rows sees nothing."),
         axes="B H T S",
         done="A hidden key gets exactly 0, and a row without a key stays finite. Next: paint such a row below, and "
         "watch your function.",
+        exact_zeros=True,
         steps=MASKED,
         build=lambda s: lambda scores, mask: s.attend(scores, mask, s),
     ),
