@@ -352,7 +352,7 @@ SCORES = [
         {"scores": lambda q, k: q * k},
         {"weigh": lambda w, v: w * v},
         {"scores": lambda q, k: (q * k).sum(-1)},
-        same_as=("key-not-transposed",)),
+        same_as=("key-not-transposed", "query-key-swapped"), written="q * k"),
     mistake("cosine-not-dot", "Both vectors were brought to length 1 first: this is their cosine.",
         "A dot product counts how long they are, too. Leave their lengths alone.", PAIRS,
         {"scores": lambda q, k: normalize(q, dim=-1) @ normalize(k, dim=-1).transpose(-2, -1)},
@@ -534,7 +534,8 @@ MASKS = [
     mistake("nan-gradient", "The result is right, but a gradient is NaN.",
         "A row that sees nothing is NaN before nan_to_num hides it, and backward() meets that NaN. Give such a row "
         "scores of 0 before the softmax, and weights of 0 after it.", HIDING,
-        stage="nan gradient"),
+        stage="nan gradient",
+        but=("online_softmax", "tiled_attention")),
     mistake("mask-times-minus-inf", "Everything became NaN: 0 times inf is not a number.",
         "Fill hidden scores with masked_fill, which leaves the others alone.", HIDING,
         {"hide": lambda z, m: z + ~m * -math.inf},

@@ -81,7 +81,12 @@ class Steps(SimpleNamespace):
         "output": _output,
         "sources": lambda x, memory: (x, memory),
         "append": lambda k_past, v_past, k, v: (torch.cat((k_past, k), 2), torch.cat((v_past, v), 2)),
+        "seen": lambda keys, values: (keys, values),
+        "kept": lambda keys, values: (keys, values),
         "columns": _columns,
+        "start": lambda: -math.inf,  # block by block: the first maximum, and what rescales the sum and the context
+        "shrink_sum": lambda old, new: (old - new).exp(),
+        "shrink_context": lambda old, new: (old - new).exp(),
     }
 
     def __init__(self, **changes: Callable[..., Any]) -> None:

@@ -174,7 +174,7 @@ class Attempt:
             return Fault("error", "run", explain(outcome.error, self.arguments))
         if outcome.changed:
             return Fault("wrong", "input", "It changes its input. Make a new tensor instead.")
-        second = self._call(seed=1)
+        second = self._call(seed=1) if self.exercise.unique else outcome
         if second.error is None and not _equal(as_list(second.result), as_list(outcome.result)):
             return Fault("wrong", "repeat", "Two calls with the same input differ: something is drawn at random.")
         want, got = run_reference(self.exercise, self.arguments), outcome.result
@@ -297,13 +297,16 @@ def _explain(attempt: Attempt, fault: Fault) -> Report:
     if attempt.dtype != torch.float64:  # in which it has passed
         lost = "In float64 it agrees, in float32 it does not: digits are lost where large numbers cancel, or overflow."
         return replace(report, message=f"{lost} {message}")
+    found = None
     if exercise.diagnose and status == "wrong":
         found = run(exercise.diagnose, attempt.answer, attempt.arguments).result
-        if found:
-            return replace(report, mistake=found[0], message=found[1])
+    if found and found[0]:
+        return replace(report, mistake=found[0], message=found[1])
     known = list(recognise(exercise, attempt.complete() if status == "error" else attempt.outcomes))
     if known:
         return _named(report, known)
+    if found:
+        return replace(report, message=found[1])
     if fault.result:
         return replace(report, message=f"{message} What stands before it is right.")
     begins = _first_stage(exercise, attempt.answer) if stage in ("values", "finite") else None
@@ -315,8 +318,7 @@ def _named(report: Report, known: Sequence[Mistake]) -> Report:
     says = " And: ".join(f"{mistake.found} {mistake.why}" for mistake in known)
     raised = f"{report.message} " if report.status == "error" else ""
     named = next((mistake for mistake in known if mistake.name), known[0])
-    place = named.section if named.section.endswith("?") else f"{named.section}."
-    return replace(report, message=f"{raised}{says} See lesson {place}", mistake=named.name or None)
+    return replace(report, message=f"{raised}{says} See lesson {named.place}.", mistake=named.name or None)
 
 
 def _first_stage(exercise: Exercise, answer: Any) -> tuple[str, str] | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Sequence
 from numbers import Real
 from typing import Any
@@ -14,7 +15,8 @@ from mha_course.exercises.sandbox import as_list
 from mha_course.tracing.render import table
 
 _FRAME = ";border:2px solid #b3261e;font-weight:bold"
-_WORDS = {"B": "sentence", "H": "head", "T": "token", "S": "token", "C": "channel", "D": "channel", "N": "patch"}
+_WORDS = {"B": "sentence", "H": "head", "T": "token", "S": "token", "C": "channel", "D": "channel", "N": "patch",
+          "3*P*P": "number", "new": "new token", "total": "token"}  # fmt: skip
 # How close a result must come, by its own dtype: any float dtype is accepted, also where the inputs have another.
 TOLERANCE = {torch.float64: 1e-9, torch.float32: 1e-5, torch.float16: 1e-2, torch.bfloat16: 1e-1}
 
@@ -66,10 +68,12 @@ def _numbers(got: Tensor, want: Tensor, tolerance: float, axes: Sequence[str]) -
     if float(difference.max()) <= tolerance * max(1.0, float(finite.abs().max()) if len(finite) else 1.0):
         return None
     where = tuple(int(i) for i in torch.unravel_index(difference.argmax(), difference.shape))
+    one, other = float(got[where]), float(want[where])
+    digits = next((n for n in range(3, 17) if f"{one:.{n}g}" != f"{other:.{n}g}"), 17)
+    apart = f"The largest difference is {abs(one - other):.3g}, at" if math.isfinite(one - other) else "At"
     return "values", (
         f"has the right shape, but other numbers. {_observed(got, want, difference > tolerance, axes)}"
-        f"The largest difference is {float(difference.max()):.3g}, "
-        f"at {_at(where, axes)}: {float(got[where]):.3g} instead of {float(want[where]):.3g}."
+        f"{apart} {_at(where, axes)}: {one:.{digits}g} instead of {other:.{digits}g}."
     )
 
 
@@ -77,7 +81,7 @@ def _at(index: tuple[int, ...], axes: Sequence[str]) -> str:
     """Write an index with the names of its axes, such as ``sentence 1, head 0, query 3, key 2``."""
     if len(axes) != len(index):
         return f"index {index}"
-    names = [_WORDS.get(axis, axis) for axis in axes]
+    names = [_WORDS.get(re.split("[+-]", axis)[0], axis) for axis in axes]  # S+1 are tokens as S are
     if axes[-2:] == ["T", "S"] or (axes[-2:] == ["S", "S"] and len(axes) > 2):
         names[-2:] = ["query", "key"]
     elif len(axes) == 2 and axes[0] == axes[1]:

@@ -61,7 +61,7 @@ class Exercise:
         tolerance: how close a result must come, where float32 and float64 would not say.
         exact_zeros: whether what is 0 must be 0 to the last digit.
         rules: what it asks for beside the numbers; judged last.
-        unique: False where other answers are right as well, so that gradients need not agree.
+        unique: False where other answers are right as well, so that gradients, and two calls, need not agree.
         diagnose: ``diagnose(answer, *arguments)`` finds a mistake that is not known by its numbers, and gives its id
             (None if it has none) and what to say of it; or None.
         token_arguments, query_arguments: where tokens and query weights stand among the arguments, so that an answer
@@ -182,6 +182,12 @@ class Mistake:
     crashes: Callable[[BaseException], bool] | None = None
     written: str = ""
     operand: Callable[[tuple[int, ...]], bool] | None = None
+
+    @property
+    def place(self) -> str:
+        """The lesson and the heading to go back to, such as ``3, “How large is a dot product?”``."""
+        lesson, heading = self.section.split(": ", 1)
+        return f"{lesson.split(',')[0]}, “{heading}”"
 
     def belongs_to(self, exercise: Exercise) -> bool:
         """Return True where the mistake can be made in an exercise, as far as ``only`` and ``but`` say."""

@@ -177,9 +177,9 @@ def online(start=-math.inf, sign=1, whole=False, block_max=False):
     return online_softmax
 
 
-def tiled(sums=True, contexts=True):
+def tiled(sums=True, contexts=True, start=-math.inf):
     def tiled_attention(q, k, v, block_size):
-        high = torch.full((*q.shape[:-1], 1), -math.inf, dtype=q.dtype)
+        high = torch.full((*q.shape[:-1], 1), start, dtype=q.dtype)
         total, context = torch.zeros_like(high), torch.zeros(*q.shape[:-1], v.size(-1), dtype=q.dtype)
         for keys, values in zip(k.split(block_size, 2), v.split(block_size, 2), strict=True):
             scores = q @ keys.transpose(-2, -1) / math.sqrt(q.size(-1))
@@ -191,6 +191,23 @@ def tiled(sums=True, contexts=True):
         return context / total
 
     return tiled_attention
+
+
+def by_queries(q, k, v, block_size):
+    parts = [(rows @ k.transpose(-2, -1) / math.sqrt(q.size(-1))).softmax(-1) @ v for rows in q.split(block_size, 2)]
+    return torch.cat(parts, 2)
+
+
+def never_rescaled(q, k, v, block_size):
+    total, context = 0, 0
+    for keys, values in zip(k.split(block_size, 2), v.split(block_size, 2), strict=True):
+        parts = (q @ keys.transpose(-2, -1) / math.sqrt(q.size(-1))).exp()
+        total, context = total + parts.sum(-1, keepdim=True), context + parts @ values
+    return context / total
+
+
+def by_std(x, gamma, beta, eps=1e-5):
+    return gamma * (x - x.mean(-1, keepdim=True)) / (x.std(-1, keepdim=True) + eps) + beta
 
 
 def norm(x, gamma, beta, eps=1e-5):
@@ -338,6 +355,8 @@ WRONG = [
     ("additive_mask", "dtype-ignored", lambda m, dtype: torch.zeros(m.shape).masked_fill(~m, -math.inf)),
     ("to_attend", "convention-misread", lambda m, c: m if c in ("bool", "sdpa", "seaborn") else m == 0),
     ("to_attend", "convention-misread", lambda m, c: m == 0 if c == "additive" else ~m if c != "bool" else m),
+    ("to_attend", "convention-misread", lambda m, c: m if c in ("sdpa", "additive") else ~m),
+    ("additive_mask", "masked-row-uniform", lambda m, dtype: torch.zeros(m.shape, dtype=dtype).masked_fill(~m, -1e30)),
     ("cross_attention", "memory-and-input-joined", cross_joined),
     ("cross_attention", "key-all-axes-reversed", cross_reversed),
     ("cross_attention", "scores-returned", cross_scores),
@@ -346,6 +365,7 @@ WRONG = [
     ("decode_step", "blind-to-itself", step("past")),
     ("decode_step", "sees-itself-alone", step("self")),
     ("decode_step", "caches-exchanged", step(swap=True)),
+    ("decode_step", "cache-not-appended", lambda *a: (step()(*a)[0], *a[1:3])),
     ("kv_cache_bytes", "cache-bytes-batch-missing", lambda n, b, s, h, d, size: 2 * n * s * h * d * size),
     ("kv_cache_bytes", "cache-bytes-one-of-kv", lambda n, b, s, h, d, size: n * b * s * h * d * size),
     ("online_softmax", "online-max-from-zero", online(start=0.0)),
@@ -355,6 +375,11 @@ WRONG = [
     ("tiled_attention", "context-not-rescaled", tiled(contexts=False)),
     ("tiled_attention", "online-max-not-corrected", tiled(sums=False, contexts=False)),
     ("tiled_attention", "library-kernel", lambda q, k, v, size: F.scaled_dot_product_attention(q, k, v)),
+    ("tiled_attention", "online-max-from-zero", tiled(start=0.0)),
+    ("tiled_attention", "scale-d-model", lambda q, k, v, size: tiled()(q / math.sqrt(q.size(1)), k, v, size)),
+    ("tiled_attention", "online-whole-row", by_queries),
+    ("tiled_attention", "softmax-unstable", never_rescaled),
+    ("layer_norm", "layer-norm-unbiased", by_std),
     ("layer_norm", "rms-not-layer-norm", rms_norm),
     ("layer_norm", "layer-norm-no-affine", lambda x, g, b, eps=1e-5: F.layer_norm(x, x.shape[-1:], eps=eps)),
     ("layer_norm", "layer-norm-eps-ignored", lambda x, g, b, eps=1e-5: norm(x, g, b)),
@@ -451,3 +476,8 @@ def test_cancellation_is_called_so():
     report = check("layer_norm", by_squares)
     assert report.status == "wrong"
     assert "In float64 it agrees, in float32 it does not" in report.message
+
+
+def test_what_other_weights_must_keep_is_said_in_words():
+    for answer in (past_zero, forgets_the_sum, one_row_up, lambda weights, v: weights, lambda weights, v: weights @ v):
+        assert "Result" not in check("other_weights", answer).message

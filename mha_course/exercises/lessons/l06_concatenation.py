@@ -32,7 +32,7 @@ def build_subtractor(d: int) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     the rest 0. Output channels 0 to d - 1 hold the difference. Head h has the rows from h · 3d/2 on.
     """
     width, half = 3 * d, 3 * d // 2
-    w_q, w_k, w_v, w_o = torch.zeros(4, width, width, dtype=torch.float64)  # (C, C)
+    w_q, w_k, w_v, w_o = torch.zeros(4, width, width, dtype=torch.float64)
     for head, sign in ((0, 1.0), (1, -1.0)):
         first = head * half
         w_q[first, d + 2] = 100.0  # the query token asks …
@@ -97,13 +97,13 @@ def heads_of(w_q: Tensor, w_k: Tensor, w_v: Tensor, w_o: Tensor, d: int) -> list
     """Say of each head where it looks, in all draws alike, and what it brings."""
     x, places = flagged_tokens(d)
     q, k = (reference.split_heads(x @ w.T, 2) for w in (w_q, w_k))
-    weights = reference.attention(q, k, k)[1][:, :, 0]  # (64, 2, 9)
+    weights = reference.attention(q, k, k)[1][:, :, 0]  # 64 drawings, 2 heads, 9 keys
     heads = []
     for row, value, output in zip(weights.unbind(1), w_v.chunk(2), w_o.chunk(2, 1), strict=True):
-        at = row.gather(1, places.T)  # (64, 3)
+        at = row.gather(1, places.T)  # 64 drawings, 3 places
         rest = torch.stack([row.scatter(1, place[:, None], 0.0).amax(-1) for place in places], 1)
         sees = [name for name, above in zip(PLACES, (at > rest).all(0), strict=True) if above]
-        path = output[:d] @ value[:, :d]  # (d, d)
+        path = output[:d] @ value[:, :d]  # d by d
         times = path.diagonal().mean()
         plain = torch.allclose(path, times * torch.eye(d, dtype=path.dtype), atol=1e-6)
         heads.append(Head("".join(sees), at.mean(0).tolist(), float(times) if plain else math.nan))

@@ -15,20 +15,69 @@ from mha_course.exercises.spec import Exercise, Lesson, Question, mistake
 
 
 def with_dtype(answer: Callable[..., Any], mask: Tensor, dtype: torch.dtype) -> Any:
-    """Return an additive mask, and whether it has the dtype that was asked for."""
+    """Return an additive mask, and False where nothing is wrong with it but its dtype."""
     made = answer(mask, dtype)
-    return made, torch.tensor(not isinstance(made, Tensor) or made.dtype == dtype)
+    differs = isinstance(made, Tensor) and made.dtype != dtype
+    return made, torch.tensor(not (differs and torch.equal(made.double(), _additive(mask))))
+
+
+def _finite_or_other_dtype(answer: Callable[..., Any], mask: Tensor, dtype: torch.dtype) -> tuple[str, str] | None:
+    made, fits = with_dtype(answer, mask, dtype)
+    hidden = made[~mask]
+    if not made[mask].any() and hidden.isfinite().all() and hidden.max() < -10:
+        return "masked-row-uniform", (
+            f"Hidden keys got {float(hidden[0]):.3g}, which is finite. In a row with nothing to see all keys are alike "
+            "then. Use -inf."
+        )
+    if fits:
+        return None
+    return "dtype-ignored", (
+        f"The numbers are right, but they are {made.dtype}, and {dtype} was asked for: that of the scores to which "
+        "they are added. Hand dtype on, as in torch.zeros(mask.shape, dtype=dtype)."
+    )
+
+
+READINGS = {  # of each convention: the one for which it was taken, and how it is meant
+    "sdpa": ('as "multihead"', "There True means may attend, as everywhere in this course: leave the mask as it is."),
+    "multihead": ('as "sdpa"', "nn.MultiheadAttention hides where True stands: turn the mask round with ~."),
+    "seaborn": ('as "sdpa"', "Seaborn leaves a cell empty where True stands: turn the mask round with ~."),
+    "additive": ("wrong", "Adding 0 leaves a score alone, adding -inf hides it: compare with 0."),
+}  # fmt: skip
+
+
+def _misread(answer: Callable[..., Any], *_: Any) -> tuple[str, str] | None:
+    """Find conventions that were taken for their opposite; where all were, something else is wrong."""
+    wrong = []
+    for convention, mask in WILD.items():
+        got, right = answer(mask(), convention), masks.to_attend(mask(), convention)
+        if torch.equal(got, ~right) or (got.is_floating_point() and torch.equal(got, mask())):
+            wrong.append(convention)
+    if not wrong or len(wrong) == len(WILD):
+        return None
+    taken, meant = READINGS[wrong[0]]
+    return "convention-misread", f'"{wrong[0]}" was read {taken}. {meant}'
 
 
 def _mask() -> Tensor:
     return draw(T, S, seed=8) > 0
 
 
-def _additive() -> Tensor:
-    return torch.zeros(T, S, dtype=torch.float64).masked_fill(~_mask(), -torch.inf)
+def _additive(mask: Tensor) -> Tensor:
+    return torch.zeros(mask.shape, dtype=torch.float64).masked_fill(~mask, -torch.inf)
 
 
-VOCABULARY = "8, Masks: one vocabulary"
+WILD: dict[str, Callable[[], Tensor]] = {  # one mask as each convention writes it
+    "sdpa": _mask,
+    "multihead": lambda: ~_mask(),
+    "seaborn": lambda: ~_mask(),
+    "additive": lambda: _additive(_mask()),
+}
+
+VOCABULARY = "8, Masks: Masks: one vocabulary"
+BROADCAST = "8, Masks: Broadcasting: which mask goes to whom"
+CORNER = "8, Masks: When T is not S: which corner?"
+TABLE = "8, Masks: Four conventions, one table"
+FILL = "8, Masks: The number that hides"
 MISTAKES = [
     mistake("causal-hides-self", "A token does not see itself.",
         "The diagonal is allowed: token 0 has nothing else to see.", VOCABULARY,
@@ -38,8 +87,11 @@ MISTAKES = [
         "A token may look at itself and back, not ahead.", VOCABULARY,
         {"causal_mask": lambda n: torch.ones(n, n).tril(1).bool()},
         {"causal_mask_for_cache": lambda new, total: torch.ones(new, total).tril(total - new + 1).bool()}),
+    mistake("", "Each token sees itself and what comes after it: this is the upper triangle.",
+        "The past lies below the diagonal, where s < t: keep that with tril.", VOCABULARY,
+        {"causal_mask": lambda n: torch.ones(n, n).triu().bool()}),
     mistake("causal-top-left", "The triangle stands at the top left.",
-        "The new tokens are the last ones: align the triangle with the bottom right corner.", VOCABULARY,
+        "The new tokens are the last ones: align the triangle with the bottom right corner.", CORNER,
         {"causal_mask_for_cache": lambda new, total: torch.ones(new, total).tril().bool()}),
     mistake("mask-inverted", "True and False have changed places.",
         "True means may attend.", VOCABULARY,
@@ -48,22 +100,26 @@ MISTAKES = [
         {"causal_mask_for_cache": lambda a, b: ~masks.causal_mask_for_cache(a, b)},
         {"combine_masks": lambda a, b: ~(a & b)},
         {"additive_mask": lambda m, dtype: torch.zeros(m.shape, dtype=dtype).masked_fill(m, -math.inf)},
-        {"to_attend": lambda m, c: ~masks.to_attend(m, c)},
-        {"to_attend": lambda m, c: m if c in ("multihead", "seaborn") else masks.to_attend(m, c)},
-        {"to_attend": lambda m, c: m != 0 if c == "additive" else masks.to_attend(m, c)},
-        {"to_attend": lambda m, c: ~m if c == "sdpa" else masks.to_attend(m, c)}),
+        {"to_attend": lambda m, c: ~masks.to_attend(m, c)}),
+    mistake("convention-misread", 'The numbers of "additive" were turned round like a mask of True and False.',
+        "It holds 0 where a key may be seen, and -inf where it is hidden: compare with 0.", TABLE,
+        crashes=lambda error: "operator.invert" in str(error), only=("to_attend",)),
+    mistake("", "Each sentence sees one place too many.",
+        "Places count from 0: a sentence of 3 words has them at 0, 1 and 2, and place 3 is padding. Compare with <.",
+        VOCABULARY,
+        {"padding_mask": lambda x, n: masks.padding_mask((x + 1).clamp(max=n), n)}),
     mistake("padding-on-queries", "The mask hides queries, not keys.",
-        "Padding is what nobody should look at: the last axis, mask[:, None, None, :].", VOCABULARY,
+        "Padding is what nobody should look at: the last axis, mask[:, None, None, :].", BROADCAST,
         {"padding_mask": lambda x, n: (torch.arange(n) < x[:, None])[:, None, :, None]}),
     mistake("padding-broadcast-raw", "The mask is (B, S), which would be read as (T, S).",
-        "Give it axes for heads and queries: mask[:, None, None, :].", VOCABULARY,
+        "Give it axes for heads and queries: mask[:, None, None, :].", BROADCAST,
         {"padding_mask": lambda x, n: torch.arange(n) < x[:, None]}),
     mistake("mask-missing-head-axis", "The mask lacks an axis for the heads.",
-        "With (B, T, S) the batch would meet the heads.", VOCABULARY,
+        "With (B, T, S) the batch would meet the heads.", BROADCAST,
         {"padding_mask": lambda x, n: (torch.arange(n) < x[:, None])[:, None, :]},
         {"combine_masks": lambda a, b: a & b[:, 0]}),
     mistake("mask-first-batch-only", "All sentences are masked as the first is.",
-        "Each sentence has its own length.", VOCABULARY,
+        "Each sentence has its own length.", BROADCAST,
         {"padding_mask": lambda x, n: masks.padding_mask(x[:1].expand(len(x)), n)},
         {"combine_masks": lambda a, b: (a & b[:1]).expand(len(b), 1, *a.shape)}),
     mistake("masks-or-instead-of-and", "A key is seen if either mask allows it.",
@@ -76,24 +132,22 @@ MISTAKES = [
         {"combine_masks": lambda a, b: a},
         {"combine_masks": lambda a, b: b}),
     mistake("mask-fill-positive-inf", "Hidden keys got +inf.",
-        "Hidden means as small as can be: -inf.", VOCABULARY,
+        "Hidden means as small as can be: -inf.", FILL,
         {"additive_mask": lambda m, dtype: torch.zeros(m.shape, dtype=dtype).masked_fill(~m, math.inf)}),
     mistake("mask-added-as-number", "The mask became 0 and 1.",
-        "Added to scores, that hides nothing. It should be 0 and -inf.", VOCABULARY,
+        "Added to scores, that hides nothing. It should be 0 and -inf.", FILL,
         {"additive_mask": lambda m, dtype: m.to(dtype)},
         {"additive_mask": lambda m, dtype: (~m).to(dtype)}),
     mistake("mask-fill-tiny", "Hidden keys got a tiny number.",
-        "Nearly 0 hides nothing: -inf does.", VOCABULARY,
+        "Nearly 0 hides nothing: -inf does.", FILL,
         {"additive_mask": lambda m, dtype: torch.zeros(m.shape, dtype=dtype).masked_fill(~m, 1e-9)}),
     mistake("mask-times-minus-inf", "What may be seen became NaN: 0 times inf is not a number.",
-        "Fill with masked_fill.", VOCABULARY,
+        "Fill with masked_fill.", FILL,
         {"additive_mask": lambda m, dtype: (~m).to(dtype) * -math.inf},
         {"additive_mask": lambda m, dtype: (1 - m.to(dtype)) * -math.inf}),
     mistake("masked-row-uniform", "Hidden keys got a large finite number.",
-        "In a row with nothing to see all are alike then. Use -inf.", VOCABULARY,
-        {"additive_mask": lambda m, dtype: torch.zeros(m.shape, dtype=dtype).masked_fill(~m, -1e9)},
-        {"additive_mask": lambda m, dtype: torch.zeros(m.shape, dtype=dtype).masked_fill(~m, torch.finfo(dtype).min)},
-        {"additive_mask": lambda m, dtype: torch.zeros(m.shape, dtype=dtype).masked_fill(~m, -1e4)}),
+        "In a row with nothing to see all are alike then. Use -inf.", FILL,
+        {"additive_mask": lambda m, dtype: torch.zeros(m.shape, dtype=dtype).masked_fill(~m, -1e9)}),
 ]  # fmt: skip
 
 EXERCISES = [
@@ -105,6 +159,7 @@ EXERCISES = [
         "return torch.ones(seq_len, seq_len, dtype=torch.bool).tril()  # (S, S)",
         inputs=[lambda: (S,)],
         axes="S S",
+        done="You can hide the future from every token. Print the mask for six tokens: what does each row see?",
     ),
     Exercise(
         masks.padding_mask,
@@ -116,6 +171,8 @@ EXERCISES = [
         "real = torch.arange(max_len) < lengths[:, None]  # (B, S)\nreturn real[:, None, None]  # (B, 1, 1, S)",
         inputs=[lambda: (torch.tensor([4, 7, 1, 6]), S)],
         axes="B 1 1 S",
+        done="You can hide the padding of sentences that differ in length. Try a length of 0: what does softmax make "
+        "of a row with nothing to see?",
     ),
     Exercise(
         masks.combine_masks,
@@ -125,6 +182,7 @@ EXERCISES = [
         "return causal & padding  # (B, 1, S, S)",
         inputs=[lambda: (masks.causal_mask(S), masks.padding_mask(torch.tensor([4, 6]), S))],
         axes="B 1 S S",
+        done="You can join two masks. Write a third, which shows only the last three tokens, and join it, too.",
     ),
     Exercise(
         masks.causal_mask_for_cache,
@@ -135,6 +193,8 @@ EXERCISES = [
         "return torch.ones(new, total, dtype=torch.bool).tril(total - new)  # (new, total)",
         inputs=[lambda: (3, 8)],
         axes="new total",
+        done="You can mask where queries are fewer than keys. Try new = 1: nothing is hidden, so one new token needs "
+        "no mask.",
     ),
     Exercise(
         masks.to_attend,
@@ -147,13 +207,16 @@ EXERCISES = [
         "    return mask == 0\n"
         'return ~mask if convention in ("multihead", "seaborn") else mask',
         inputs=[
-            lambda: (_mask(), "bool"),
-            lambda: (_mask(), "sdpa"),
-            lambda: (~_mask(), "multihead"),
-            lambda: (~_mask(), "seaborn"),
-            lambda: (_additive(), "additive"),
+            lambda: (WILD["sdpa"](), "sdpa"),
+            lambda: (WILD["multihead"](), "multihead"),
+            lambda: (WILD["seaborn"](), "seaborn"),
+            lambda: (WILD["additive"](), "additive"),
         ],
+        cases=tuple(f'Here convention is "{convention}".' for convention in WILD),
         axes="T S",
+        diagnose=_misread,
+        done="You can read a mask from anyone's code. Give nn.MultiheadAttention a mask of its own kind, and find the "
+        "hidden keys with to_attend.",
     ),
     Exercise(
         masks.additive_mask,
@@ -165,6 +228,9 @@ EXERCISES = [
         inputs=[lambda: (_mask(), torch.float64), lambda: (_mask(), torch.float32)],
         axes=("T S", ""),
         run=with_dtype,
+        results=("mask", "dtype"),
+        diagnose=_finite_or_other_dtype,
+        done="You can write a mask as numbers for the scores. Fill with -1e9 instead, in float16: what happens?",
     ),
 ]
 

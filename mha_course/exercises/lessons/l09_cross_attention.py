@@ -43,7 +43,7 @@ def _build(s: Steps) -> Callable[..., tuple[Tensor, Tensor]]:
     return answer
 
 
-CROSS = "9, Cross-attention: two sequences"
+CROSS = "9, Cross-attention: Cross-attention: two sequences"
 MISTAKES = [
     mistake("query-from-memory", "Queries come from the memory, too.",
         "The one that asks is x: as many rows as x has tokens.", CROSS,
@@ -52,6 +52,15 @@ MISTAKES = [
         "x asks, memory answers: keys and values are projections of memory.", CROSS,
         {"sources": lambda x, memory: (x, x)},
         {"sources": lambda x, memory: (memory, x)}),
+    mistake("memory-and-input-joined", "Keys and values come from x and memory together.",
+        "x asks, and only memory answers: weights are (B, H, T, S), with a column for each token of memory.", CROSS,
+        {"sources": lambda x, memory: (x, torch.cat((x, memory), 1))},
+        {"sources": lambda x, memory: (x, torch.cat((memory, x), 1))}),
+    mistake("mask-inverted", "What should be hidden is seen, and the other way round.",
+        "True means may attend, so hide where the mask is False: ~memory_mask.",
+        "9, Cross-attention: The mask belongs to the memory",
+        {"mask": lambda m, z: ~m, "hide": lambda z, m: z.masked_fill(~m, -torch.inf), "empty": lambda w, m: w},
+        only=("cross_attention",)),
     mistake("key-value-different-sources", "Keys and values come from different sequences.",
         "A key and its value belong to one token: both from memory.", CROSS,
         {"project": lambda x, m, w, b, h, s: (s.linear(x, w[0]), s.linear(m, w[1]), s.linear(x, w[2]))},
@@ -74,7 +83,11 @@ EXERCISES = [
             lambda: (*_sequences(T), *square(3, 4, 5, 6), H, _memory_mask()),
             lambda: (*_sequences(S), *square(3, 4, 5, 6), H),
         ],
+        cases=("", "Here memory_mask hides two tokens of one memory."),
         axes=("B T C", "B H T S"),
+        results=("output", "weights"),
+        done="You can let one sequence read another. Give it x as its own memory: that is the self-attention of lesson "
+        "7.",
         steps=("sources", *ALL_SIX, *MASKED),
         build=_build,
         token_arguments=(0, 1),

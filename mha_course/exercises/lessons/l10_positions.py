@@ -21,8 +21,8 @@ def _interleaved(first: Tensor, second: Tensor) -> Tensor:
     return torch.stack((first, second), -1).flatten(-2).float()
 
 
-def _per_index(n: int, width: int) -> Tensor:
-    rates = 10000.0 ** (-torch.arange(width, dtype=torch.float64) / width)
+def _per_index(n: int, width: int, times: int = 1) -> Tensor:
+    rates = 10000.0 ** (-times * torch.arange(width, dtype=torch.float64) / width)
     angles = torch.arange(n, dtype=torch.float64)[:, None] * rates
     return torch.where(torch.arange(width) % 2 == 0, angles.sin(), angles.cos()).float()
 
@@ -49,8 +49,8 @@ def _turn(x: Tensor, at: Tensor, base: float, cos: Any, sin: Any, layout: str = 
     return torch.cat((a * c - b * s, a * s + b * c), -1)
 
 
-ENCODING = "10, Positions: sinusoidal encoding"
-ROTARY = "10, Positions: rotary pairs"
+ENCODING = "10, Positions: Positions: sinusoidal encoding"
+ROTARY = "10, Positions: Positions: rotary pairs"
 MISTAKES = [
     mistake("sin-cos-swapped", "Sine and cosine have changed places.",
         "Even indices hold the sine, odd ones the cosine.", ENCODING,
@@ -58,7 +58,8 @@ MISTAKES = [
         {"rope": lambda x, at, base=1e4: _turn(x, at, base, torch.sin, torch.cos)}),
     mistake("frequency-per-index", "Each index has a frequency of its own.",
         "A sine and the cosine beside it share one.", ENCODING,
-        {"sinusoidal_encoding": _per_index}),
+        {"sinusoidal_encoding": _per_index},
+        {"sinusoidal_encoding": lambda n, c: _per_index(n, c, times=2)}),
     mistake("frequency-precedence", "The exponent slipped.",
         "It is 2i / d for pair i, so that frequencies run from 1 down to nearly 1 / 10000.",
         ENCODING,
@@ -67,6 +68,19 @@ MISTAKES = [
         {"sinusoidal_encoding": lambda n, c: _slip(n, c, lambda i, d: 10000.0 ** (i / d // 2))},
         {"sinusoidal_encoding": lambda n, c: _slip(n, c, lambda i, d: 10000.0 ** (2 * i / d))},
         {"sinusoidal_encoding": lambda n, c: _slip(n, c, lambda i, d: 10000.0 ** (i / 2 / d))}),
+    mistake("waves-in-halves", "All sines stand in the first half, all cosines in the second.",
+        "Here they take turns: sines at even channels, cosines at odd ones.", ENCODING,
+        {"sinusoidal_encoding": lambda n, c: torch.cat((_angles(n, c).sin(), _angles(n, c).cos()), -1).float()}),
+    mistake("positions-from-one", "The first place is 1.",
+        "Places are counted from 0: row 0 holds sines of 0 and cosines of 1.", ENCODING,
+        {"sinusoidal_encoding": lambda n, c: positions.sinusoidal_encoding(n + 1, c)[1:]}),
+    mistake("positions-ignored", "The tokens were counted from 0, whatever positions says.",
+        "A token in a cache, or in a later piece of text, stands elsewhere: take the angles from positions.", ROTARY,
+        {"rope": lambda x, at, base=1e4: positions.rope(x, range(x.size(2)), base)},
+        {"rope": lambda x, at, base=1e4: positions.rope(x, range(1, x.size(2) + 1), base)}),
+    mistake("base-ignored", "The base is always 10000.",
+        "It is an argument: models that read long texts take a larger one.", ROTARY,
+        {"rope": lambda x, at, base=1e4: positions.rope(x, at)}),
     mistake("rope-wrong-sign", "The rotation goes the other way round.",
         "Pair (a, b) becomes (a cos - b sin, a sin + b cos).", ROTARY,
         {"rope": lambda x, at, base=1e4: _turn(x, at, base, torch.cos, lambda t: -t.sin())}),
@@ -99,6 +113,8 @@ EXERCISES = [
         inputs=[lambda: (9, 14)],
         axes="S C",
         tolerance=1e-5,
+        done="You can write a place as waves of many lengths. Draw 100 places of 64 channels with plt.imshow, and look "
+        "for the slowest wave.",
     ),
     Exercise(
         positions.rope,
@@ -110,9 +126,15 @@ EXERCISES = [
         "cos, sin = angles.cos(), angles.sin()  # (S, D/2)\n"
         "a, b = x.chunk(2, dim=-1)  # (B, H, S, D/2)\n"
         "return torch.cat((a * cos - b * sin, a * sin + b * cos), dim=-1)  # (B, H, S, D)",
-        inputs=[lambda: (draw(B, H, S, D, seed=1), torch.arange(S) + 3)],
+        inputs=[
+            lambda: (draw(B, H, S, D, seed=1), torch.arange(S) + 3),
+            lambda: (draw(B, H, S, D, seed=1), torch.arange(S) * 5 % 11, 300.0),
+        ],
+        cases=("", "Here base is 300, and the positions are in no order."),
         axes="B H S D",
         tolerance=1e-5,  # angles are often made in float32
+        done="You can turn queries and keys by their places. Add 100 to all positions: the scores of q and k stay as "
+        "they are.",
     ),
 ]
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 
 import torch
@@ -31,16 +32,17 @@ def _build_decode_step(s: Steps) -> Callable[..., tuple[Tensor, Tensor, Tensor]]
         q, k, v = s.order(*s.project(x_t, x_t, (w_q, w_k, w_v), NO_BIAS[:3], h, s))
         q, k, v = s.apart(q, k, v, h, s)
         keys, values = s.append(k_cache, v_cache, k, v)
-        scores = s.scale(s.scores(q, keys), q, keys, h)
-        context = s.weigh(s.post(s.attend(scores, None, s), q), values)
-        return s.output(s.merge(context), w_o, None, h), keys, values
+        seen_keys, seen_values = s.seen(keys, values)
+        scores = s.scale(s.scores(q, seen_keys), q, seen_keys, h)
+        context = s.weigh(s.post(s.attend(scores, None, s), q), seen_values)
+        return s.output(s.merge(context), w_o, None, h), *s.kept(keys, values)
 
     return answer
 
 
-CACHE = "11, KV cache: one token at a time"
-FEWER = "11, Fewer KV heads"
-BYTES = "11, Bytes: what a cache weighs"
+CACHE = "11, KV cache and fewer KV heads: KV cache: one token at a time"
+FEWER = "11, KV cache and fewer KV heads: Fewer KV heads"
+BYTES = "11, KV cache and fewer KV heads: Bytes: what a cache weighs"
 MISTAKES = [
     mistake("cache-wrong-axis", "The new token was not put behind the old ones.",
         "Tokens are axis 2 of a cache (B, H, P, D).", CACHE,
@@ -48,14 +50,27 @@ MISTAKES = [
         {"append": lambda a, b, k, v: (torch.cat((k, a), 2), torch.cat((v, b), 2))},
         {"append": lambda a, b, k, v: (torch.cat((a, k), -1), torch.cat((b, v), -1))},
         {"append": lambda a, b, k, v: (torch.cat((a, k), 0), torch.cat((b, v), 0))}),
-    mistake("cache-not-appended", "The old cache came back.",
+    mistake("cache-not-appended", "The caches that came back do not hold the old tokens and the new one.",
         "The new key and value belong to it from now on.", CACHE,
         {"append": lambda a, b, k, v: (a, b)},
-        {"append": lambda a, b, k, v: (k, v)}),
+        {"append": lambda a, b, k, v: (k, v)},
+        {"kept": lambda k, v: (k[:, :, :-1], v[:, :, :-1])},
+        {"kept": lambda k, v: (k[:, :, -1:], v[:, :, -1:])}),
     mistake("cache-before-projection", "What was appended is the token itself, not its key and value.",
         "Keys and values are kept after projection, so that nothing old is computed again.", CACHE,
         {"project": lambda x, m, w, b, h, s: (s.linear(x, w[0]), m, m)},
         only=("decode_step",)),
+    mistake("blind-to-itself", "The new token sees the past, and not itself.",
+        "Its own key and value are among those that it reads: attend to the new caches, not to the old ones.", CACHE,
+        {"seen": lambda k, v: (k[:, :, :-1], v[:, :, :-1])}),
+    mistake("sees-itself-alone", "The new token sees only itself.",
+        "It has to look back: attend to the new caches, with the old keys and values in them.", CACHE,
+        {"seen": lambda k, v: (k[:, :, -1:], v[:, :, -1:])}),
+    mistake("caches-exchanged", "The caches of keys and values have changed places.",
+        "Keys are appended to k_cache, values to v_cache, and they come back in this order.", CACHE,
+        {"kept": lambda k, v: (v, k)},
+        {"append": lambda a, b, k, v: (torch.cat((b, k), 2), torch.cat((a, v), 2))},
+        {"append": lambda a, b, k, v: (torch.cat((b, v), 2), torch.cat((a, k), 2))}),
     mistake("decode-first-key-only", "The new token sees only the first key.",
         "A causal mask of one row, aligned at the top left, hides all but one. The newest token may see everything: "
         "no mask is needed.", CACHE,
@@ -64,9 +79,16 @@ MISTAKES = [
     mistake("kv-repeat-interleaved-wrongly", "Heads were laid 0 1 0 1, not 0 0 1 1.",
         "Each KV head serves consecutive query heads: repeat_interleave, not repeat.", FEWER,
         {"repeat_kv": lambda k, h: k.repeat(1, h // k.size(1), 1, 1)}),
+    mistake("cache-bytes-batch-missing", "That is the cache of one sentence.",
+        "Each sentence of the batch has keys and values of its own: multiply by batch, too.", BYTES,
+        {"kv_cache_bytes": lambda layers, b, s, h, d, n: 2 * layers * s * h * d * n}),
     mistake("cache-bytes-one-of-kv", "That is half of it.",
         "Keys and values are both kept: a factor of 2.", BYTES,
         {"kv_cache_bytes": lambda layers, b, s, h, d, n: layers * b * s * h * d * n}),
+    *[mistake("", f"{name} is left out.", "Multiply the sizes of all that is kept: it is one of them.", BYTES,
+              {"kv_cache_bytes": lambda *sizes, at=at: 2 * math.prod(sizes) // sizes[at]})
+      for at, name in enumerate(("layers", "batch", "seq_len", "num_kv_heads", "head_dim", "bytes_per_value"))
+      if name != "batch"],
 ]  # fmt: skip
 
 EXERCISES = [
@@ -82,8 +104,11 @@ EXERCISES = [
         "v_cache = torch.cat((v_cache, v), dim=2)",
         inputs=[lambda: (draw(B, 1, C, seed=1), *_caches(), *square(4, 5, 6, 7), H)],
         axes=("B 1 C", "B H P+1 D", "B H P+1 D"),
-        steps=(*ALL_SIX, *ATTEND, "append"),
+        results=("output", "keys", "values"),
+        steps=(*ALL_SIX, *ATTEND, "append", "seen", "kept"),
         build=_build_decode_step,
+        done="You can read one word at a time. Feed a sentence word by word, and hold the outputs against those of one "
+        "causal pass.",
     ),
     Exercise(
         caching.repeat_kv,
@@ -92,8 +117,9 @@ EXERCISES = [
         "Look for another function with repeat in its name.",
         "Along axis 1, (B, H_kv, S, D) becomes (B, H, S, D): each head comes H / H_kv times.",
         "return k.repeat_interleave(num_heads // k.size(1), dim=1)  # (B, H, S, D)",
-        inputs=[lambda: (draw(3, 2, S, D, seed=1), H)],
+        inputs=[lambda: (draw(5, 3, S, D, seed=1), 3 * H)],
         axes="B H S D",
+        done="You can let few KV heads serve many query heads. Try a single KV head: that is multi-query attention.",
     ),
     Exercise(
         caching.kv_cache_bytes,
@@ -101,7 +127,9 @@ EXERCISES = [
         "Multiply the sizes of all that is kept. Keys and values are two things.",
         "Each layer keeps two tensors (B, H_kv, S, D), at so many bytes a number. The result is an int.",
         "return 2 * layers * batch * seq_len * num_kv_heads * head_dim * bytes_per_value",
-        inputs=[lambda: (3, 2, 11, 4, 6, 2), lambda: (5, 1, 7, 2, 8, 4)],
+        inputs=[lambda: (7, 3, 11, 5, 13, 4), lambda: (9, 3, 17, 5, 8, 2)],
+        done="You can tell what a cache weighs before it is built. Try a model that you know, then a quarter of its KV "
+        "heads.",
     ),
 ]
 

@@ -3,68 +3,151 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Any
 
 import torch
 from torch import Tensor
 
 from mha_course import flash
-from mha_course.exercises.inputs import B, H, T, draw, qkv
+from mha_course.exercises.attention_steps import Steps
+from mha_course.exercises.inputs import B, D, H, T, draw
 from mha_course.exercises.spec import Exercise, Lesson, Operation, Question, Rule, mistake
+
+Shrink = Callable[[Tensor, Tensor], Tensor]  # of the old and the new maximum: what the old sum is multiplied by
+COMPUTES = {
+    "amax", "max", "aminmax", "cummax", "sum", "mean", "cumsum", "exp", "exp_", "exp2", "pow", "sub", "sub_", "sort",
+    "topk", "logsumexp", "logcumsumexp", "softmax", "_softmax", "_log_softmax",
+}  # fmt: skip
 
 
 def _holds_all_scores(operation: Operation, q: Tensor, k: Tensor, *_: Any) -> bool:
-    return operation.output[-2:] == (q.size(2), k.size(2))
+    return sorted(operation.output[-2:]) == sorted((q.size(2), k.size(2))) or _reads_whole_rows(operation, k.mT)
 
 
 def _is_library_kernel(operation: Operation, *_: Any) -> bool:
     return "scaled_dot_product" in operation.name or "multi_head" in operation.name
 
 
-def _reads_whole_rows(operation: Operation, scores: Tensor, _: int) -> bool:
+def _reads_whole_rows(operation: Operation, scores: Tensor, *_: Any) -> bool:
     """Return True of an operation that computes with all keys at once; to copy or to cut them is no computation."""
-    reads = any(shape[-1:] == scores.shape[-1:] for shape in operation.inputs)
-    return reads and operation.name in {"amax", "max", "sum", "exp", "sub", "logsumexp", "_softmax", "_log_softmax"}
+    return operation.name in COMPUTES and any(shape[-1:] == scores.shape[-1:] for shape in operation.inputs)
 
 
-def _summed_without_correction(scores: Tensor, size: int) -> tuple[Tensor, Tensor]:
-    largest, total = torch.tensor(-math.inf), torch.tensor(0.0)
-    for block in scores.split(size, -1):
-        largest = torch.maximum(largest, block.amax(-1))
-        total = total + (block - largest[..., None]).exp().sum(-1)
-    return largest, total
+def _summed(shrink: Shrink, start: float = -math.inf) -> Callable[[Tensor, int], tuple[Tensor, Tensor]]:
+    """Return online_softmax with another factor for the old sum, or another maximum to begin with."""
+
+    def online_softmax(scores: Tensor, size: int) -> tuple[Tensor, Tensor]:
+        largest, total = torch.full_like(scores[..., 0], start), torch.zeros_like(scores[..., 0])
+        for block in scores.split(size, -1):
+            new = torch.maximum(largest, block.amax(-1))
+            total = total * shrink(largest, new) + (block - new[..., None]).exp().sum(-1)
+            largest = new
+        return largest, total
+
+    return online_softmax
 
 
-def _mixed_without_correction(q: Tensor, k: Tensor, v: Tensor, size: int) -> Tensor:
-    largest, total, mixed = torch.tensor(-math.inf), torch.tensor(0.0), torch.tensor(0.0)
+def _build_tiled(s: Steps) -> Callable[[Tensor, Tensor, Tensor, int], Tensor]:
+    """Put the loop over the blocks together."""
+
+    def tiled_attention(q: Tensor, k: Tensor, v: Tensor, size: int) -> Tensor:
+        largest = torch.full_like(q[..., :1], s.start())
+        total, mixed = torch.zeros_like(largest), torch.zeros_like(q)
+        for keys, values in zip(k.split(size, 2), v.split(size, 2), strict=True):
+            scores = s.scale(s.scores(q, keys), q, k, k.size(1))
+            new = torch.maximum(largest, scores.amax(-1, keepdim=True))
+            parts = (scores - new).exp()
+            total = total * s.shrink_sum(largest, new) + parts.sum(-1, keepdim=True)
+            mixed = mixed * s.shrink_context(largest, new) + s.weigh(parts, values)
+            largest = new
+        return mixed / total
+
+    return vars(s).get("tiled_attention", tiled_attention)
+
+
+def _shrunk(old: Tensor, new: Tensor) -> Tensor:
+    return (old - new).exp()
+
+
+def _grown(old: Tensor, new: Tensor) -> Tensor:
+    return (new - old).exp()
+
+
+def _grown_but_first(old: Tensor, new: Tensor) -> Tensor:
+    return (new - old).exp().where(old.isfinite(), 0.0)
+
+
+def _kept(*_: Tensor) -> Tensor:
+    return torch.tensor(1.0)
+
+
+def _without_maximum(q: Tensor, k: Tensor, v: Tensor, size: int) -> Tensor:
+    total, mixed = torch.tensor(0.0), torch.tensor(0.0)
     for keys, values in zip(k.split(size, 2), v.split(size, 2), strict=True):
-        scores = q @ keys.mT / math.sqrt(q.size(-1))
-        largest = torch.maximum(largest, scores.amax(-1, keepdim=True))
-        total = total + (scores - largest).exp().sum(-1, keepdim=True)
-        mixed = mixed + (scores - largest).exp() @ values
+        parts = (q @ keys.mT / math.sqrt(q.size(-1))).exp()
+        total, mixed = total + parts.sum(-1, keepdim=True), mixed + parts @ values
     return mixed / total
+
+
+def _qkv() -> tuple[Tensor, Tensor, Tensor]:
+    """Return q, k and v in which D + 1, the width of v beside a column of ones, is not the number of keys."""
+    return draw(B, H, T, D, seed=1), draw(B, H, 11, D, seed=2), draw(B, H, 11, D, seed=3)
+
+
+def _large_scores() -> tuple[Tensor, Tensor, Tensor, int]:
+    q, k, v = _qkv()
+    q[0], k[0] = q[0].abs(), -k[0].abs()  # all scores of sentence 0 are far below 0
+    return 4000 * q, k, v, 4
+
+
+def _negative_scores() -> tuple[Tensor, int]:
+    """Return scores below 0, some of them hidden, though no block as a whole."""
+    scores = -1 - draw(B, H, T, 10, seed=2).abs()
+    scores[..., 1::3] = scores[..., 1::3].masked_fill(scores[..., 1::3] < -2, -math.inf)
+    return scores, 3
 
 
 def _whole_blocks(x: Tensor, size: int, dim: int = 2) -> Tensor:
     return x.narrow(dim, 0, x.size(dim) // size * size)
 
 
-FLASH = "12, FlashAttention: one pass"
+FLASH = "12, FlashAttention: FlashAttention: one pass"
 MISTAKES = [
     mistake("online-max-not-corrected", "The running sum was not rescaled when the maximum grew.",
         "Old terms were taken relative to the old maximum: multiply them by exp(old - new).", FLASH,
-        {"online_softmax": _summed_without_correction},
-        {"tiled_attention": _mixed_without_correction}),
+        {"online_softmax": _summed(_kept)}),
+    mistake("online-max-not-corrected", "Neither the running sum nor the running context was rescaled.",
+        "Old terms were taken relative to the old maximum: multiply both by exp(old - new).", FLASH,
+        {"shrink_sum": _kept, "shrink_context": _kept}),
+    mistake("sum-not-rescaled", "The running context was rescaled, the running sum was not.",
+        "Both hold terms relative to the old maximum: multiply the sum by exp(old - new), too.", FLASH,
+        {"shrink_sum": _kept}),
+    mistake("context-not-rescaled", "The running sum was rescaled, the running context was not.",
+        "Both hold terms relative to the old maximum: multiply the context by exp(old - new), too.", FLASH,
+        {"shrink_context": _kept}),
+    mistake("online-exponent-sign", "The old sum was multiplied by exp(new - old).",
+        "It must shrink when the maximum grows: multiply by exp(old - new).", FLASH,
+        {"online_softmax": _summed(_grown)},
+        {"online_softmax": _summed(_grown_but_first)},
+        {"shrink_sum": _grown, "shrink_context": _grown},
+        {"shrink_sum": _grown_but_first, "shrink_context": _grown_but_first}),
+    mistake("softmax-no-keepdim", "The maximum of a block has no axis for the keys, so it does not fit the block.",
+        "Keep that axis with keepdim=True, or put one back with [..., None].", FLASH,
+        {"online_softmax": lambda z, n: z.split(n, -1)[0] - z.split(n, -1)[0].amax(-1)},
+        {"tiled_attention": lambda q, k, v, n: torch.maximum(q[..., :1], (q @ k[:, :, :n].mT).amax(-1))},
+        {"tiled_attention": lambda q, k, v, n: q @ k[:, :, :n].mT - (q @ k[:, :, :n].mT).amax(-1)}),
+    mistake("online-max-from-zero", "The running maximum starts at 0.",
+        "Where all scores of a row are negative, none of them ever is the maximum then. Start at -inf.", FLASH,
+        {"online_softmax": _summed(_shrunk, start=0.0)},
+        {"start": lambda: 0.0}),
+    mistake("softmax-unstable", "No maximum was subtracted: with large scores the exponentials overflow.",
+        "Keep a running maximum, and take every exponential relative to it.", FLASH,
+        {"tiled_attention": _without_maximum}),
     mistake("online-last-block-dropped", "The last, shorter block is missing.",
         "The length need not be a multiple of the block.", FLASH,
         {"online_softmax": lambda z, n: flash.online_softmax(_whole_blocks(z, n, 3), n)},
         {"tiled_attention": lambda q, k, v, n: flash.tiled_attention(q, _whole_blocks(k, n), _whole_blocks(v, n), n)}),
-    mistake("scale-missing", "The scores are not scaled.",
-        "Each block of scores is divided by sqrt(D), too.", FLASH,
-        {"tiled_attention": lambda q, k, v, n: flash.tiled_attention(q * math.sqrt(q.size(-1)), k, v, n)}),
-    mistake("scale-no-root", "The scores were divided by D, not by its root.",
-        "Their spread grows with sqrt(D).", FLASH,
-        {"tiled_attention": lambda q, k, v, n: flash.tiled_attention(q / math.sqrt(q.size(-1)), k, v, n)}),
 ]  # fmt: skip
 
 EXERCISES = [
@@ -80,9 +163,12 @@ EXERCISES = [
         "    shares = (block - new_max[..., None]).exp()\n"
         "    running_sum = running_sum * (running_max - new_max).exp() + shares.sum(-1)\n"
         "    running_max = new_max",
-        inputs=[lambda: (3 * draw(B, H, T, 11, seed=1), 4)],
+        inputs=[lambda: (3 * draw(B, H, T, 11, seed=1), 4), _negative_scores],
+        cases=("", "Here all scores are negative, and some keys are hidden, with a score of -inf."),
         axes="B H T",
         results=("maximum", "sum"),
+        done="You can take a softmax of a row that you never hold whole. Sort the scores, largest first: which factor "
+        "is then always 1?",
         rules=(
             Rule(
                 "It computes with a whole row of scores at once. Read one block after the other, and each once.",
@@ -104,8 +190,13 @@ EXERCISES = [
         "running_sum = running_sum * factor + shares.sum(-1, keepdim=True)\n"
         "context = context * factor + shares @ v_block\n"
         "running_max = new_max",
-        inputs=[lambda: (*qkv(), 3)],
+        inputs=[lambda: (*_qkv(), 3), _large_scores],
+        cases=("", "Here the scores are in the thousands, in some rows all of them negative."),
         axes="B H T D",
+        steps=("scores", "scale", "weigh", "start", "shrink_sum", "shrink_context", "tiled_attention"),
+        build=_build_tiled,
+        done="You can attend without ever holding the table of scores. Change the block size, and see that the context "
+        "stays the same.",
         rules=(
             Rule(
                 "A kernel of PyTorch did the work. Write the loop over the blocks yourself.",

@@ -12,6 +12,7 @@ from mha_course.exercises.inputs import C, draw, square, tokens
 from mha_course.exercises.spec import Exercise, Lesson, Question, mistake
 
 Part = Callable[[Tensor], Tensor]
+PARTS = ("attention", "feed_forward", "norm1", "norm2")
 
 
 def layer_norm(x: Tensor, gamma: Tensor, beta: Tensor, eps: float = 1e-5) -> Tensor:
@@ -44,12 +45,37 @@ def wire(answer: Callable[..., Any], x: Tensor, first: Tensor, second: Tensor) -
     )
 
 
+def _never_called(answer: Callable[..., Any], *arguments: Tensor) -> tuple[None, str] | None:
+    """Find a part that the block does without."""
+    called = set()
+
+    def watched(x: Tensor, *parts: Part) -> Any:
+        def watch(name: str, part: Part) -> Part:
+            return lambda t: called.add(name) or part(t)  # type: ignore[func-returns-value]
+
+        return answer(x, *map(watch, PARTS, parts))
+
+    wire(watched, *arguments)
+    unused = [name for name in PARTS if name not in called]
+    if not unused:
+        return None
+    return None, f"{', '.join(unused)}: never called. Each half is x plus what a part makes of the normed x."
+
+
 def _norm(
     x: Tensor, g: Tensor, b: Tensor, eps: float, axis: Any = -1, unbiased: bool = False, late: bool = False
 ) -> Tensor:
     variance = x.var(axis, keepdim=True, unbiased=unbiased)
     spread = variance.sqrt() + eps if late else (variance + eps).sqrt()
     return (x - x.mean(axis, keepdim=True)) / spread * g + b
+
+
+def _rms(x: Tensor, g: Tensor, b: Tensor, eps: float) -> Tensor:
+    return x / (x.square().mean(-1, keepdim=True) + eps).sqrt() * g + b
+
+
+def _by_variance(x: Tensor, g: Tensor, b: Tensor, eps: float) -> Tensor:
+    return (x - x.mean(-1, keepdim=True)) / (x.var(-1, keepdim=True, unbiased=False) + eps) * g + b
 
 
 def _without_residuals(x: Tensor, attention: Part, feed_forward: Part, norm1: Part, norm2: Part) -> Tensor:
@@ -70,25 +96,75 @@ def _post_norm(x: Tensor, attention: Part, feed_forward: Part, norm1: Part, norm
     return norm2(y + feed_forward(y))
 
 
-BLOCK = "13, Encoder block: wiring"
+def _normed_stream(first: bool, second: bool) -> Callable[..., Tensor]:
+    """Return encoder_block with the stream itself normed in one half, or in both."""
+
+    def encoder_block(x: Tensor, attention: Part, feed_forward: Part, norm1: Part, norm2: Part) -> Tensor:
+        normed = norm1(x)
+        x = (normed if first else x) + attention(normed)
+        normed = norm2(x)
+        return (normed if second else x) + feed_forward(normed)
+
+    return encoder_block
+
+
+NORM = "13, Encoder block: Layer norm: over the last axis"
+BLOCK = "13, Encoder block: Encoder block: wiring"
 MISTAKES = [
     mistake("layer-norm-wrong-axis", "The mean was taken over the wrong axis.",
-        "Each token is normed by itself: over the last axis.", BLOCK,
+        "Each token is normed by itself: over the last axis.", NORM,
         {"layer_norm": lambda x, g, b, eps=1e-5: _norm(x, g, b, eps, 1)},
         {"layer_norm": lambda x, g, b, eps=1e-5: _norm(x, g, b, eps, 0)},
         {"layer_norm": lambda x, g, b, eps=1e-5: _norm(x, g, b, eps, (1, 2))},
         {"layer_norm": lambda x, g, b, eps=1e-5: _norm(x, g, b, eps, (0, 1))}),
     mistake("layer-norm-unbiased", "The variance was divided by n - 1.",
-        "Layer norm divides by n: var(unbiased=False).", BLOCK,
+        "Layer norm divides by n: var(unbiased=False).", NORM,
         {"layer_norm": lambda x, g, b, eps=1e-5: _norm(x, g, b, eps, unbiased=True)}),
+    mistake("layer-norm-unbiased", "The variance was divided by n - 1, as std does, and eps is not under the root.",
+        "Layer norm divides by n, and takes the root of variance + eps: see var(unbiased=False).", NORM,
+        {"layer_norm": lambda x, g, b, eps=1e-5: _norm(x, g, b, eps, unbiased=True, late=True)},
+        {"layer_norm": lambda x, g, b, eps=1e-5: _norm(x, g, b, 0.0, unbiased=True)}),
     mistake("layer-norm-eps-outside", "eps was added behind the root.",
-        "It belongs under it: sqrt(variance + eps).", BLOCK,
+        "It belongs under it: sqrt(variance + eps).", NORM,
         {"layer_norm": lambda x, g, b, eps=1e-5: _norm(x, g, b, eps, late=True)}),
+    mistake("rms-not-layer-norm", "The mean was not taken away: this is RMSNorm.",
+        "Layer norm first subtracts the mean of each token; the variance is that of what is left.", NORM,
+        {"layer_norm": lambda x, g, b, eps=1e-5: _rms(x, g, b, eps)},
+        {"layer_norm": lambda x, g, b, eps=1e-5: _rms(x, g, 0 * b, eps)}),
+    mistake("layer-norm-no-affine", "gamma, beta or both were left out.",
+        "After the norm each channel is multiplied by its gamma, and its beta is added.", NORM,
+        {"layer_norm": lambda x, g, b, eps=1e-5: _norm(x, g**0, 0 * b, eps)},
+        {"layer_norm": lambda x, g, b, eps=1e-5: _norm(x, g, 0 * b, eps)},
+        {"layer_norm": lambda x, g, b, eps=1e-5: _norm(x, g**0, b, eps)}),
+    mistake("layer-norm-eps-ignored", "eps is not the one that was given.",
+        "It is an argument: add it to the variance before the root, as it is handed in.", NORM,
+        *[{"layer_norm": lambda x, g, b, eps=1e-5, own=own: _norm(x, g, b, own)}
+          for own in (1e-5, 0.0, 1e-6, 1e-8, 1e-12)]),
+    mistake("layer-norm-variance-without-root", "It was divided by the variance, not by its root.",
+        "The spread of the numbers is the root: (variance + eps).sqrt().", NORM,
+        {"layer_norm": lambda x, g, b, eps=1e-5: _by_variance(x, g, b, eps)},
+        {"layer_norm": lambda x, g, b, eps=1e-5: _by_variance(x, g, b, 0.0)}),
     mistake("residual-missing", "A residual is missing: x itself is not added.",
         "Each half adds to the stream: x + attention(norm1(x)).", BLOCK,
         {"encoder_block": _without_residuals},
         {"encoder_block": _without_first_residual},
         {"encoder_block": _without_second_residual}),
+    mistake("second-residual-from-input", "The second half adds to the x that came in.",
+        "By then the stream is x + attention(norm1(x)): feed_forward adds to that.", BLOCK,
+        {"encoder_block": lambda x, attention, feed, norm1, norm2: x + feed(norm2(x + attention(norm1(x))))}),
+    mistake("stream-normed", "The stream itself was normed, not a copy that a part reads.",
+        "What is added to is x as it came: x + attention(norm1(x)), and the second half alike.", BLOCK,
+        {"encoder_block": _normed_stream(True, True)},
+        {"encoder_block": _normed_stream(True, False)},
+        {"encoder_block": _normed_stream(False, True)}),
+    mistake("parallel-block", "Both parts read the x that came in.",
+        "feed_forward reads what attention has added to: first x = x + attention(norm1(x)), then the second half.",
+        BLOCK,
+        {"encoder_block": lambda x, attention, feed, norm1, norm2: x + attention(norm1(x)) + feed(norm2(x))},
+        {"encoder_block": lambda x, attention, feed, norm1, norm2: x + attention(norm1(x)) + feed(norm1(x))}),
+    mistake("norms-exchanged", "norm1 and norm2 have changed places.",
+        "norm1 stands before attention, norm2 before feed_forward.", BLOCK,
+        {"encoder_block": lambda x, attention, feed, norm1, norm2: encoder_block(x, attention, feed, norm2, norm1)}),
     mistake("post-norm-wiring", "The norms come after the sums.",
         "That is post-norm. Here each half reads a normed copy, and the stream itself is never normed.", BLOCK,
         {"encoder_block": _post_norm}),
@@ -108,8 +184,13 @@ EXERCISES = [
         "centred = x - x.mean(-1, keepdim=True)\n"
         "variance = (centred**2).mean(-1, keepdim=True)\n"
         "return centred / (variance + eps).sqrt() * gamma + beta",
-        inputs=[lambda: (0.01 * tokens() + 0.5, draw(C, seed=2), draw(C, seed=3))],
+        inputs=[
+            lambda: (0.01 * tokens() + 0.5, draw(C, seed=2), draw(C, seed=3)),
+            lambda: (tokens(), draw(C, seed=2), draw(C, seed=3), 0.2),
+        ],
+        cases=("", "Here eps is 0.2."),
         axes="B S C",
+        done="You can norm each token by itself. Multiply x by 1000: what happens to the result?",
     ),
     Exercise(
         encoder_block,
@@ -121,6 +202,8 @@ EXERCISES = [
         inputs=[lambda: (tokens(), *square(2, 3))],
         axes="B S C",
         run=wire,
+        diagnose=_never_called,
+        done="You can wire a pre-norm block. Let attention and feed_forward return zeros: x comes out as it came in.",
     ),
 ]
 

@@ -14,7 +14,7 @@ def _grid(x: Tensor, n: int) -> Tensor:
     return x.unflatten(3, (-1, n)).unflatten(2, (-1, n))
 
 
-PATCHES = "14, Vision: patches"
+PATCHES = "14, Vision: Vision: patches"
 MISTAKES = [
     mistake("patchify-without-permute", "Each patch holds parts of several places.",
         "Bring rows and columns of patches in front before flattening: permute(0, 2, 4, 1, 3, 5).", PATCHES,
@@ -27,7 +27,7 @@ MISTAKES = [
         "They are read row by row, as text is.", PATCHES,
         {"patchify": lambda x, n: _grid(x, n).permute(0, 4, 2, 1, 3, 5).flatten(3).flatten(1, 2)}),
     mistake("class-token-last", "The class token stands last.",
-        "It comes first, before the patches.", PATCHES,
+        "It comes first, before the patches.", "14, Vision: The class token: a place to gather",
         {"add_class_token": lambda x, c: torch.cat((x, c.expand(len(x), 1, -1)), 1)}),
 ]  # fmt: skip
 
@@ -41,8 +41,9 @@ EXERCISES = [
         "3·P·P).",
         "cut = images.unflatten(3, (-1, patch_size)).unflatten(2, (-1, patch_size))  # (B, 3, H/P, P, W/P, P)\n"
         "return cut.permute(0, 2, 4, 1, 3, 5).flatten(3).flatten(1, 2)  # (B, N, 3·P·P)",
-        inputs=[lambda: (draw(B, 3, 8, 12, seed=1), 4)],
+        inputs=[lambda: (draw(B, 3, 20, 28, seed=1), 4), lambda: (draw(B, 3, 25, 35, seed=2), 5)],
         axes="B N 3*P*P",
+        done="You can make a sequence of an image. Move the image by one patch to the right: which tokens move where?",
     ),
     Exercise(
         vision.add_class_token,
@@ -53,6 +54,7 @@ EXERCISES = [
         "return torch.cat((first, patches), dim=1)  # (B, N + 1, C)",
         inputs=[lambda: (tokens(), draw(C, seed=2))],
         axes="B N+1 C",
+        done="You can give an image one place to gather in. Let it attend: in which row of the weights does it ask?",
     ),
 ]
 

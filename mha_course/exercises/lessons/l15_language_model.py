@@ -27,14 +27,20 @@ def generate(model: Callable[[Tensor], Tensor], ids: Tensor, steps: int) -> Tens
     return ids
 
 
-def write_on(answer: Callable[..., Any], ids: Tensor, table: Tensor) -> Any:
-    """Let a model whose next word depends on the last two words write four words."""
+def write_on(answer: Callable[..., Any], ids: Tensor, table: Tensor, steps: int) -> Any:
+    """Let a model whose next word depends on the last two words write on."""
 
     def model(words: Tensor) -> Tensor:
         before = torch.cat((words[:, :1], words[:, :-1]), 1)
-        return table[words] + table[before].flip(-1)
+        return table[words] + table[before].flip(-1) * 0.9
 
-    return answer(model, ids, 4)
+    return answer(model, ids, steps)
+
+
+def _write_from_last(model: Any, ids: Tensor, steps: int) -> Tensor:
+    for _ in range(steps):
+        ids = torch.cat((ids, model(ids[:, -1:])[:, -1].argmax(-1, keepdim=True)), 1)
+    return ids
 
 
 def _write(model: Any, ids: Tensor, steps: int, pick: Any) -> Tensor:
@@ -43,7 +49,8 @@ def _write(model: Any, ids: Tensor, steps: int, pick: Any) -> Tensor:
     return ids
 
 
-NEXT = "15, Language model: what comes next"
+NEXT = "15, Language model: Language model: what comes next"
+WRITING = "15, Language model: Writing"
 MISTAKES = [
     mistake("targets-not-shifted", "Targets are the inputs themselves.",
         "The target of a token is the next one.", NEXT,
@@ -54,10 +61,16 @@ MISTAKES = [
         "Targets lie one place ahead: ids[:, 1:].", NEXT,
         {"next_token_targets": lambda t: (t[:, 1:], t[:, :-1])}),
     mistake("generate-wrong-position", "The next word was read at the wrong place.",
-        "What comes next stands in the logits of the last token.", NEXT,
+        "What comes next stands in the logits of the last token.", WRITING,
         {"generate": lambda m, t, n: _write(m, t, n, lambda z: z[:, 0])},
         {"generate": lambda m, t, n: _write(m, t, n, lambda z: z[:, -2])},
         {"generate": lambda m, t, n: _write(m, t, n, lambda z: z.mean(1))}),
+    mistake("generate-reads-last-word-only", "The model was given the last word alone.",
+        "What comes next depends on all words so far: model(ids), and of its logits the last row.", WRITING,
+        {"generate": _write_from_last}),
+    mistake("generate-samples", "Two calls differ: the next word is drawn at random.",
+        "Here the likeliest word is taken, each time: argmax.", WRITING,
+        stage="repeat", only=("generate",)),
 ]  # fmt: skip
 
 EXERCISES = [
@@ -68,7 +81,9 @@ EXERCISES = [
         "ids (B, S) without the last column, and without the first: (B, S - 1) each.",
         "return ids[:, :-1], ids[:, 1:]  # (B, S - 1) each",
         inputs=[lambda: (draw_ids(99, B, S, seed=1),)],
-        axes="B S-1",
+        axes=("B S-1", "B S-1"),
+        results=("inputs", "targets"),
+        done="You can make questions and answers out of plain text. Shift by two places: what is asked for then?",
     ),
     Exercise(
         generate,
@@ -79,8 +94,13 @@ EXERCISES = [
         "for _ in range(steps):\n"
         "    best = model(ids)[:, -1].argmax(-1, keepdim=True)  # (B, 1)\n"
         "    ids = torch.cat((ids, best), dim=1)",
-        inputs=[lambda: (draw_ids(13, B, S, seed=2), draw(13, 13, seed=3))],
+        inputs=[
+            lambda: (draw_ids(13, B, S, seed=2), draw(13, 13, seed=3), 4),
+            lambda: (draw_ids(13, 3, 1, seed=4), draw(13, 13, seed=5), 6),
+        ],
         axes="B S+steps",
+        done="You can let a model write. Draw each word by its chance instead of taking the likeliest, and read what "
+        "changes.",
         run=write_on,
     ),
 ]

@@ -44,19 +44,58 @@ def other_weights(weights: Tensor, v: Tensor) -> Tensor:
     return (weights_64 * (1 + factors)).to(weights.dtype)  # (T, S)
 
 
+LEAST = 1e-6  # what moves less is rounding
+
+
 def same_context(answer: Callable[..., Any], weights_: Tensor, v: Tensor) -> Any:
     """Return what other weights must keep, and two numbers that say whether they are weights, and others."""
     other = answer(weights_, v)
+    if not isinstance(other, Tensor) or other.shape != weights_.shape:
+        return other
+    other = other.to(v.dtype)
     kept = (other @ v, other.sum(-1))
-    flags = ((other < -1e-9).sum(), ((other - weights_).abs().amax() < 1e-3).sum())
+    flags = ((other < -LEAST).sum(), ((other - weights_).abs().amax() <= LEAST).sum())
     return (*kept, torch.stack([flag.to(v.dtype) for flag in flags]))
+
+
+def _not_other_weights(answer: Callable[..., Any], weights_: Tensor, v: Tensor) -> tuple[str | None, str] | None:
+    """Say in words what the results of same_context say in numbers."""
+    other = answer(weights_, v)
+    if not isinstance(other, Tensor) or other.shape != weights_.shape:
+        got = tuple(other.shape) if isinstance(other, Tensor) else type(other).__name__
+        return None, f"It should return weights of shape {tuple(weights_.shape)}, as they came in, and returned {got}."
+    other = other.detach().to(v.dtype)
+    if not other.isfinite().all():
+        return None, "Some of the weights are NaN or inf. Was anything divided by 0?"
+    if (other - weights_).abs().amax() <= LEAST:
+        return "same-weights", (
+            "These are the weights that came in: none has moved by more than 0.000001. Add to each row a step along a "
+            "direction that changes neither its context nor its sum."
+        )
+    if (other < -LEAST).any():
+        return "negative-weights", (
+            f"{int((other < -LEAST).sum())} weights are negative, down to {float(other.min()):.2g}. Take a shorter "
+            "step: stop before the first weight of the row reaches 0."
+        )
+    if ((other.sum(-1) - 1).abs() > LEAST).any():
+        row = int((other.sum(-1) - 1).abs().argmax())
+        return "sum-moved", (
+            f"Rows do not sum to 1 any more: row {row} sums to {float(other[row].sum()):.4g}. Put a column of ones "
+            "beside v when you look for the direction: then it keeps the sum as well."
+        )
+    moved = float((other @ v - weights_ @ v).abs().amax())
+    return "context-moved", (
+        f"They are weights, but the context has moved, by up to {moved:.2g}. What you add to a row must give 0 when "
+        "it is multiplied by v."
+    )
 
 
 def _ablate_axis(context: Tensor, heads: Any, axis: int) -> Tensor:
     return context.index_fill(axis, torch.as_tensor(heads), 0.0)
 
 
-ABLATION = "16, Why many heads: ablation"
+ABLATION = "16, Why many heads: Ablation: what breaks without a head"
+RELATION = "16, Why many heads: Do it: one number for each head"
 MISTAKES = [
     mistake("ablate-in-place", "The context itself was changed.",
         "Work on a copy, so that other heads can be tried: clone().", ABLATION,
@@ -66,8 +105,17 @@ MISTAKES = [
         {"ablate_heads": lambda c, h: _ablate_axis(c, h, 2)},
         {"ablate_heads": lambda c, h: _ablate_axis(c, h, 3)},
         {"ablate_heads": lambda c, h: _ablate_axis(c, [i for i in h if i < c.size(0)], 0)}),
+    mistake("ablate-wrong-axis", "A head was looked for on an axis that is shorter.",
+        "Heads are axis 1 of (B, H, S, D): context[:, heads].", ABLATION,
+        crashes=lambda error: isinstance(error, IndexError), only=("ablate_heads",)),
+    mistake("ablate-complement", "The listed heads were kept, and all others silenced.",
+        "It is the listed ones whose context becomes 0.", ABLATION,
+        {"ablate_heads": lambda c, h: _ablate_axis(c, [i for i in range(c.size(1)) if i not in h], 1)}),
+    mistake("relation-summed", "The weights of the pairs were added up.",
+        "With more pairs the sum grows: divide by how many there are, or take the mean.", RELATION,
+        {"relation_score": lambda w, pairs: relation_score(w, pairs) * len(pairs)}),
     mistake("relation-transposed", "The weights were read the other way round.",
-        "Rows are queries: weights[from, to].", ABLATION,
+        "Rows are queries: weights[from, to].", RELATION,
         {"relation_score": lambda w, pairs: relation_score(w.mT, pairs)}),
 ]  # fmt: skip
 
@@ -78,8 +126,12 @@ EXERCISES = [
         "Two lists of indices pick the weights of all pairs at once. Then take the mean over the pairs.",
         "weights (H, S, S), picked at n rows and n columns, is (H, n); its mean over the last axis is (H).",
         "rows, columns = torch.tensor(pairs).T\nreturn weights[:, rows, columns].mean(-1)  # (H)",
-        inputs=[lambda: (weights()[0, :, :, :T], [(0, 3), (4, 1), (2, 2)])],
+        inputs=[
+            lambda: (weights()[0, :, :, :T], [(0, 3), (4, 1), (2, 2)]),
+            lambda: (weights()[1, :, :, :T], [(1, 0), (3, 4)]),
+        ],
         axes="H",
+        done="You can ask a head how much it looks along a relation. Turn the pairs round: which heads look back?",
     ),
     Exercise(
         ablate_heads,
@@ -87,8 +139,9 @@ EXERCISES = [
         "Work on a `clone`. A list can be an index: on which axis are the heads?",
         "context (B, H, S, D) stays as it is. In a copy of the same shape, the listed places of axis 1 are 0.",
         "silenced = context.clone()  # (B, H, S, D)\nsilenced[:, heads] = 0.0\nreturn silenced",
-        inputs=[lambda: (draw(B, H, S, D, seed=1), [1, 3])],
+        inputs=[lambda: (draw(B, H, S, D, seed=1), [0, 2, 3]), lambda: (draw(B, H, S, D, seed=2), [3])],
         axes="B H S D",
+        done="You can silence heads, and keep the rest. Silence all but one: how far does that one get alone?",
     ),
     Exercise(
         other_weights,
@@ -104,7 +157,10 @@ EXERCISES = [
         inputs=[lambda: ((0.3 * draw(T, 9, seed=1)).softmax(-1), draw(9, 4, seed=2))],
         axes=("T D", "T", "checks"),
         run=same_context,
+        results=("context", "sums", "weights"),
         unique=False,
+        diagnose=_not_other_weights,
+        done="You can find other weights for the same context. Draw both maps: which of them is the explanation?",
     ),
 ]
 
