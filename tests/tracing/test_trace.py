@@ -97,6 +97,10 @@ OF_X = {  # from (B, S, C)
     "vector_at_right": (lambda x: x @ x[0, 0], "B S"),
     "vector_at_left": (lambda x: x[0, :, 0] @ x, "B C"),
     "bmm": (lambda x: torch.bmm(x, x.transpose(1, 2)), "B T S"),
+    "outer": (lambda x: torch.outer(x[0, :, 0], x[0, 0]), "S C"),
+    "outer_of_one": (lambda x: torch.outer(x[0, :, 0], x[0, :, 0]), "T S"),
+    "one_hot": (lambda x: F.one_hot(x[..., 0].long() * 0, 7), "B S ?"),
+    "index_select": (lambda x: x.index_select(-2, torch.arange(5)), "B ? C"),
     "convolution": (lambda x: F.conv1d(x.mT, x.new_ones(72, 24, 1)), "B 3*C S"),
     "convolution_over_tokens": (lambda x: F.conv1d(x.mT, x.new_ones(24, 24, 3)), "B C ?"),
     "complex": (lambda x: torch.view_as_complex(x.view(2, 5, 4, 3, 2)), "B S H D/2"),
@@ -117,6 +121,7 @@ OF_SEVERAL = {  # from (B, N, C), and from (B, L, C), which is twice as long
     "tokens_after_their_like": (lambda x, y, z: torch.cat([x, x], 1), "B T C", "B N C"),
     "tokens_that_fill_a_known_length": (lambda x, y, z: torch.cat([x, y], 1), "B M C", "B L C"),
     "a_stack_is_named_by_its_first": (lambda x, y, z: torch.stack([x, y], 2), "B M C", "B N 2 C"),
+    "index_select": (lambda x, y, z: x.index_select(1, y[0, :, 0].long()), "B M C", "B M C"),
     "index_with_named_tokens": (lambda x, y, z: x[:, y[0, :, 0].long()], "B M C", "B M C"),
 }
 
@@ -125,6 +130,11 @@ OF_SEVERAL = {  # from (B, N, C), and from (B, L, C), which is twice as long
 def test_names_where_tensors_meet(fn, axes, expected, x):
     step = last(fn, x, 0 * x, torch.cat([x, x], 1), axes=["B N C", axes, "B L C"])
     assert step.axes == tuple(expected.split())
+
+
+def test_classes_are_named_by_their_number():
+    step = last(F.one_hot, torch.zeros(B, S, dtype=torch.long), 7, axes="B S", sizes={"V": 7})
+    assert step.axes == ("B", "S", "V")
 
 
 def test_an_embedding_has_the_width():
@@ -298,6 +308,19 @@ def test_compiled_code_is_run_as_written_and_says_so(x):
     assert [step.op for step in found.steps] == ["transpose", "mul"]
     assert "cannot be seen" in found.notes[0]
     assert found.notes[0] in str(found).replace("\n  ", " ")
+
+
+@pytest.mark.filterwarnings("ignore:.*torch.jit.*:DeprecationWarning")
+def test_scripted_code_is_shown_without_lines_and_says_so(x):
+    scripted = torch.jit.script(nn.Linear(C, C).double())
+    found = trace(scripted, x, axes="B S C")
+    assert found.steps[-1].axes == ("B", "S", "C")
+    assert sum(step.flops for step in found.steps) == 2 * B * S * C * C
+    assert "its lines cannot be seen" in found.notes[0]
+
+
+def test_a_product_by_its_low_name_is_counted_once(x):
+    assert last(torch.ops.aten.mm.default, x[0], x[0].T, axes=["S C", "C S"]).flops == 2 * S * S * C
 
 
 def test_wrapped_tensors_do_not_stop_the_trace(x):

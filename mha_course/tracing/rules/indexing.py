@@ -181,6 +181,13 @@ def _stacked(call: OpCall, parts: list[torch.Tensor], axes: list[Axis]) -> Axis:
     return (Factor(str(len(parts)), len(parts)),) if named else unknown(len(parts))
 
 
+def index_select(call: OpCall) -> list[list[Axis]]:
+    """Take elements of an axis, which is then named as the index is."""
+    axes = call.axes(call.first())
+    (axes[call.arg(1, "dim")],) = call.axes(call.arg(2, "index"))
+    return [axes]
+
+
 INDEXING: dict[str, Rule] = {
     **dict.fromkeys(("chunk", "split", "split_with_sizes", "tensor_split", "narrow"), cut),
     "unbind": unbind,
@@ -188,4 +195,5 @@ INDEXING: dict[str, Rule] = {
     "getitem": getitem,
     **dict.fromkeys(("cat", "concat", "concatenate"), cat),
     "stack": stack,
+    "index_select": index_select,
 }

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 TEXTS = {
     "view-without-transpose": "this reshape cuts across {axes}, so each head holds parts of several tokens. "
     "Split the width first, view(B, S, H, D), then transpose(1, 2).",
+    "only-one-of-qkv-wrongly-split": "of q, k and v not all are split alike.",
     "heads-innermost": "the width is laid out as (H, D), but is read as (D, H): each head gets every H-th number. "
     "Write view(B, S, H, D).",
     "fused-heads-outermost": "the fused width is laid out as (3, H, D), but is read as (H, 3, D), so q, k and v are "
