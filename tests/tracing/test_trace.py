@@ -66,6 +66,7 @@ OF_X = {  # from (B, S, C)
     "stack": (lambda x: torch.stack([x, x, x], dim=2), "B S 3 C"),
     "cat": (lambda x: torch.cat([x, x], dim=-1), "B S 2*C"),
     "cat_of_tokens": (lambda x: torch.cat([x[:, :2], x[:, 2:]], dim=1), "B S C"),
+    "cat_of_unequal_parts": (lambda x: torch.cat([x[..., :1], x[..., 1:]], dim=-1), "B S C"),
     "expand": (lambda x: x.unsqueeze(1).expand(-1, 4, -1, -1), "B ? S C"),
     "one_token_more": (lambda x: torch.cat([torch.zeros(2, 1, 24), x], 1), "B S+1 C"),
     "two_tokens_more": (lambda x: torch.cat([torch.zeros(2, 2, 24), x], 1), "B ? C"),
@@ -75,6 +76,7 @@ OF_X = {  # from (B, S, C)
     "repeat_interleave": (lambda x: x.repeat_interleave(3, dim=1), "B ? C"),
     "repeat_interleave_by_position": (lambda x: x.repeat_interleave(3, 1), "B ? C"),
     "repeat_interleave_of_all": (lambda x: x.repeat_interleave(3), "?"),
+    "repeat_interleave_of_no_tokens": (lambda x: x[:, :0].repeat_interleave(3, 0), "? S C"),
     "squeeze": (lambda x: x[:, :1].squeeze(1), "B C"),
     "unsqueeze": (lambda x: x.unsqueeze(-2), "B S 1 C"),
     "arithmetic": (lambda x: (1 - x) * x[:, :1] / 2 + x.mean(-1, keepdim=True), "B S C"),
@@ -187,6 +189,7 @@ OF_FUSED = {  # a Linear's output may have any order, three first where sizes le
     "3HD": (lambda t: t.view(2, 5, 3, 4, 6), "B S 3 H D"),
     "H3D": (lambda t: t.view(2, 5, 4, 3, 6), "B S H 3 D"),
     "H(3D)": (lambda t: t.view(2, 5, 4, 18), "B S H 3*D"),
+    "one_row": (lambda t: t.reshape(-1).view(2, 5, 3, 4, 6), "B S 3 H D"),
     "chunk": (lambda t: t.chunk(3, -1)[1], "B S C"),
     "slice": (lambda t: t[..., 24:48], "B S C"),
 }
@@ -208,6 +211,18 @@ def test_a_fused_width_that_was_declared_has_one_order(order, mistake, draw):
     step = last(lambda t: t.unflatten(2, order), draw(B, S, 3 * C), axes="B S 3*C")
     assert step.warning.startswith(mistake)
     assert "H" not in step.axes
+
+
+def test_weights_with_as_many_heads_as_numbers_in_each(draw):
+    weight = nn.Parameter(draw(16, 4, 4))
+    step = last(lambda x: torch.einsum("bsc,chd->bhsd", x, weight), draw(B, S, 16), axes="B S C", sizes={"C": 16})
+    assert step.axes == ("B", "H", "S", "D")
+
+
+def test_a_wrong_fold_is_told_once(draw):
+    found = trace(lambda x: x.transpose(0, 1).flatten(1).unflatten(1, (8, 1)), draw(4, 6, 2), axes="B S C",
+                  sizes={"H": 1})  # fmt: skip
+    assert [step.warning is None for step in found.steps] == [True, False, True]
 
 
 def test_halves_of_four_are_not_guessed(draw):

@@ -130,7 +130,7 @@ def _concatenated(call: OpCall, along: list[Axis], size: int) -> Axis:
     heads, width = names.sizes.get("H", 0), names.sizes.get("D", 0)
     if len(along) == 1:
         return along[0]
-    whole, *others = {axis[0].whole if len(axis) == 1 else None for axis in along}
+    whole, *others = {axis[0].whole for axis in along if len(axis) == 1} or {None}
     if whole is not None and not others and whole.size == size:
         return names.width() if whole.name == "C" else (whole,)
     if set(labels) == {"D/2"} and size == width:
