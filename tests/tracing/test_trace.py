@@ -92,6 +92,7 @@ OF_X = {  # from (B, S, C)
     "in_place": (lambda x: x.clone().mul_(2).clamp_(0), "B S C"),
     "setitem": (lambda x: x.clone().__setitem__((0, 0), 1.0), "B S C"),
     "einsum": (lambda x: torch.einsum("bsc,btc->bts", x, x), "B T S"),
+    "einsum_of_a_list": (lambda x: torch.einsum("bsc,btc->bts", [x, x]), "B T S"),
     "einsum_without_arrow": (lambda x: torch.einsum("...c,dc", x, torch.ones(7, 24, dtype=x.dtype)), "B S ?"),
     "einsum_of_one": (lambda x: torch.einsum("bsc->bc", x), "B C"),
     "einsum_with_weights": (lambda x: torch.einsum("bsc,chd->bshd", x, nn.Parameter(x.new_ones(24, 4, 6))), "B S H D"),
@@ -225,9 +226,20 @@ def test_a_wrong_fold_is_told_once(draw):
     assert [step.warning is None for step in found.steps] == [True, False, True]
 
 
-def test_halves_of_four_are_not_guessed(draw):
-    step = last(lambda q: q.view(2, 4, 5, 2, 2), draw(2, 4, 5, 4), axes="B H S D", sizes={"C": 16})
-    assert step.axes == ("B", "H", "S", "?", "?")
+@pytest.mark.parametrize(
+    ("fn", "expected"),
+    [(lambda q: q.view(2, 4, 5, 2, 2), "B H S ? ?"),
+     (lambda q: torch.view_as_complex(q.view(2, 4, 5, 2, 2)), "B H S D/2")],
+)  # fmt: skip
+def test_halves_of_four_are_not_guessed(fn, expected, draw):
+    step = last(fn, draw(2, 4, 5, 4), axes="B H S D", sizes={"C": 16})
+    assert step.axes == tuple(expected.split())
+
+
+def test_heads_that_only_one_factor_names_are_summed(draw):
+    heads = draw(B, S, H, D)
+    step = last(lambda q, k: torch.einsum("bshd,bthe->bstde", q, k), heads, heads * 1, axes=["B T H D", "B S ? D"])
+    assert step.warning.startswith("heads-innermost")
 
 
 def test_s0_example_with_all_sizes_alike(draw):
@@ -305,6 +317,28 @@ def test_the_module_of_torch_is_one_honest_row(training, batch_first, x):
     assert "not looked into" in row.note
     assert found.steps[-1].axes == tuple(order.replace("S", "T").split())
     assert "not looked into" in str(found)
+
+
+@pytest.mark.filterwarnings("ignore:.*torch.jit.*:DeprecationWarning")
+@pytest.mark.parametrize(
+    ("prepare", "averaged", "sizes", "expected"),
+    [
+        (nn.Module.train, True, {}, "B T S"),
+        (nn.Module.train, False, {}, "B H T S"),
+        (torch.jit.script, True, {"H": H}, "B T S"),
+        (torch.jit.script, False, {"H": H}, "B H T S"),
+        (torch.jit.script, False, {}, "? ? ? ?"),
+    ],
+)
+def test_the_weights_of_the_module_of_torch(prepare, averaged, sizes, expected, x):
+    module = prepare(nn.MultiheadAttention(C, H, batch_first=True, dtype=x.dtype).eval().requires_grad_(False))
+
+    def attend(x):
+        return [tensor * 1 for tensor in module(x, x, x, average_attn_weights=averaged)]
+
+    out, weights = trace(attend, x, axes="B S C", sizes=sizes).steps[-2:]
+    assert (out.axes, out.stage) == (("B", "T", "C"), "out")
+    assert (weights.axes, weights.stage) == (tuple(expected.split()), "weights")
 
 
 @pytest.mark.parametrize(
