@@ -67,6 +67,7 @@ OF_X = {  # from (B, S, C)
     "cat": (lambda x: torch.cat([x, x], dim=-1), "B S 2*C"),
     "cat_of_tokens": (lambda x: torch.cat([x[:, :2], x[:, 2:]], dim=1), "B S C"),
     "cat_of_unequal_parts": (lambda x: torch.cat([x[..., :1], x[..., 1:]], dim=-1), "B S C"),
+    "tokens_with_a_part_of_their_width": (lambda x: x[..., :6].flatten(1), "B S*D"),
     "expand": (lambda x: x.unsqueeze(1).expand(-1, 4, -1, -1), "B ? S C"),
     "one_token_more": (lambda x: torch.cat([torch.zeros(2, 1, 24), x], 1), "B S+1 C"),
     "two_tokens_more": (lambda x: torch.cat([torch.zeros(2, 2, 24), x], 1), "B ? C"),
@@ -152,6 +153,35 @@ def test_fused_attention_without_heads(heads, mistake, x):
     assert step.axes == ("B", "T", "C")
 
 
+OF_SCORES = {  # scores and a row of numbers for each query
+    "scaled": (lambda scores, row: scores / 2, "scaled_scores"),
+    "moved": (lambda scores, row: scores - 2, "scores"),
+    "masked": (lambda scores, row: scores + row, "masked_scores"),
+    "scaled_after_masking": (lambda scores, row: (scores + row) / 2, "masked_scores"),
+    "larger": (lambda scores, row: scores.max(row), "scores"),
+    "divided_by_their_sum": (lambda scores, row: scores / scores.sum(-1, keepdim=True), "weights"),
+    "divided_by_a_sum_of_all": (lambda scores, row: scores / scores.sum((-1, -2), keepdim=True), "scaled_scores"),
+    "divided_by_their_largest": (lambda scores, row: scores / scores.amax(-1, keepdim=True), "scaled_scores"),
+    "times_their_sum": (lambda scores, row: scores * scores.sum(-1, keepdim=True), "scaled_scores"),
+}
+
+
+@pytest.mark.parametrize(("fn", "stage"), OF_SCORES.values(), ids=OF_SCORES)
+def test_what_arithmetic_makes_of_scores(fn, stage, heads):
+    step = last(lambda q, row: fn(q @ q.mT, row), heads, heads[0, 0, :, 0], axes=["B H S D", "S"])
+    assert (step.stage, step.warning, step.axes) == (stage, None, ("B", "H", "T", "S"))
+
+
+@pytest.mark.parametrize(("axes", "stage"), [("B H T S", "weights"), ("B H N D", "")])
+def test_a_softmax_over_keys_makes_weights(axes, stage, heads):
+    assert last(lambda x: x.softmax(-1), heads, axes=axes).stage == stage
+
+
+@pytest.mark.filterwarnings("ignore:Implicit dimension")
+def test_a_softmax_without_an_axis_runs_over_columns_of_a_matrix(x):
+    assert last(lambda x: F.softmax(x[0] @ x[0].T), x, axes="B S C").warning is None
+
+
 @pytest.mark.filterwarnings("ignore:Implicit dimension")
 @pytest.mark.parametrize(
     ("axes", "fn", "mistake"),
@@ -174,16 +204,24 @@ def test_names_follow_the_operations(fn, expected, x):
 
 
 MET = [
-    (lambda x: x.view(2, 4, 5, 6), "B S C", "view-without-transpose: this reshape cuts across tokens and the width, "),
-    (lambda x: x[:, :2] + x[:, :2].transpose(0, 1), "B S C", "padding-broadcast-raw: an axis B meets an axis S "),
-    (lambda x: x[:, :2] + x[:, :2].transpose(0, 1), "S N C", "broadcast-of-different-axes: broadcasting laid S on N"),
-]
+    (lambda x: x.view(2, 4, 5, 6), "B S C", {}, "view-without-transpose: this reshape cuts across tokens and the width, "),
+    (lambda x: x.view(2, 4, 5, 6), "B S C", SIZES, "view-without-transpose: this reshape cuts across tokens and heads, "),
+    (lambda x: x.view(2, 5, 4, 6)[0, 0].view(6, 4), "B S C", SIZES,
+     "reshape-across-axes: this reshape cuts across heads and head width: "),
+    (lambda x: x.view(2, 5, 4, 6)[:, 0].reshape(4, 2, 6), "B S C", SIZES, "fold-order-mixed: "),
+    (lambda x: x[:, 0].reshape(3, 16), "B S C", SIZES, "merge-batch-mixed: "),
+    (lambda x: x[:, :2] + x[:, :2].transpose(0, 1), "B S C", {}, "padding-broadcast-raw: an axis B meets an axis S "),
+    (lambda x: x[:, :2] + x[:, :2].transpose(0, 1), "S N C", {}, "broadcast-of-different-axes: broadcasting laid S on N"),
+]  # fmt: skip
 
 
-@pytest.mark.parametrize(("fn", "axes", "warning"), MET)
-def test_warnings_name_the_axes(fn, axes, warning, x):
-    assert trace(fn, x, axes=axes).warnings[-1].startswith(warning)
-    assert trace(lambda x: x.view(5, 2, 24), x, axes="? ? C").warnings == (), "of what is unknown nothing is said"
+@pytest.mark.parametrize(("fn", "axes", "sizes", "warning"), MET)
+def test_warnings_name_the_axes(fn, axes, sizes, warning, x):
+    assert trace(fn, x, axes=axes, sizes=sizes).warnings[-1].startswith(warning)
+
+
+def test_nothing_is_said_of_unknown_axes(x):
+    assert trace(lambda x: x.view(5, 2, 24), x, axes="? ? C").warnings == ()
 
 
 OF_FUSED = {  # a Linear's output may have any order, three first where sizes leave a choice

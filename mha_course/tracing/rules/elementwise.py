@@ -74,7 +74,7 @@ def softmax(call: OpCall) -> list[list[Axis]]:
     x = call.first()
     axes, dim, names = call.axes(x), call.arg(1, "dim", "axis"), call.names
     if dim is None:
-        dim = 0 if x.dim() in (0, 1, 3) else 1
+        dim = 0 if x.dim() in (1, 3) else 1
     if x.dim():
         _check_softmax_axis(call, names.label(axes[dim]), axes[dim], axes)
     return [axes]
