@@ -204,14 +204,15 @@ def test_names_follow_the_operations(fn, expected, x):
 
 
 MET = [
-    (lambda x: x.view(2, 4, 5, 6), "B S C", {}, "view-without-transpose: this reshape cuts across tokens and the width, "),
-    (lambda x: x.view(2, 4, 5, 6), "B S C", SIZES, "view-without-transpose: this reshape cuts across tokens and heads, "),
+    (lambda x: x.view(2, 4, 5, 6), "B S C", {},
+     "view-without-transpose: this reshape cuts across tokens and the width, "),
+    (lambda x: x.view(2, 4, 5, 6), "B S C", SIZES, "view-without-transpose: this reshape cuts across tokens and heads"),
     (lambda x: x.view(2, 5, 4, 6)[0, 0].view(6, 4), "B S C", SIZES,
      "reshape-across-axes: this reshape cuts across heads and head width: "),
     (lambda x: x.view(2, 5, 4, 6)[:, 0].reshape(4, 2, 6), "B S C", SIZES, "fold-order-mixed: "),
     (lambda x: x[:, 0].reshape(3, 16), "B S C", SIZES, "merge-batch-mixed: "),
     (lambda x: x[:, :2] + x[:, :2].transpose(0, 1), "B S C", {}, "padding-broadcast-raw: an axis B meets an axis S "),
-    (lambda x: x[:, :2] + x[:, :2].transpose(0, 1), "S N C", {}, "broadcast-of-different-axes: broadcasting laid S on N"),
+    (lambda x: x[:, :2] + x[:, :2].transpose(0, 1), "S N C", {}, "broadcast-of-different-axes: broadcasting laid S"),
 ]  # fmt: skip
 
 

@@ -172,7 +172,7 @@ def of_crash(op: str, message: str, parts: Sequence[tuple[Tensor, TensorInfo]], 
         return warn("view-on-non-contiguous")
     if op == "linear" and any(factor.name == "H" for axis in parts[0][1].axes[:-1] if len(axis) > 1 for factor in axis):
         return warn("heads-on-sequence-axis")
-    products = op in ("matmul", "bmm", "einsum", "baddbmm") and len(labels) > 1
+    products = op in ("matmul", "bmm", "einsum", "baddbmm")
     if products and [one[-1:] for one in labels[-2:]] == [("D",), ("D",)]:
         return warn("key-not-transposed", left="D", right=labels[-1][-2])
     if op == "scaled_dot_product_attention" and len(parts) > 3:
