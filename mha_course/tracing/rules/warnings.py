@@ -95,7 +95,7 @@ def of_cut(names: AxisNamer, cut: Cut, rank: int) -> str | None:
 def _is_key_reshaped(names: AxisNamer, cut: Cut) -> bool:
     tokens = [factor.size for factor in cut.factors if names.is_token((factor,))]
     width = [factor.size for factor in cut.factors if factor.name == "D"]
-    swapped = cut.sizes[-2:] == [*width[:1], *tokens[:1]]
+    swapped = cut.sizes[-2:] == [*width, *tokens]
     return cut.factors[-1].name == "D" and swapped and width != tokens
 
 
