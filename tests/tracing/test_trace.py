@@ -66,7 +66,7 @@ OF_X = {  # from (B, S, C)
     "stack": (lambda x: torch.stack([x, x, x], dim=2), "B S 3 C"),
     "stack_without_an_axis": (lambda x: torch.stack([x, x]), "2 B S C"),
     "cat": (lambda x: torch.cat([x, x], dim=-1), "B S 2*C"),
-    "cat_of_sentences": (lambda x: torch.cat([x, x]), "? S C"),
+    "cat_along_the_first": (lambda x: torch.cat([x.transpose(0, 1)] * 2), "S B C"),
     "cat_of_tokens": (lambda x: torch.cat([x[:, :2], x[:, 2:]], dim=1), "B S C"),
     "cat_of_unequal_parts": (lambda x: torch.cat([x[..., :1], x[..., 1:]], dim=-1), "B S C"),
     "tokens_with_a_part_of_their_width": (lambda x: x[..., :6].flatten(1), "B S*D"),
