@@ -271,6 +271,10 @@ def test_a_wrong_fold_is_told_once(draw):
     assert [step.warning is None for step in found.steps] == [True, False, True]
 
 
+def test_every_second_of_one_token_is_all(draw):
+    assert last(lambda x: x[:, ::2], draw(B, 1, C), axes="B S C").axes == ("B", "S", "C")
+
+
 @pytest.mark.parametrize(
     ("fn", "expected"),
     [(lambda q: q.view(2, 4, 5, 2, 2), "B H S ? ?"),
