@@ -122,6 +122,24 @@ OF_X = {  # from (B, S, C)
 }
 
 
+OF_ONES = [  # what is one long goes where it is needed
+    ((1, 5, 24), "B S C", (5, 24), "B*S C"),
+    ((2, 1, 24), "B S C", (2, 4, 6), "B*S H D"),
+    ((2, 5, 1, 6), "B S H D", (2, 5, 6), "B S C"),
+    ((2, 5, 4, 1), "B S H D", (2, 5, 4), "B S C"),
+    ((2, 1, 5, 6), "B H S D", (2, 5, 6), "B*H S D"),
+    ((1, 4, 5, 6), "B H S D", (4, 5, 6), "B*H S D"),
+    ((1, 1, 5, 6), "B H S D", (1, 5, 6), "B*H S D"),
+    ((1, 5, 24), "B S C", (1, 5, 4, 6), "B S H D"),
+]
+
+
+@pytest.mark.parametrize(("old", "axes", "new", "expected"), OF_ONES)
+def test_names_of_axes_that_are_one_long(old, axes, new, expected, draw):
+    sizes = {"H": H} if axes == "B S C" else {}
+    assert trace(lambda x: x.view(new), draw(*old), axes=axes, sizes=sizes).steps[-1].axes == tuple(expected.split())
+
+
 OF_SEVERAL = {  # from (B, N, C), and from (B, L, C), which is twice as long
     "tokens_after_tokens": (lambda x, y, z: torch.cat([x, y[:, :3]], 1), "B T C", "B S C"),
     "tokens_after_their_like": (lambda x, y, z: torch.cat([x, x], 1), "B T C", "B N C"),
