@@ -61,7 +61,7 @@ class Recorder(TorchFunctionMode):
         try:
             out = func(*args, **kwargs)
         except (RuntimeError, IndexError) as error:
-            parts = [(t, self.info(t)) for t in tensors_in((*args, *kwargs.values()))]
+            parts = [self.info(tensor) for tensor in tensors_in((*args, *kwargs.values()))]
             self.failure = warnings.of_crash(op_name(func), str(error), parts, self.names)
             raise
         if isinstance(func, OpOverload) and not self.counter.flops:  # scripted code: the counter comes too late

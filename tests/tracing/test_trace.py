@@ -130,6 +130,7 @@ OF_ONES = [  # what is one long goes where it is needed
     ((2, 1, 5, 6), "B H S D", (2, 5, 6), "B*H S D"),
     ((1, 4, 5, 6), "B H S D", (4, 5, 6), "B*H S D"),
     ((1, 1, 5, 6), "B H S D", (1, 5, 6), "B*H S D"),
+    ((2, 1, 6), "B H D", (2, 6), "B*H D"),
     ((1, 5, 24), "B S C", (1, 5, 4, 6), "B S H D"),
 ]
 
