@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from mha_course.tracing.axes import Axis, AxisNamer, Factor, size_of
@@ -165,20 +164,19 @@ def of_broadcast(names: AxisNamer, left: Axis, right: Axis) -> str:
 
 def of_crash(op: str, message: str, parts: Sequence[TensorInfo], names: AxisNamer) -> str | None:
     """Name the mistake behind a call that raised."""
-    labels = [value.labels for value in parts]
+    labels, rows = [value.labels for value in parts], [value.axes for value in parts]
     if op == "view" and "stride" in message:
         return warn("view-on-non-contiguous")
-    if op == "linear" and any(factor.name == "H" for axis in parts[0].axes[:-1] if len(axis) > 1 for factor in axis):
+    if op == "linear" and any(factor.name == "H" for axis in rows[0][:-1] if len(axis) > 1 for factor in axis):
         return warn("heads-on-sequence-axis")
     products = op in ("matmul", "bmm", "einsum", "baddbmm")
     if products and [one[-1:] for one in labels[-2:]] == [("D",), ("D",)]:
         return warn("key-not-transposed", left="D", right=labels[-1][-2])
     if op == "scaled_dot_product_attention" and len(parts) > 3:
-        full = [*parts[0].axes[:-1], parts[1].axes[-2]]
-        parts = [replace(parts[0], axes=full), parts[3]]
-    if len(parts) < 2 or products:
+        rows = [[*rows[0][:-1], rows[1][-2]], rows[3]]
+    if len(rows) < 2 or products:
         return None
-    for left, right in zip(*(_padded(value.axes) for value in parts[:2]), strict=True):
+    for left, right in zip(*map(_padded, rows[:2]), strict=True):
         differ = size_of(left) != size_of(right) and left and right
         if differ and "B" in (names.label(left), names.label(right)):
             return of_broadcast(names, left, right)
