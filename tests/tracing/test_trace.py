@@ -310,6 +310,15 @@ def test_heads_that_only_one_factor_names_are_summed(draw):
     assert step.warning.startswith("heads-innermost")
 
 
+def test_heads_that_a_product_adds_up_are_told(heads):
+    step = last(lambda q: torch.einsum("bhts,bhsd->btd", (q @ q.mT).softmax(-1), q), heads, axes="B H S D")
+    assert step.warning.startswith("heads-averaged")
+
+
+def test_keys_without_a_linear_need_no_split(x):
+    assert last(lambda x: (nn.Linear(C, C).double()(x) @ x.mT).softmax(-1), x, axes="B S C").warning is None
+
+
 def test_s0_example_with_all_sizes_alike(draw):
     """B = H = 2, S = D = 4."""
     module = variants.FusedQKV(8, 2).double()
