@@ -20,7 +20,7 @@ from mha_course.tracing.rules.elementwise import ELEMENTWISE
 from mha_course.tracing.rules.indexing import INDEXING
 from mha_course.tracing.rules.reshape import VIEWS, Rule
 from mha_course.tracing.source_lines import UserFrame, user_frames
-from mha_course.tracing.torch_internals import is_functorch_wrapped_tensor, storage_key
+from mha_course.tracing.torch_internals import OpOverload, is_functorch_wrapped_tensor, storage_key
 
 RULES: dict[str, Rule] = {**VIEWS, **INDEXING, **CONTRACTIONS, **ELEMENTWISE}
 SHAPE_ONLY = {*VIEWS, *INDEXING}
@@ -61,9 +61,11 @@ class Recorder(TorchFunctionMode):
         try:
             out = func(*args, **kwargs)
         except (RuntimeError, IndexError) as error:
-            parts = [(t, self.info(t)) for t in tensors_in((*args, *kwargs.values()))]
+            parts = [self.info(tensor) for tensor in tensors_in((*args, *kwargs.values()))]
             self.failure = warnings.of_crash(op_name(func), str(error), parts, self.names)
             raise
+        if isinstance(func, OpOverload) and not self.counter.flops:  # scripted code: the counter comes too late
+            self.counter.ran(func, args, kwargs, out)
         if isinstance(out, (torch.Tensor, tuple, list)) and not isinstance(out, torch.Size):
             self._record(op_name(func), args, kwargs, out)
         elif func is torch.Tensor.__setitem__:

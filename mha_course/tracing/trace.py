@@ -17,11 +17,13 @@ from mha_course.tracing.compare import Comparison, Ledger
 from mha_course.tracing.patterns import Patterns, assign, bind, declared, modules_of, named_tensors, solve
 from mha_course.tracing.recorder import Recorder
 from mha_course.tracing.records import Argument, Source, Step
+from mha_course.tracing.rules import warnings as diagnosis
 from mha_course.tracing.source_lines import HERE, assignments, code_lines, line_at, name_results
 from mha_course.tracing.torch_internals import MACHINERY, compiler_is_loaded
 
 COMPILED = "compiled code was run as it was written: what the compiler fuses and reorders cannot be seen"
 WRAPPED = "tensors inside vmap and other transforms are wrapped, so that their memory and these steps cannot be seen"
+SCRIPTED = "scripted code runs outside Python: what it ran is shown, but its lines cannot be seen"
 
 
 @dataclass(frozen=True, repr=False)
@@ -114,7 +116,8 @@ def _run(fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], 
     """Call under both modes, and put the trace together, of a call that raises too."""
     parts = [fn, *(part for module in modules_of(fn) for part in module.modules())]
     compiled = any(hasattr(part, "_torchdynamo_orig_callable") or hasattr(part, "_orig_mod") for part in parts)
-    notes = (COMPILED,) if compiled else ()
+    scripted = any(isinstance(part, (torch.jit.ScriptModule, torch.jit.ScriptFunction)) for part in parts)
+    notes = (*[COMPILED] * compiled, *[SCRIPTED] * scripted)
     # Compiled code is not compiled while it is traced. Importing the compiler takes seconds: only if it is in use.
     as_written = torch.compiler.set_stance("force_eager") if compiler_is_loaded() else nullcontext()
     recorder.top = sys._getframe()
@@ -148,6 +151,7 @@ def _finish(recorder: Recorder, result: Any, notes: tuple[str, ...], failure: st
     warnings = {i: text for i, text in recorder.pending.items() if i not in recorder.settled} | recorder.warnings
     if any(text.startswith("heads-innermost") for text in warnings.values()):  # a merge then only repeats its order
         warnings = {i: text for i, text in warnings.items() if not text.startswith("merge-dim-before-heads")}
+    warnings |= _of_some_alone(recorder.rows, warnings)
     statements = {code: assignments(source.first, source.lines) for code, source in known.items()}
     variables = name_results(recorder.frames, statements, recorder.calls, recorder.bound)
     steps = []
@@ -162,6 +166,17 @@ def _finish(recorder: Recorder, result: Any, notes: tuple[str, ...], failure: st
     arguments = tuple(replace(argument, axes=argument.axes or value.labels) for argument, value in pairs)
     aliases = {name: i for i, name in enumerate(recorder.bound) if name and name != variables[i]}
     return Trace(tuple(steps), result, arguments, sources, dict(recorder.names.sizes), notes, failure, aliases)
+
+
+def _of_some_alone(rows: list[dict[str, Any]], warnings: dict[int, str]) -> dict[int, str]:
+    """Say it too where of q, k and v some were split well and some not."""
+    name, both = "view-without-transpose", "only-one-of-qkv-wrongly-split"
+    wrong = {i: text for i, text in warnings.items() if text.startswith(name)}
+    splits = [row["axes"][-3:] for row in rows if row["op"] in ("view", "reshape", "unflatten")]
+    if len(wrong) > 2 or ("S", "H", "D") not in splits:
+        return {}
+    more = diagnosis.TEXTS[both].capitalize()
+    return {i: f"{text.replace(name, f'{name} ({both})', 1)} {more}" for i, text in wrong.items()}
 
 
 def _title(code: CodeType) -> str:

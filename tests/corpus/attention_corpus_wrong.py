@@ -366,14 +366,11 @@ def flattened_into_tokens(p):
     return forward
 
 
-# Of q, k and v one alone is viewed without a transpose
+# only-one-of-qkv-wrongly-split: at sizes all alike it may be seen as another mistake
+ONE_VIEWED = VIEWED | {"all_four": "view-without-transpose|never-transposed|broadcast-of-different-axes"}
 
 
-@wrong(
-    "view-without-transpose",
-    equal=VIEWED | {"all_four": "view-without-transpose|never-transposed|broadcast-of-different-axes"},
-    where=("k", "scores"),
-)
+@wrong("only-one-of-qkv-wrongly-split", equal=ONE_VIEWED, where=("k", "scores"))
 def keys_viewed(p):
     def forward(x):
         q, k, v = p.qkv(x).split(p.C, dim=-1)

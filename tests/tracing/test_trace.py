@@ -64,8 +64,12 @@ OF_X = {  # from (B, S, C)
     "index_with_mask_of_tokens": (lambda x: x[x[..., 0] > 0], "? C"),
     "every_second_token": (lambda x: x[:, ::2], "B ? C"),
     "stack": (lambda x: torch.stack([x, x, x], dim=2), "B S 3 C"),
+    "stack_without_an_axis": (lambda x: torch.stack([x, x]), "2 B S C"),
     "cat": (lambda x: torch.cat([x, x], dim=-1), "B S 2*C"),
+    "cat_along_the_first": (lambda x: torch.cat([x.transpose(0, 1)] * 2), "S B C"),
     "cat_of_tokens": (lambda x: torch.cat([x[:, :2], x[:, 2:]], dim=1), "B S C"),
+    "cat_of_unequal_parts": (lambda x: torch.cat([x[..., :1], x[..., 1:]], dim=-1), "B S C"),
+    "tokens_with_a_part_of_their_width": (lambda x: x[..., :6].flatten(1), "B S*D"),
     "expand": (lambda x: x.unsqueeze(1).expand(-1, 4, -1, -1), "B ? S C"),
     "one_token_more": (lambda x: torch.cat([torch.zeros(2, 1, 24), x], 1), "B S+1 C"),
     "two_tokens_more": (lambda x: torch.cat([torch.zeros(2, 2, 24), x], 1), "B ? C"),
@@ -75,6 +79,7 @@ OF_X = {  # from (B, S, C)
     "repeat_interleave": (lambda x: x.repeat_interleave(3, dim=1), "B ? C"),
     "repeat_interleave_by_position": (lambda x: x.repeat_interleave(3, 1), "B ? C"),
     "repeat_interleave_of_all": (lambda x: x.repeat_interleave(3), "?"),
+    "repeat_interleave_of_no_tokens": (lambda x: x[:, :0].repeat_interleave(3, 0), "? S C"),
     "squeeze": (lambda x: x[:, :1].squeeze(1), "B C"),
     "unsqueeze": (lambda x: x.unsqueeze(-2), "B S 1 C"),
     "arithmetic": (lambda x: (1 - x) * x[:, :1] / 2 + x.mean(-1, keepdim=True), "B S C"),
@@ -90,6 +95,7 @@ OF_X = {  # from (B, S, C)
     "in_place": (lambda x: x.clone().mul_(2).clamp_(0), "B S C"),
     "setitem": (lambda x: x.clone().__setitem__((0, 0), 1.0), "B S C"),
     "einsum": (lambda x: torch.einsum("bsc,btc->bts", x, x), "B T S"),
+    "einsum_of_a_list": (lambda x: torch.einsum("bsc,btc->bts", [x, x]), "B T S"),
     "einsum_without_arrow": (lambda x: torch.einsum("...c,dc", x, torch.ones(7, 24, dtype=x.dtype)), "B S ?"),
     "einsum_of_one": (lambda x: torch.einsum("bsc->bc", x), "B C"),
     "einsum_with_weights": (lambda x: torch.einsum("bsc,chd->bshd", x, nn.Parameter(x.new_ones(24, 4, 6))), "B S H D"),
@@ -97,6 +103,10 @@ OF_X = {  # from (B, S, C)
     "vector_at_right": (lambda x: x @ x[0, 0], "B S"),
     "vector_at_left": (lambda x: x[0, :, 0] @ x, "B C"),
     "bmm": (lambda x: torch.bmm(x, x.transpose(1, 2)), "B T S"),
+    "outer": (lambda x: torch.outer(x[0, :, 0], x[0, 0]), "S C"),
+    "outer_of_one": (lambda x: torch.outer(x[0, :, 0], x[0, :, 0]), "T S"),
+    "one_hot": (lambda x: F.one_hot(x[..., 0].long() * 0, 7), "B S ?"),
+    "index_select": (lambda x: x.index_select(-2, torch.arange(5)), "B ? C"),
     "convolution": (lambda x: F.conv1d(x.mT, x.new_ones(72, 24, 1)), "B 3*C S"),
     "convolution_over_tokens": (lambda x: F.conv1d(x.mT, x.new_ones(24, 24, 3)), "B C ?"),
     "complex": (lambda x: torch.view_as_complex(x.view(2, 5, 4, 3, 2)), "B S H D/2"),
@@ -112,11 +122,31 @@ OF_X = {  # from (B, S, C)
 }
 
 
+OF_ONES = [  # what is one long goes where it is needed
+    ((1, 5, 24), "B S C", (5, 24), "B*S C"),
+    ((2, 1, 24), "B S C", (2, 4, 6), "B*S H D"),
+    ((2, 5, 1, 6), "B S H D", (2, 5, 6), "B S C"),
+    ((2, 5, 4, 1), "B S H D", (2, 5, 4), "B S C"),
+    ((2, 1, 5, 6), "B H S D", (2, 5, 6), "B*H S D"),
+    ((1, 4, 5, 6), "B H S D", (4, 5, 6), "B*H S D"),
+    ((1, 1, 5, 6), "B H S D", (1, 5, 6), "B*H S D"),
+    ((2, 1, 6), "B H D", (2, 6), "B*H D"),
+    ((1, 5, 24), "B S C", (1, 5, 4, 6), "B S H D"),
+]
+
+
+@pytest.mark.parametrize(("old", "axes", "new", "expected"), OF_ONES)
+def test_names_of_axes_that_are_one_long(old, axes, new, expected, draw):
+    sizes = {"H": H} if axes == "B S C" else {}
+    assert trace(lambda x: x.view(new), draw(*old), axes=axes, sizes=sizes).steps[-1].axes == tuple(expected.split())
+
+
 OF_SEVERAL = {  # from (B, N, C), and from (B, L, C), which is twice as long
     "tokens_after_tokens": (lambda x, y, z: torch.cat([x, y[:, :3]], 1), "B T C", "B S C"),
     "tokens_after_their_like": (lambda x, y, z: torch.cat([x, x], 1), "B T C", "B N C"),
     "tokens_that_fill_a_known_length": (lambda x, y, z: torch.cat([x, y], 1), "B M C", "B L C"),
     "a_stack_is_named_by_its_first": (lambda x, y, z: torch.stack([x, y], 2), "B M C", "B N 2 C"),
+    "index_select": (lambda x, y, z: x.index_select(1, y[0, :, 0].long()), "B M C", "B M C"),
     "index_with_named_tokens": (lambda x, y, z: x[:, y[0, :, 0].long()], "B M C", "B M C"),
 }
 
@@ -125,6 +155,11 @@ OF_SEVERAL = {  # from (B, N, C), and from (B, L, C), which is twice as long
 def test_names_where_tensors_meet(fn, axes, expected, x):
     step = last(fn, x, 0 * x, torch.cat([x, x], 1), axes=["B N C", axes, "B L C"])
     assert step.axes == tuple(expected.split())
+
+
+def test_classes_are_named_by_their_number():
+    step = last(F.one_hot, torch.zeros(B, S, dtype=torch.long), 7, axes="B S", sizes={"V": 7})
+    assert step.axes == ("B", "S", "V")
 
 
 def test_an_embedding_has_the_width():
@@ -137,6 +172,35 @@ def test_fused_attention_without_heads(heads, mistake, x):
     step = trace(F.scaled_dot_product_attention, x, x, x, axes="B S C", sizes={"H": heads} if heads else {}).steps[-1]
     assert (step.warning or "").split(":")[0] == mistake
     assert step.axes == ("B", "T", "C")
+
+
+OF_SCORES = {  # scores and a row of numbers for each query
+    "scaled": (lambda scores, row: scores / 2, "scaled_scores"),
+    "moved": (lambda scores, row: scores - 2, "scores"),
+    "masked": (lambda scores, row: scores + row, "masked_scores"),
+    "scaled_after_masking": (lambda scores, row: (scores + row) / 2, "masked_scores"),
+    "larger": (lambda scores, row: scores.max(row), "scores"),
+    "divided_by_their_sum": (lambda scores, row: scores / scores.sum(-1, keepdim=True), "weights"),
+    "divided_by_a_sum_of_all": (lambda scores, row: scores / scores.sum((-1, -2), keepdim=True), "scaled_scores"),
+    "divided_by_their_largest": (lambda scores, row: scores / scores.amax(-1, keepdim=True), "scaled_scores"),
+    "times_their_sum": (lambda scores, row: scores * scores.sum(-1, keepdim=True), "scaled_scores"),
+}
+
+
+@pytest.mark.parametrize(("fn", "stage"), OF_SCORES.values(), ids=OF_SCORES)
+def test_what_arithmetic_makes_of_scores(fn, stage, heads):
+    step = last(lambda q, row: fn(q @ q.mT, row), heads, heads[0, 0, :, 0], axes=["B H S D", "S"])
+    assert (step.stage, step.warning, step.axes) == (stage, None, ("B", "H", "T", "S"))
+
+
+@pytest.mark.parametrize(("axes", "stage"), [("B H T S", "weights"), ("B H N D", "")])
+def test_a_softmax_over_keys_makes_weights(axes, stage, heads):
+    assert last(lambda x: x.softmax(-1), heads, axes=axes).stage == stage
+
+
+@pytest.mark.filterwarnings("ignore:Implicit dimension")
+def test_a_softmax_without_an_axis_runs_over_columns_of_a_matrix(x):
+    assert last(lambda x: F.softmax(x[0] @ x[0].T), x, axes="B S C").warning is None
 
 
 @pytest.mark.filterwarnings("ignore:Implicit dimension")
@@ -161,22 +225,36 @@ def test_names_follow_the_operations(fn, expected, x):
 
 
 MET = [
-    (lambda x: x.view(2, 4, 5, 6), "B S C", "view-without-transpose: this reshape cuts across tokens and the width, "),
-    (lambda x: x[:, :2] + x[:, :2].transpose(0, 1), "B S C", "padding-broadcast-raw: an axis B meets an axis S "),
-    (lambda x: x[:, :2] + x[:, :2].transpose(0, 1), "S N C", "broadcast-of-different-axes: broadcasting laid S on N"),
-]
+    (lambda x: x.view(2, 4, 5, 6), "B S C", {},
+     "view-without-transpose: this reshape cuts across tokens and the width, "),
+    (lambda x: x.view(2, 4, 5, 6), "B S C", SIZES, "view-without-transpose: this reshape cuts across tokens and heads"),
+    (lambda x: x[..., :12].reshape(2, 2, 5, 6), "B S C", SIZES,
+     "view-without-transpose: this reshape cuts across tokens and the width, "),
+    (lambda x: x.view(2, 5, 4, 6)[0, 0].view(6, 4), "B S C", SIZES,
+     "reshape-across-axes: this reshape cuts across heads and head width: "),
+    (lambda x: x.view(2, 5, 4, 6)[:, 0].reshape(4, 2, 6), "B S C", SIZES, "fold-order-mixed: "),
+    (lambda x: x[:, 0].reshape(3, 16), "B S C", SIZES, "merge-batch-mixed: "),
+    (lambda x: x[:, :2] + x[:, :2].transpose(0, 1), "B S C", {}, "padding-broadcast-raw: an axis B meets an axis S "),
+    (lambda x: x[:, :2, :6].flatten(0, 1) + x.view(2, 5, 4, 6)[0, 0], "B S C", SIZES,
+     "broadcast-of-different-axes: broadcasting laid B*S on H"),
+    (lambda x: x[:, :2] + x[:, :2].transpose(0, 1), "S N C", {}, "broadcast-of-different-axes: broadcasting laid S"),
+]  # fmt: skip
 
 
-@pytest.mark.parametrize(("fn", "axes", "warning"), MET)
-def test_warnings_name_the_axes(fn, axes, warning, x):
-    assert trace(fn, x, axes=axes).warnings[-1].startswith(warning)
-    assert trace(lambda x: x.view(5, 2, 24), x, axes="? ? C").warnings == (), "of what is unknown nothing is said"
+@pytest.mark.parametrize(("fn", "axes", "sizes", "warning"), MET)
+def test_warnings_name_the_axes(fn, axes, sizes, warning, x):
+    assert trace(fn, x, axes=axes, sizes=sizes).warnings[-1].startswith(warning)
+
+
+def test_nothing_is_said_of_unknown_axes(x):
+    assert trace(lambda x: x.view(5, 2, 24), x, axes="? ? C").warnings == ()
 
 
 OF_FUSED = {  # a Linear's output may have any order, three first where sizes leave a choice
     "3HD": (lambda t: t.view(2, 5, 3, 4, 6), "B S 3 H D"),
     "H3D": (lambda t: t.view(2, 5, 4, 3, 6), "B S H 3 D"),
     "H(3D)": (lambda t: t.view(2, 5, 4, 18), "B S H 3*D"),
+    "one_row": (lambda t: t.reshape(-1).view(2, 5, 3, 4, 6), "B S 3 H D"),
     "chunk": (lambda t: t.chunk(3, -1)[1], "B S C"),
     "slice": (lambda t: t[..., 24:48], "B S C"),
 }
@@ -200,9 +278,45 @@ def test_a_fused_width_that_was_declared_has_one_order(order, mistake, draw):
     assert "H" not in step.axes
 
 
-def test_halves_of_four_are_not_guessed(draw):
-    step = last(lambda q: q.view(2, 4, 5, 2, 2), draw(2, 4, 5, 4), axes="B H S D", sizes={"C": 16})
-    assert step.axes == ("B", "H", "S", "?", "?")
+def test_weights_with_as_many_heads_as_numbers_in_each(draw):
+    weight = nn.Parameter(draw(16, 4, 4))
+    step = last(lambda x: torch.einsum("bsc,chd->bhsd", x, weight), draw(B, S, 16), axes="B S C", sizes={"C": 16})
+    assert step.axes == ("B", "H", "S", "D")
+
+
+def test_a_wrong_fold_is_told_once(draw):
+    found = trace(lambda x: x.transpose(0, 1).flatten(1).unflatten(1, (8, 1)), draw(4, 6, 2), axes="B S C",
+                  sizes={"H": 1})  # fmt: skip
+    assert [step.warning is None for step in found.steps] == [True, False, True]
+
+
+def test_every_second_of_one_token_is_all(draw):
+    assert last(lambda x: x[:, ::2], draw(B, 1, C), axes="B S C").axes == ("B", "S", "C")
+
+
+@pytest.mark.parametrize(
+    ("fn", "expected"),
+    [(lambda q: q.view(2, 4, 5, 2, 2), "B H S ? ?"),
+     (lambda q: torch.view_as_complex(q.view(2, 4, 5, 2, 2)), "B H S D/2")],
+)  # fmt: skip
+def test_halves_of_four_are_not_guessed(fn, expected, draw):
+    step = last(fn, draw(2, 4, 5, 4), axes="B H S D", sizes={"C": 16})
+    assert step.axes == tuple(expected.split())
+
+
+def test_heads_that_only_one_factor_names_are_summed(draw):
+    heads = draw(B, S, H, D)
+    step = last(lambda q, k: torch.einsum("bshd,bthe->bstde", q, k), heads, heads * 1, axes=["B T H D", "B S ? D"])
+    assert step.warning.startswith("heads-innermost")
+
+
+def test_heads_that_a_product_adds_up_are_told(heads):
+    step = last(lambda q: torch.einsum("bhts,bhsd->btd", (q @ q.mT).softmax(-1), q), heads, axes="B H S D")
+    assert step.warning.startswith("heads-averaged")
+
+
+def test_keys_without_a_linear_need_no_split(x):
+    assert last(lambda x: (nn.Linear(C, C).double()(x) @ x.mT).softmax(-1), x, axes="B S C").warning is None
 
 
 def test_s0_example_with_all_sizes_alike(draw):
@@ -282,6 +396,28 @@ def test_the_module_of_torch_is_one_honest_row(training, batch_first, x):
     assert "not looked into" in str(found)
 
 
+@pytest.mark.filterwarnings("ignore:.*torch.jit.*:DeprecationWarning")
+@pytest.mark.parametrize(
+    ("prepare", "averaged", "sizes", "expected"),
+    [
+        (nn.Module.train, True, {}, "B T S"),
+        (nn.Module.train, False, {}, "B H T S"),
+        (torch.jit.script, True, {"H": H}, "B T S"),
+        (torch.jit.script, False, {"H": H}, "B H T S"),
+        (torch.jit.script, False, {}, "? ? ? ?"),
+    ],
+)
+def test_the_weights_of_the_module_of_torch(prepare, averaged, sizes, expected, x):
+    module = prepare(nn.MultiheadAttention(C, H, batch_first=True, dtype=x.dtype).eval().requires_grad_(False))
+
+    def attend(x):
+        return [tensor * 1 for tensor in module(x, x, x, average_attn_weights=averaged)]
+
+    out, weights = trace(attend, x, axes="B S C", sizes=sizes).steps[-2:]
+    assert (out.axes, out.stage) == (("B", "T", "C"), "out")
+    assert (weights.axes, weights.stage) == (tuple(expected.split()), "weights")
+
+
 @pytest.mark.parametrize(
     "layer", [nn.TransformerEncoderLayer(C, H, 4 * C, batch_first=True), models.EncoderBlock(C, H, 4 * C)]
 )
@@ -298,6 +434,19 @@ def test_compiled_code_is_run_as_written_and_says_so(x):
     assert [step.op for step in found.steps] == ["transpose", "mul"]
     assert "cannot be seen" in found.notes[0]
     assert found.notes[0] in str(found).replace("\n  ", " ")
+
+
+@pytest.mark.filterwarnings("ignore:.*torch.jit.*:DeprecationWarning")
+def test_scripted_code_is_shown_without_lines_and_says_so(x):
+    scripted = torch.jit.script(nn.Linear(C, C).double())
+    found = trace(scripted, x, axes="B S C")
+    assert found.steps[-1].axes == ("B", "S", "C")
+    assert sum(step.flops for step in found.steps) == 2 * B * S * C * C
+    assert "its lines cannot be seen" in found.notes[0]
+
+
+def test_a_product_by_its_low_name_is_counted_once(x):
+    assert last(torch.ops.aten.mm.default, x[0], x[0].T, axes=["S C", "C S"]).flops == 2 * S * S * C
 
 
 def test_wrapped_tensors_do_not_stop_the_trace(x):
@@ -329,9 +478,10 @@ def test_what_the_learner_raises_comes_through_with_the_steps(heads):
     assert traceback.extract_tb(error.__traceback__)[-1].line == "return swapped.view(2, 5, 24)"
 
 
-def test_a_linear_of_another_width_is_no_mistake_with_heads(x):
+@pytest.mark.parametrize("fn", [lambda x: nn.Linear(7, 7)(x.flatten(0, 1)), lambda x: x @ x])
+def test_sizes_that_do_not_fit_are_no_mistake_with_heads(fn, x):
     with pytest.raises(RuntimeError) as caught:
-        trace(lambda x: nn.Linear(7, 7)(x.flatten(0, 1)), x, axes="B S C")
+        trace(fn, x, axes="B S C")
     assert caught.value.trace.warnings == ()
 
 

@@ -86,6 +86,9 @@ def _axes_of_factor(call: OpCall, tensor: torch.Tensor, term: Letters, out: Lett
     if not call.info(tensor).weight:
         return axes
     free = [position for position, letter in enumerate(term) if letter in out and names.label(axes[position]) == "?"]
+    if [size_of(axes[position]) for position in free] == [names.sizes.get("H"), names.sizes.get("D")]:
+        axes[free[0]], axes[free[1]] = names.read("H", names.sizes["H"]), names.read("D", names.sizes["D"])
+        return axes
     for position in free:
         size = size_of(axes[position])
         fits = [name for name in ("C", "D", "H") if names.sizes.get(name) == size]

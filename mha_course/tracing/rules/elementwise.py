@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import torch
 
-from mha_course.tracing.axes import Axis, unknown
+from mha_course.tracing.axes import Axis, Factor, unknown
 from mha_course.tracing.rules import warnings
 from mha_course.tracing.rules.call import SCORES, OpCall, TensorInfo
 from mha_course.tracing.rules.contraction import of_sum
@@ -74,7 +74,7 @@ def softmax(call: OpCall) -> list[list[Axis]]:
     x = call.first()
     axes, dim, names = call.axes(x), call.arg(1, "dim", "axis"), call.names
     if dim is None:
-        dim = 0 if x.dim() in (0, 1, 3) else 1
+        dim = 0 if x.dim() in (1, 3) else 1
     if x.dim():
         _check_softmax_axis(call, names.label(axes[dim]), axes[dim], axes)
     return [axes]
@@ -114,6 +114,18 @@ def convolve(call: OpCall) -> list[list[Axis]]:
     return [[axes[0], call.names.linear(shape[1]), *kept]]
 
 
+def outer(call: OpCall) -> list[list[Axis]]:
+    """Multiply every number of one vector with every number of another."""
+    return [[call.axes(vector)[0] for vector in (call.first(), call.arg(1, "vec2"))]]
+
+
+def one_hot(call: OpCall) -> list[list[Axis]]:
+    """Add an axis of classes, which is named where a size of that name was given."""
+    size = call.outs[0].shape[-1]
+    named = next(((Factor(name, size),) for name, known in call.names.extra.items() if known == size), unknown(size))
+    return [[*call.axes(call.first()), named]]
+
+
 SAME = """
     contiguous clone detach to type type_as float double half bfloat16 cpu cuda bool int long requires_grad_
     alias tril triu dropout alpha_dropout layer_norm rms_norm group_norm batch_norm instance_norm normalize
@@ -142,4 +154,6 @@ ELEMENTWISE: dict[str, Rule] = {
     **dict.fromkeys(("softmax", "log_softmax", "_softmax"), softmax),
     "embedding": embedding,
     **dict.fromkeys(("conv1d", "conv2d", "conv3d"), convolve),
+    **dict.fromkeys(("outer", "ger"), outer),
+    "one_hot": one_hot,
 }

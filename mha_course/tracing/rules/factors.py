@@ -24,8 +24,6 @@ def regroup(names: AxisNamer, axes: Sequence[Axis], shape: Sequence[int]) -> tup
     """Lay the factors of the axes, in order, into a new shape; of several readings take the first without a cut."""
     if 0 in shape:
         return [unknown(size) for size in shape], []
-    if len(shape) == 1:
-        return [names.tidy(tuple(factor for axis in axes for factor in axis))], []
     readings = [names.readings(axis[0]) if len(axis) == 1 else [axis] for axis in axes]
     laid = [_lay(names, choice, shape) for choice in product(*readings)]
     return min(laid, key=lambda found: (len(found[1]), sum(names.label(axis) == "?" for axis in found[0])))

@@ -130,7 +130,7 @@ def _concatenated(call: OpCall, along: list[Axis], size: int) -> Axis:
     heads, width = names.sizes.get("H", 0), names.sizes.get("D", 0)
     if len(along) == 1:
         return along[0]
-    whole, *others = {axis[0].whole if len(axis) == 1 else None for axis in along}
+    whole, *others = {axis[0].whole for axis in along if len(axis) == 1} or {None}
     if whole is not None and not others and whole.size == size:
         return names.width() if whole.name == "C" else (whole,)
     if set(labels) == {"D/2"} and size == width:
@@ -181,6 +181,13 @@ def _stacked(call: OpCall, parts: list[torch.Tensor], axes: list[Axis]) -> Axis:
     return (Factor(str(len(parts)), len(parts)),) if named else unknown(len(parts))
 
 
+def index_select(call: OpCall) -> list[list[Axis]]:
+    """Take elements of an axis, which is then named as the index is."""
+    axes = call.axes(call.first())
+    (axes[call.arg(1, "dim")],) = call.axes(call.arg(2, "index"))
+    return [axes]
+
+
 INDEXING: dict[str, Rule] = {
     **dict.fromkeys(("chunk", "split", "split_with_sizes", "tensor_split", "narrow"), cut),
     "unbind": unbind,
@@ -188,4 +195,5 @@ INDEXING: dict[str, Rule] = {
     "getitem": getitem,
     **dict.fromkeys(("cat", "concat", "concatenate"), cat),
     "stack": stack,
+    "index_select": index_select,
 }

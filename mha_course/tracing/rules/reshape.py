@@ -15,19 +15,28 @@ Rule = Callable[[OpCall], Sequence[list[Axis]]]
 
 
 def reshape(call: OpCall) -> list[list[Axis]]:
-    """Lay the same numbers, in order, into a new shape; flatten and unflatten leave other axes alone."""
+    """Lay the same numbers, in order, into a new shape; unflatten leaves other axes alone."""
     before, shape = call.axes(call.first()), call.outs[0].shape
     start, stop = 0, len(before)
-    if call.op == "flatten":
-        start = call.arg(1, "start_dim", default=0) % len(before)
-        stop = call.arg(2, "end_dim", default=-1) % len(before) + 1
-    elif call.op == "unflatten":
+    if call.op == "unflatten":
         start = call.arg(1, "dim") % len(before)
         stop = start + 1
     parts, cuts = regroup(call.names, before[start:stop], shape[start : len(shape) - len(before) + stop])
     after = [*before[:start], *parts, *before[stop:]]
     for cut in cuts:
         call.warn(warnings.of_cut(call.names, cut, len(after)))
+    if call.op != "unflatten":
+        call.warn(warnings.of_merge(call.names, before, after))
+    return [after]
+
+
+def flatten(call: OpCall) -> list[list[Axis]]:
+    """Make one axis of several; what a Linear made keeps its free order."""
+    before = call.axes(call.first())
+    start = call.arg(1, "start_dim", default=0) % len(before)
+    stop = call.arg(2, "end_dim", default=-1) % len(before) + 1
+    together = call.names.tidy(tuple(factor for axis in before[start:stop] for factor in axis))
+    after = [*before[:start], together, *before[stop:]]
     call.warn(warnings.of_merge(call.names, before, after))
     return [after]
 
@@ -84,19 +93,19 @@ def repeat(call: OpCall) -> list[list[Axis]]:
     if inside and call.arg(2, "dim") is None:  # of all numbers, in a row
         return []
     axes = [()] * (len(shape) - len(axes)) + axes
-    grown = [
-        unknown(size) if size % size_of(axis) else _repeated(axis, size // size_of(axis), inside)
-        for axis, size in zip(axes, shape, strict=True)
-    ]
-    return [[call.names.tidy(axis) for axis in grown]]
+    pairs = zip(axes, shape, strict=True)
+    return [[call.names.tidy(_repeated(axis, size, inside)) for axis, size in pairs]]
 
 
-def _repeated(axis: Axis, times: int, inside: bool = False) -> Axis:
+def _repeated(axis: Axis, size: int, inside: bool = False) -> Axis:
     """Return an axis whose numbers are each repeated (inside) or which is laid out several times."""
-    copies = Factor("?", times, kind="repeated")
-    if times == 1:
+    old = size_of(axis)
+    if old == size:
         return axis
-    if size_of(axis) == 1:
+    if size % old:
+        return unknown(size)
+    copies = Factor("?", size // old, kind="repeated")
+    if old == 1:
         return (copies,)
     return (*axis, copies) if inside else (copies, *axis)
 
@@ -119,8 +128,8 @@ def pad(call: OpCall) -> list[list[Axis]]:
 
 
 VIEWS: dict[str, Rule] = {
-    **dict.fromkeys(("view", "reshape", "view_as", "reshape_as", "_unsafe_view", "ravel"), reshape),
-    **dict.fromkeys(("flatten", "unflatten"), reshape),
+    **dict.fromkeys(("view", "reshape", "view_as", "reshape_as", "_unsafe_view", "ravel", "unflatten"), reshape),
+    "flatten": flatten,
     **dict.fromkeys(("transpose", "swapaxes", "swapdims", "permute", "movedim", "moveaxis"), permute),
     **dict.fromkeys(("t", "T", "mT", "mH", "H", "adjoint"), permute),
     "squeeze": squeeze,

@@ -3,20 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from mha_course.tracing.axes import Axis, AxisNamer, Factor, size_of
 from mha_course.tracing.rules.factors import Cut
 
 if TYPE_CHECKING:
-    from torch import Tensor
-
     from mha_course.tracing.rules.call import TensorInfo
 
 TEXTS = {
     "view-without-transpose": "this reshape cuts across {axes}, so each head holds parts of several tokens. "
     "Split the width first, view(B, S, H, D), then transpose(1, 2).",
+    "only-one-of-qkv-wrongly-split": "of q, k and v not all are split alike.",
     "heads-innermost": "the width is laid out as (H, D), but is read as (D, H): each head gets every H-th number. "
     "Write view(B, S, H, D).",
     "fused-heads-outermost": "the fused width is laid out as (3, H, D), but is read as (H, 3, D), so q, k and v are "
@@ -94,7 +92,7 @@ def of_cut(names: AxisNamer, cut: Cut, rank: int) -> str | None:
 def _is_key_reshaped(names: AxisNamer, cut: Cut) -> bool:
     tokens = [factor.size for factor in cut.factors if names.is_token((factor,))]
     width = [factor.size for factor in cut.factors if factor.name == "D"]
-    swapped = cut.sizes[-2:] == [*width[:1], *tokens[:1]]
+    swapped = cut.sizes[-2:] == [*width, *tokens]
     return cut.factors[-1].name == "D" and swapped and width != tokens
 
 
@@ -164,22 +162,21 @@ def of_broadcast(names: AxisNamer, left: Axis, right: Axis) -> str:
     return warn("broadcast-of-different-axes", left=names.label(left), right=names.label(right))
 
 
-def of_crash(op: str, message: str, parts: Sequence[tuple[Tensor, TensorInfo]], names: AxisNamer) -> str | None:
+def of_crash(op: str, message: str, parts: Sequence[TensorInfo], names: AxisNamer) -> str | None:
     """Name the mistake behind a call that raised."""
-    labels = [value.labels for _, value in parts]
+    labels, rows = [value.labels for value in parts], [value.axes for value in parts]
     if op == "view" and "stride" in message:
         return warn("view-on-non-contiguous")
-    if op == "linear" and any(factor.name == "H" for axis in parts[0][1].axes[:-1] if len(axis) > 1 for factor in axis):
+    if op == "linear" and any(factor.name == "H" for axis in rows[0][:-1] if len(axis) > 1 for factor in axis):
         return warn("heads-on-sequence-axis")
-    products = op in ("matmul", "bmm", "einsum", "baddbmm") and len(labels) > 1
+    products = op in ("matmul", "bmm", "einsum", "baddbmm")
     if products and [one[-1:] for one in labels[-2:]] == [("D",), ("D",)]:
         return warn("key-not-transposed", left="D", right=labels[-1][-2])
     if op == "scaled_dot_product_attention" and len(parts) > 3:
-        full = [*parts[0][1].axes[:-1], parts[1][1].axes[-2]]
-        parts = [(parts[0][0], replace(parts[0][1], axes=full)), parts[3]]
-    if len(parts) < 2 or products:
+        rows = [[*rows[0][:-1], rows[1][-2]], rows[3]]
+    if len(rows) < 2 or products:
         return None
-    for left, right in zip(*(_padded(value.axes) for _, value in parts[:2]), strict=True):
+    for left, right in zip(*map(_padded, rows[:2]), strict=True):
         differ = size_of(left) != size_of(right) and left and right
         if differ and "B" in (names.label(left), names.label(right)):
             return of_broadcast(names, left, right)
