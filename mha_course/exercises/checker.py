@@ -256,6 +256,13 @@ def _judge(exercise: Exercise, answer: Any) -> Report:
         fault = attempt.find_fault()
         if fault:
             return _explain(attempt, fault)
+    if exercise.other_sizes:
+        attempt = Attempt(replace(exercise, inputs=(exercise.other_sizes,), rules=()), answer, torch.float64)
+        fault = attempt.find_fault()
+        if fault:
+            shapes = ", ".join(str(tuple(x.shape)) for x in attempt.arguments if isinstance(x, Tensor))
+            text = f"It agrees on the first sizes, and not with {shapes}: is a size written as a number? Read it from "
+            return Report(exercise.name, fault.status, f"{text}the shapes. {fault.message}", "sizes")
     agrees = "It agrees with the reference on sizes that all differ, in float64 and float32."
     return Report(exercise.name, "correct", f"{exercise.done} {agrees}".strip())
 
@@ -296,6 +303,8 @@ def _explain(attempt: Attempt, fault: Fault) -> Report:
         report = replace(report, picture=compare.picture(outcome.result, run_reference(exercise, attempt.arguments)))
     if attempt.dtype != torch.float64:  # in which it has passed
         lost = "In float64 it agrees, in float32 it does not: digits are lost where large numbers cancel, or overflow."
+        if status == "error":
+            lost = "In float64 it runs, in float32 it stops: is a dtype written down where that of the input belongs?"
         return replace(report, message=f"{lost} {message}")
     found = None
     if exercise.diagnose and status == "wrong":
@@ -335,8 +344,8 @@ def _first_stage(exercise: Exercise, answer: Any) -> tuple[str, str] | None:
         (one_token, "values and output",
          "It is wrong already with a single token, where only values and output matter."),
         (no_query, "weighted sum",
-         "With one token it is right; with all weights alike it is not: look at how heads are split and merged, and at "
-         "what the weights sum to."),
+         "With one token it is right; with all scores alike it is not. Each query should then mix all values alike: "
+         "look at what is hidden, at what the weights sum to, and at how tokens and heads are split and merged."),
         (plain, "scores",
          "With one token, and with all weights alike, it is right: look at the scores, their scale and the softmax."),
     ):  # fmt: skip

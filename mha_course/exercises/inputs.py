@@ -6,6 +6,7 @@ import torch
 from torch import Tensor
 
 B, T, S, C, H, D = 2, 5, 7, 24, 4, 6
+OTHER_SIZES = {"B": 3, "T": 4, "S": 9, "C": 10, "H": 5, "D": 2, "X": 30}  # X is 3 C
 
 
 def draw(*shape: int, seed: int) -> Tensor:
@@ -34,10 +35,20 @@ def square(*seeds: int) -> tuple[Tensor, ...]:
 
 
 def weights() -> Tensor:
-    """Return attention weights (B, H, T, S), of which one row is all on one key."""
+    """Return attention weights (B, H, T, S), of which one row is all on one key, and one shares out among two."""
     shares = draw(B, H, T, S, seed=4).softmax(-1)
     shares[0, 1, 2] = torch.eye(S, dtype=torch.float64)[3]
+    shares[1, 2, 0] = (3 * torch.eye(S, dtype=torch.float64)[1] + torch.eye(S, dtype=torch.float64)[5]) / 4
     return shares
+
+
+def others(*letters: str, seed: int = 21) -> tuple[Tensor, ...]:
+    """Return tensors of other sizes than all the above, such as ``others("BHTD", "BHSD")``.
+
+    With them an answer is tried last: one that has a size written down as a number agrees up to then.
+    """
+    shapes = [[OTHER_SIZES[letter] for letter in word] for word in letters]
+    return tuple(draw(*shape, seed=seed + number) for number, shape in enumerate(shapes))
 
 
 def mask(queries: int) -> Tensor:

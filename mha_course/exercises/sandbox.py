@@ -79,6 +79,9 @@ def within(seconds: float, call: Callable[[], Any]) -> Any:
     def watch() -> None:
         pause = seconds
         while not done.wait(pause) and not ended:
+            if not _is_called(thread):  # it has just ended: nothing else may be interrupted
+                pause = 0.01
+                continue
             ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(thread), ctypes.py_object(AnswerTimeoutError))
             pause = 0.1  # enough to end, if nothing catches it
 
@@ -96,6 +99,14 @@ def within(seconds: float, call: Callable[[], Any]) -> Any:
                 break
             except AnswerTimeoutError:  # sent at the last moment
                 pass
+
+
+def _is_called(thread: int) -> bool:
+    """Return True while a thread is in the call that ``within`` made."""
+    frame, inside = sys._current_frames().get(thread), False
+    while frame is not None and frame.f_code is not within.__code__:
+        frame, inside = frame.f_back, True
+    return frame is not None and inside
 
 
 @contextlib.contextmanager

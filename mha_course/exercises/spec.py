@@ -60,6 +60,7 @@ class Exercise:
         done: what a learner can do who has solved it, and what to try next.
         tolerance: how close a result must come, where float32 and float64 would not say.
         exact_zeros: whether what is 0 must be 0 to the last digit.
+        other_sizes: arguments of other sizes, on which an answer that agrees on all inputs is tried at the end.
         rules: what it asks for beside the numbers; judged last.
         unique: False where other answers are right as well, so that gradients, and two calls, need not agree.
         diagnose: ``diagnose(answer, *arguments)`` finds a mistake that is not known by its numbers, and gives its id
@@ -83,6 +84,7 @@ class Exercise:
     done: str = ""
     tolerance: float = 0.0
     exact_zeros: bool = False
+    other_sizes: Callable[[], tuple[Any, ...]] | None = None
     rules: tuple[Rule, ...] = ()
     unique: bool = True
     diagnose: Callable[..., tuple[str | None, str] | None] | None = None

@@ -104,7 +104,6 @@ RIGHT = {
     "masked_softmax": [
         lambda x, m: x.masked_fill(~m, -torch.inf).softmax(-1).nan_to_num(),
         lambda x, m: F.normalize(x.softmax(-1) * m, p=1, dim=-1),
-        lambda x, m: (e := x.exp() * m) / e.sum(-1, keepdim=True).clamp(min=1e-9),
         lambda x, m: x.masked_fill(~m, -1e4).softmax(-1) * m.any(-1, keepdim=True),
     ],
     "entropy": [

@@ -481,3 +481,57 @@ def test_cancellation_is_called_so():
 def test_what_other_weights_must_keep_is_said_in_words():
     for answer in (past_zero, forgets_the_sum, one_row_up, lambda weights, v: weights, lambda weights, v: weights @ v):
         assert "Result" not in check("other_weights", answer).message
+
+
+# Right on the sizes that the lessons use, because a size is written down as a number.
+WRITTEN_DOWN = [
+    ("split_heads", lambda x, h: x.view(2, -1, 4, 6).transpose(1, 2)),
+    ("merge_heads", lambda c: c.transpose(1, 2).reshape(2, 7, 24)),
+    ("split_fused_qkv", lambda x, h: x.unflatten(-1, (3, 4, 6)).permute(2, 0, 3, 1, 4).unbind(0)),
+    ("project_qkv", lambda x, w, b: (x @ w.T + b).split(24, -1)),
+    ("one_head_queries", lambda x, w, i, h: x @ w[6 * i : 6 * i + 6].T),
+    ("scaled_scores", lambda q, k: q @ k.mT / math.sqrt(6)),
+    ("causal_mask", lambda n: torch.ones(7, 7).tril().bool()),
+    ("multi_head_attention", lambda x, a, b, c, d, h, mask=None: mha()(x, a, b, c, d, 4, mask)),
+]
+
+
+@pytest.mark.parametrize(("name", "answer"), WRITTEN_DOWN, ids=[name for name, _ in WRITTEN_DOWN])
+def test_a_size_that_is_written_down_is_noticed(name, answer):
+    report = check(name, answer)
+    assert (report.status in ("wrong", "error"), report.stage) == (True, "sizes"), report
+    assert "is a size written as a number?" in report.message
+
+
+def angles_in_float32(x, positions, base=10000.0):
+    """Turn the wrong way round, with angles of float32, as most public code computes them."""
+    rates = 1.0 / (base ** (torch.arange(0, x.size(-1), 2).float() / x.size(-1)))
+    angles = torch.outer(torch.as_tensor(positions).float(), rates)
+    a, b = x.chunk(2, -1)
+    return torch.cat((a * angles.cos() + b * angles.sin(), b * angles.cos() - a * angles.sin()), -1)
+
+
+def test_what_is_computed_in_float32_is_right_and_wrong_as_the_rest():
+    assert check("rope", angles_in_float32).mistake == "rope-wrong-sign"
+    assert check("scaled_scores", lambda q, k: q @ k.mT / torch.sqrt(torch.tensor(q.size(-1)))).status == "correct"
+
+
+ATTACKS = [
+    ("entropy", lambda w: torch.nan_to_num(-(w * w.log()).sum(-1))),
+    ("masked_softmax", lambda s, m: (e := s.exp() * m) / e.sum(-1, keepdim=True).clamp_min(1e-9)),
+    ("masked_softmax", lambda s, m: s.masked_fill(~m, -100).softmax(-1) * m.any(-1, keepdim=True)),
+    ("masked_softmax", lambda s, m: (s * m).masked_fill(s * m == 0, -math.inf).softmax(-1).nan_to_num(0.0)),
+    ("generate", lambda model, ids, steps: window(model, ids, steps, 2)),
+    ("padding_mask", lambda n, size: (torch.arange(int(n.max())) < n[:, None])[:, None, None]),
+]
+
+
+def window(model, ids, steps, seen):
+    for _ in range(steps):
+        ids = torch.cat((ids, model(ids[:, -seen:])[:, -1].argmax(-1, keepdim=True)), 1)
+    return ids
+
+
+@pytest.mark.parametrize(("name", "answer"), ATTACKS, ids=[f"{name}-{at}" for at, (name, _) in enumerate(ATTACKS)])
+def test_what_is_right_on_easy_inputs_alone_does_not_pass(name, answer):
+    assert check(name, answer).status == "wrong"

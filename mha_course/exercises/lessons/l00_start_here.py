@@ -5,7 +5,7 @@ from __future__ import annotations
 from torch import Tensor
 from torch.nn.functional import normalize
 
-from mha_course.exercises.inputs import C, S, draw
+from mha_course.exercises.inputs import C, S, draw, others
 from mha_course.exercises.spec import Exercise, Lesson, Question, mistake
 
 
@@ -23,6 +23,7 @@ EXERCISES = [
         "x (S, C) times something of shape (C, S) gives (S, S).",
         "return x @ x.T  # (S, S)",
         inputs=[lambda: (draw(S, C, seed=1),)],
+        other_sizes=lambda: others("SC"),
         axes="S S",
         done="You can compare all tokens with all tokens in one product. Next: make one token twice as long. Which "
         "numbers grow?",

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from mha_course.exercises.attention_mistakes import FUSED_LINEAR, LINEAR
-from mha_course.exercises.inputs import C, draw, tokens
+from mha_course.exercises.inputs import C, draw, others, tokens
 from mha_course.exercises.spec import Exercise, Lesson, Question, mistake
 
 
@@ -31,6 +31,7 @@ EXERCISES = [
         "x (B, S, C) times a matrix (C, out) gives (B, S, out); the bias (out) is added to every token.",
         "return x @ weight.T + bias  # (B, S, out)",
         inputs=[lambda: (tokens(), draw(18, C, seed=2), draw(18, seed=3))],
+        other_sizes=lambda: others("BSC", "SC", "S"),
         axes="B S out",
         done="You can tell from two shapes which product fits, and where a transpose belongs. Next: what if the "
         "weight were square?",
@@ -45,6 +46,7 @@ EXERCISES = [
         "S, C), in the order q, k, v.",
         "qkv = x @ w_qkv.T + b_qkv  # (B, S, 3*C)\nreturn qkv.chunk(3, dim=-1)  # (B, S, C) each",
         inputs=[lambda: (tokens(), draw(3 * C, C, seed=2), draw(3 * C, seed=3))],
+        other_sizes=lambda: others("BSC", "XC", "X"),
         axes="B S C",
         results=("q", "k", "v"),
         done="One product now makes q, k and v. Next: in which order would you stack the weights so that each head has "

@@ -6,7 +6,7 @@ from typing import Any
 
 from torch import Tensor
 
-from mha_course.exercises.inputs import B, C, H, S, draw, square, tokens
+from mha_course.exercises.inputs import B, C, H, S, draw, others, square, tokens
 from mha_course.exercises.spec import Exercise, Lesson, Operation, Question, Rule
 
 
@@ -42,6 +42,7 @@ EXERCISES = [
         "(B, S, C) is cut to (B, S, H, D); then tokens and heads change places, which gives (B, H, S, D).",
         "apart = x.unflatten(2, (num_heads, -1))  # (B, S, H, D)\nreturn apart.transpose(1, 2)  # (B, H, S, D)",
         inputs=[lambda: (tokens(), H)],
+        other_sizes=lambda: (*others("BSC"), 5),
         axes="B H S D",
         done="You cut the width into heads without moving a number. Next: run the tracer on it, and read its strides.",
         steps=("split",),
@@ -56,6 +57,7 @@ EXERCISES = [
         "apart = qkv.unflatten(2, (3, num_heads, -1))  # (B, S, 3, H, D)\n"
         "return apart.permute(2, 0, 3, 1, 4).unbind(0)  # (B, H, S, D) each",
         inputs=[lambda: (draw(B, S, 3 * C, seed=1), H)],
+        other_sizes=lambda: (*others("BSX"), 5),
         axes="B H S D",
         results=("q", "k", "v"),
         done="You can read a fused tensor in the order in which it was stacked. Next: what would you change for rows "
@@ -71,6 +73,7 @@ EXERCISES = [
         "The rows of one head are (D, C); x (B, S, C) times their transpose (C, D) gives (B, S, D).",
         "rows = w_q.chunk(num_heads)[head]  # (D, C)\nreturn x @ rows.T  # (B, S, D)",
         inputs=[lambda: (tokens(), *square(2), 3, H), lambda: (tokens(), *square(2), 1, H)],
+        other_sizes=lambda: (*others("BSC", "CC"), 4, 5),
         axes="B S D",
         done="You know which rows of W_Q belong to a head, and that they read all of x. Next: a single head with `@` "
         "alone, without ever splitting.",

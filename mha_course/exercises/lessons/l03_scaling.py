@@ -8,7 +8,7 @@ from collections.abc import Callable
 from torch import Tensor
 
 from mha_course.exercises.attention_mistakes import PAIRS
-from mha_course.exercises.inputs import H, qkv, square
+from mha_course.exercises.inputs import H, others, qkv, square
 from mha_course.exercises.spec import Change, Exercise, Lesson, Question, mistake
 
 
@@ -37,6 +37,7 @@ EXERCISES = [
         "q (B, H, T, D) times k with its last two axes swapped, (B, H, D, S), gives (B, H, T, S).",
         "return q @ k.transpose(-2, -1)  # (B, H, T, S)",
         inputs=[lambda: qkv()[:2], lambda: qkv()[1:]],
+        other_sizes=lambda: others("BHTD", "BHSD"),
         axes="B H T S",
         done="One line compares all queries with all keys, in every head. Next: which axis of k may be longer "
         "than that of q, and which may not?",
@@ -49,6 +50,7 @@ EXERCISES = [
         "The scores (B, H, T, S) are divided by one number, which is made from the last size of q, D.",
         "return q @ k.transpose(-2, -1) / q.size(-1) ** 0.5  # (B, H, T, S)",
         inputs=[lambda: qkv()[:2], lambda: qkv()[1:]],
+        other_sizes=lambda: others("BHTD", "BHSD"),
         axes="B H T S",
         done="The spread of your scores no longer depends on the width of a head. Next: move D in the lab below, with "
         "your function in it.",
@@ -64,6 +66,7 @@ EXERCISES = [
         "rows_q, rows_k = w_q.chunk(num_heads)[head], w_k.chunk(num_heads)[head]  # (D, C)\n"
         "return rows_q.T @ rows_k  # (C, C)",
         inputs=[lambda: (*square(1, 2), 3, H), lambda: (*square(1, 2), 1, H)],
+        other_sizes=lambda: (*others("CC", "CC"), 4, 5),
         axes="C C",
         done="A head's two weights have become one matrix, by which it compares. Next: look at its rank with "
         "`torch.linalg.matrix_rank`.",

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from mha_course.exercises.attention_mistakes import STABLE
 from mha_course.exercises.attention_steps import MASKED
-from mha_course.exercises.inputs import B, H, S, T, draw, mask, weights
+from mha_course.exercises.inputs import B, H, S, T, draw, mask, others, weights
 from mha_course.exercises.spec import Exercise, Lesson, Operation, Question, Rule, mistake
 
 
@@ -47,6 +47,7 @@ EXERCISES = [
         "exponentials = (scores - scores.amax(-1, keepdim=True)).exp()  # (B, H, T, S)\n"
         "return exponentials / exponentials.sum(-1, keepdim=True)  # (B, H, T, S)",
         inputs=[lambda: (draw(B, H, T, S, seed=1),), lambda: (1e4 * draw(B, H, T, S, seed=1),)],
+        other_sizes=lambda: others("BHTS"),
         cases=("", "It was called with scores of 10 000 and more."),
         axes="B H T S",
         done="Your softmax gives shares however large the scores are. Next: feed it a row of -inf.",
@@ -77,8 +78,19 @@ EXERCISES = [
         "sees = mask.any(-1, keepdim=True)  # (…, T, 1)\n"
         "scores = scores.masked_fill(~mask, -torch.inf).masked_fill(~sees, 0.0)\n"
         "return torch.softmax(scores, dim=-1) * sees  # (B, H, T, S)",
-        inputs=[lambda: (draw(B, H, T, S, seed=1), mask(T)), lambda: (draw(B, H, T, S, seed=1), mask(T)[0, 0])],
-        cases=("One row of the mask sees nothing.", "The mask is (T, S), and one of its rows sees nothing."),
+        inputs=[
+            lambda: (draw(B, H, T, S, seed=1), mask(T)),
+            lambda: (draw(B, H, T, S, seed=1), mask(T)[0, 0]),
+            lambda: (draw(B, H, T, S, seed=1) - 1000, mask(T)),
+            lambda: (draw(B, H, T, S, seed=1).round(), mask(T)),
+        ],
+        other_sizes=lambda: (*others("BHTS"), others("TS")[0] > -0.5),
+        cases=(
+            "One row of the mask sees nothing.",
+            "The mask is (T, S), and one of its rows sees nothing.",
+            "It was called with scores near -1,000: their exponentials are 0.",
+            "It was called with whole scores, some of them 0.",
+        ),
         axes="B H T S",
         done="A hidden key gets exactly 0, and a row without a key stays finite. Next: paint such a row below, and "
         "watch your function.",

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from mha_course.exercises.attention_steps import ATTEND, Steps
-from mha_course.exercises.inputs import qkv, square, tokens, weights
+from mha_course.exercises.inputs import others, qkv, square, tokens, weights
 from mha_course.exercises.spec import Exercise, Lesson, Question
 
 
@@ -44,6 +44,7 @@ EXERCISES = [
         "weights (B, H, T, S) times v (B, H, S, D): S is summed away, and (B, H, T, D) is left.",
         "return weights @ v  # (B, H, T, D)",
         inputs=[lambda: (weights(), qkv()[2])],
+        other_sizes=lambda: others("BHTS", "BHSD"),
         axes="B H T D",
         done="The shares are spent: each context is a mixture of values. Next: try to leave the shaded area below.",
         steps=("weigh",),
@@ -58,6 +59,7 @@ EXERCISES = [
         "weights = torch.softmax(q @ k.transpose(1, 2) / q.size(-1) ** 0.5, dim=-1)  # (B, S, S)\n"
         "return weights @ v, weights",
         inputs=[lambda: (tokens(), *square(2, 3, 4))],
+        other_sizes=lambda: others("BSC", "CC", "CC", "CC"),
         axes=("B S C", "B S S"),
         results=("context", "weights"),
         done="You have a whole head, from x to the context. Next: shuffle the words of x, and predict what moves.",

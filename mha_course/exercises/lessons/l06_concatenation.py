@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from mha_course import attention as reference
-from mha_course.exercises.inputs import draw, qkv, square
+from mha_course.exercises.inputs import draw, others, qkv, square
 from mha_course.exercises.spec import Exercise, Lesson, Question
 
 
@@ -158,6 +158,7 @@ EXERCISES = [
         "(B, H, S, D) becomes (B, S, H, D) by the swap, and (B, S, C) by joining the last two axes.",
         "return context.transpose(1, 2).flatten(2)  # (B, S, C)",
         inputs=[lambda: (qkv()[1],)],
+        other_sizes=lambda: others("BHSD"),
         axes="B S C",
         done="The heads of each token lie side by side again. Next: why can this join not be a view?",
         steps=("merge",),
@@ -172,6 +173,7 @@ EXERCISES = [
         "columns = w_o.unflatten(1, (context.size(1), -1))  # (C, H, D)\n"
         'return torch.einsum("bhsd,chd->bhsc", context, columns)  # (B, H, S, C)',
         inputs=[lambda: (qkv()[1], *square(5))],
+        other_sizes=lambda: others("BHSD", "CC"),
         axes="B H S C",
         done="The output is a sum, and you can tell each head's part of it. Next: which head adds most to “it”?",
         steps=("columns",),

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from mha_course.exercises.attention_steps import ALL_SIX, MASKED, NO_BIAS, Steps, pass_through
-from mha_course.exercises.inputs import C, H, S, draw, square, tokens
+from mha_course.exercises.inputs import OTHER_SIZES, C, H, S, draw, others, square, tokens
 from mha_course.exercises.inputs import mask as some_mask
 from mha_course.exercises.lessons.l02_head_splitting import split_heads
 from mha_course.exercises.lessons.l03_scaling import scaled_scores
@@ -58,8 +58,9 @@ def fold_value_bias(w_o: Tensor, b_v: Tensor, b_o: Tensor) -> Tensor:
 
 
 def use_module(cls: Callable[..., Any], x: Tensor, mask: Tensor | None, *parameters: Tensor) -> Any:
-    """Build a learner's module, give it these weights and biases in turn, and run it."""
-    module = cls(C, H).to(x.dtype)
+    """Build a learner's module, give it these weights and biases in turn, and run it; the heads come with the width."""
+    width = x.size(-1)
+    module = cls(width, {C: H, OTHER_SIZES["C"]: OTHER_SIZES["H"]}[width]).to(x.dtype)
     names = [f"{proj}.{kind}" for proj in ("q_proj", "k_proj", "v_proj", "out_proj") for kind in ("weight", "bias")]
     with torch.no_grad():
         for name, values in zip(names, parameters, strict=True):
@@ -119,6 +120,7 @@ EXERCISES = [
         "context = weighted_sum(weights, v)  # (B, H, S, D)\n"
         "return merge_heads(context) @ w_o.T, weights",
         inputs=[lambda: (tokens(), *square(2, 3, 4, 5), H), lambda: (tokens(), *square(2, 3, 4, 5), H, some_mask(S))],
+        other_sizes=lambda: (*others("BSC", "CC", "CC", "CC", "CC"), 5),
         cases=("", "It was called with a mask (B, 1, S, S), in which one row sees nothing."),
         axes=("B S C", "B H S S"),
         results=("out", "weights"),
@@ -142,6 +144,7 @@ EXERCISES = [
         "# and at its end\n"
         "return self.out_proj(merge_heads(context))",
         inputs=[lambda: (tokens(), None, *_parameters()), lambda: (tokens(), some_mask(S), *_parameters())],
+        other_sizes=lambda: (*others("BSC"), None, *others(*["CC", "C"] * 4, seed=31)),
         cases=("", "It was called with a mask (B, 1, S, S), in which one row sees nothing."),
         axes="B S C",
         done="Your module takes the weights of any other with these four names. Next: load those of the running "
@@ -238,7 +241,9 @@ MISTAKES = [
     mistake("output-bias-projected", "W_O was applied to b_o, too.",
         "b_o is added behind W_O; only b_v goes through it: w_o @ b_v + b_o.", COUNT,
         {"fold_value_bias": lambda w_o, b_v, b_o: w_o @ (b_v + b_o)},
-        {"fold_value_bias": lambda w_o, b_v, b_o: (b_v + b_o) @ w_o},
+        {"fold_value_bias": lambda w_o, b_v, b_o: (b_v + b_o) @ w_o}),
+    mistake("", "The two biases have changed places.",
+        "b_v is added before W_O, so it goes through it; b_o is added behind it: w_o @ b_v + b_o.", COUNT,
         {"fold_value_bias": lambda w_o, b_v, b_o: b_v + w_o @ b_o}),
     mistake("weight-not-transposed", "This is b_v @ w_o: the weight was not transposed.",
         "nn.Linear keeps its weight as (out, in). For one vector that is w_o @ b_v, or b_v @ w_o.T.", COUNT,

@@ -158,6 +158,7 @@ EXERCISES = [
         "A bool matrix (S, S), a row for each query and a column for each key, True where s <= t.",
         "return torch.ones(seq_len, seq_len, dtype=torch.bool).tril()  # (S, S)",
         inputs=[lambda: (S,)],
+        other_sizes=lambda: (4,),
         axes="S S",
         done="You can hide the future from every token. Print the mask for six tokens: what does each row see?",
     ),
@@ -169,7 +170,8 @@ EXERCISES = [
         "The places are (S), the lengths as a column (B, 1). Compared they are (B, S), and with two more axes (B, 1, "
         "1, S).",
         "real = torch.arange(max_len) < lengths[:, None]  # (B, S)\nreturn real[:, None, None]  # (B, 1, 1, S)",
-        inputs=[lambda: (torch.tensor([4, 7, 1, 6]), S)],
+        inputs=[lambda: (torch.tensor([4, 6, 1, 5]), S)],
+        other_sizes=lambda: (torch.tensor([2, 9, 0]), 9),
         axes="B 1 1 S",
         done="You can hide the padding of sentences that differ in length. Try a length of 0: what does softmax make "
         "of a row with nothing to see?",
@@ -181,6 +183,7 @@ EXERCISES = [
         "(S, S) meets (B, 1, 1, S), and broadcasting gives (B, 1, S, S).",
         "return causal & padding  # (B, 1, S, S)",
         inputs=[lambda: (masks.causal_mask(S), masks.padding_mask(torch.tensor([4, 6]), S))],
+        other_sizes=lambda: (masks.causal_mask(4), masks.padding_mask(torch.tensor([1, 3, 4]), 4)),
         axes="B 1 S S",
         done="You can join two masks. Write a third, which shows only the last three tokens, and join it, too.",
     ),
@@ -192,6 +195,7 @@ EXERCISES = [
         "A bool matrix (new, total): the lower triangle, with its diagonal moved right by the number of cached tokens.",
         "return torch.ones(new, total, dtype=torch.bool).tril(total - new)  # (new, total)",
         inputs=[lambda: (3, 8)],
+        other_sizes=lambda: (4, 9),
         axes="new total",
         done="You can mask where queries are fewer than keys. Try new = 1: nothing is hidden, so one new token needs "
         "no mask.",

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from mha_course.attention import attention, merge_heads, split_heads
 from mha_course.exercises.attention_steps import ALL_SIX, MASKED, NO_BIAS, Steps, pass_through
-from mha_course.exercises.inputs import B, C, H, S, T, draw, square
+from mha_course.exercises.inputs import B, C, H, S, T, draw, others, square
 from mha_course.exercises.spec import Exercise, Lesson, Question, mistake
 
 
@@ -83,6 +83,7 @@ EXERCISES = [
             lambda: (*_sequences(T), *square(3, 4, 5, 6), H, _memory_mask()),
             lambda: (*_sequences(S), *square(3, 4, 5, 6), H),
         ],
+        other_sizes=lambda: (*others("BTC", "BSC", "CC", "CC", "CC", "CC"), 5),
         cases=("", "Here memory_mask hides two tokens of one memory."),
         axes=("B T C", "B H T S"),
         results=("output", "weights"),

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from mha_course import positions
-from mha_course.exercises.inputs import B, D, H, S, draw
+from mha_course.exercises.inputs import B, D, H, S, draw, others
 from mha_course.exercises.spec import Exercise, Lesson, Question, mistake
 
 
@@ -54,7 +54,9 @@ ROTARY = "10, Positions: Positions: rotary pairs"
 MISTAKES = [
     mistake("sin-cos-swapped", "Sine and cosine have changed places.",
         "Even indices hold the sine, odd ones the cosine.", ENCODING,
-        {"sinusoidal_encoding": lambda n, c: _interleaved(_angles(n, c).cos(), _angles(n, c).sin())},
+        {"sinusoidal_encoding": lambda n, c: _interleaved(_angles(n, c).cos(), _angles(n, c).sin())}),
+    mistake("sin-cos-swapped", "Sine and cosine have changed places.",
+        "An angle of 0 turns nothing: the cosine is the own share of a number, the sine that of its partner.", ROTARY,
         {"rope": lambda x, at, base=1e4: _turn(x, at, base, torch.sin, torch.cos)}),
     mistake("frequency-per-index", "Each index has a frequency of its own.",
         "A sine and the cosine beside it share one.", ENCODING,
@@ -111,6 +113,7 @@ EXERCISES = [
         "angles = torch.arange(seq_len)[:, None] * rates  # (S, C/2)\n"
         "encoding[:, 0::2], encoding[:, 1::2] = angles.sin(), angles.cos()",
         inputs=[lambda: (9, 14)],
+        other_sizes=lambda: (4, 10),
         axes="S C",
         tolerance=1e-5,
         done="You can write a place as waves of many lengths. Draw 100 places of 64 channels with plt.imshow, and look "
@@ -130,6 +133,7 @@ EXERCISES = [
             lambda: (draw(B, H, S, D, seed=1), torch.arange(S) + 3),
             lambda: (draw(B, H, S, D, seed=1), torch.arange(S) * 5 % 11, 300.0),
         ],
+        other_sizes=lambda: (*others("BHTC"), torch.arange(4) + 1),
         cases=("", "Here base is 300, and the positions are in no order."),
         axes="B H S D",
         tolerance=1e-5,  # angles are often made in float32

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from mha_course import caching
 from mha_course.exercises.attention_steps import ALL_SIX, ATTEND, NO_BIAS, Steps
-from mha_course.exercises.inputs import B, C, D, H, S, draw, square
+from mha_course.exercises.inputs import B, C, D, H, S, draw, others, square
 from mha_course.exercises.spec import Exercise, Lesson, Question, mistake
 
 
@@ -103,6 +103,7 @@ EXERCISES = [
         "k_cache = torch.cat((k_cache, k), dim=2)  # (B, H, P + 1, D)\n"
         "v_cache = torch.cat((v_cache, v), dim=2)",
         inputs=[lambda: (draw(B, 1, C, seed=1), *_caches(), *square(4, 5, 6, 7), H)],
+        other_sizes=lambda: (others("TSC")[0][:3, :1], *others("BHSD", "BHSD", "CC", "CC", "CC", "CC", seed=31), 5),
         axes=("B 1 C", "B H P+1 D", "B H P+1 D"),
         results=("output", "keys", "values"),
         steps=(*ALL_SIX, *ATTEND, "append", "seen", "kept"),
@@ -127,7 +128,7 @@ EXERCISES = [
         "Multiply the sizes of all that is kept. Keys and values are two things.",
         "Each layer keeps two tensors (B, H_kv, S, D), at so many bytes a number. The result is an int.",
         "return 2 * layers * batch * seq_len * num_kv_heads * head_dim * bytes_per_value",
-        inputs=[lambda: (7, 3, 11, 5, 13, 4), lambda: (9, 3, 17, 5, 8, 2)],
+        inputs=[lambda: (7, 3, 11, 5, 13, 8), lambda: (9, 3, 17, 5, 6, 4)],
         done="You can tell what a cache weighs before it is built. Try a model that you know, then a quarter of its KV "
         "heads.",
     ),

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from mha_course.exercises.inputs import C, draw, square, tokens
+from mha_course.exercises.inputs import C, draw, others, square, tokens
 from mha_course.exercises.spec import Exercise, Lesson, Question, mistake
 
 Part = Callable[[Tensor], Tensor]
@@ -188,6 +188,7 @@ EXERCISES = [
             lambda: (0.01 * tokens() + 0.5, draw(C, seed=2), draw(C, seed=3)),
             lambda: (tokens(), draw(C, seed=2), draw(C, seed=3), 0.2),
         ],
+        other_sizes=lambda: others("BSC", "C", "C"),
         cases=("", "Here eps is 0.2."),
         axes="B S C",
         done="You can norm each token by itself. Multiply x by 1000: what happens to the result?",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from mha_course.exercises.inputs import B, C, draw, tokens
+from mha_course.exercises.inputs import B, C, draw, others, tokens
 from mha_course.exercises.spec import Exercise, Lesson, Question, mistake
 from mha_course.models import vision
 
@@ -53,6 +53,7 @@ EXERCISES = [
         "first = class_token.expand(patches.size(0), 1, -1)  # (B, 1, C)\n"
         "return torch.cat((first, patches), dim=1)  # (B, N + 1, C)",
         inputs=[lambda: (tokens(), draw(C, seed=2))],
+        other_sizes=lambda: others("BSC", "C"),
         axes="B N+1 C",
         done="You can give an image one place to gather in. Let it attend: in which row of the weights does it ask?",
     ),
