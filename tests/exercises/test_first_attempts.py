@@ -535,3 +535,44 @@ def window(model, ids, steps, seen):
 @pytest.mark.parametrize(("name", "answer"), ATTACKS, ids=[f"{name}-{at}" for at, (name, _) in enumerate(ATTACKS)])
 def test_what_is_right_on_easy_inputs_alone_does_not_pass(name, answer):
     assert check(name, answer).status == "wrong"
+
+
+class NotReady(nn.Module):
+    def __init__(self, d_model, num_heads):
+        self.q_proj = nn.Linear(d_model, d_model)
+
+    def forward(self, x, mask=None):
+        return x
+
+
+class WithoutBias(nn.Module):
+    def __init__(self, d_model, num_heads):
+        super().__init__()
+        self.q_proj, self.k_proj, self.v_proj, self.out_proj = (nn.Linear(d_model, d_model, bias=False) for _ in "1234")
+
+    def forward(self, x, mask=None):
+        return x
+
+
+def weight_first(x, w_q, w_k, w_v):
+    q = w_q @ x
+    return q, q
+
+
+HELPED = [
+    ("scaled_scores", lambda q, k: q @ k.mT / q.size(-1) ** 1 / 2, "the power comes first"),
+    ("one_head_queries", lambda x, w, i, h: x @ w.chunk(h, dim=1)[i].T, "cut along its columns"),
+    ("fold_value_bias", lambda w_o, b_v, b_o: w_o @ b_o + b_v, "have changed places"),
+    ("self_attention", weight_first, "weight @ x"),
+    ("MultiHeadAttention", NotReady, "super().__init__()"),
+    ("MultiHeadAttention", WithoutBias, "there is no q_proj.bias"),
+    ("layer_norm", lambda x, g, b, eps=1e-5: norm(x, g, b, eps) @ torch.eye(24).double(), "is a dtype written down"),
+    ("relation_score", lambda w, pairs: torch.stack([w[:, a, b] for a, b in set(pairs)]).mean(0), "other numbers"),
+]
+
+
+@pytest.mark.parametrize(("name", "answer", "words"), HELPED, ids=[f"{name}-{words}" for name, _, words in HELPED])
+def test_an_attempt_without_an_id_gets_words_that_help(name, answer, words):
+    report = check(name, answer)
+    assert (report.status in ("wrong", "error"), report.mistake) == (True, None), report
+    assert words in report.message

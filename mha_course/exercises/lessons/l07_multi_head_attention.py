@@ -64,7 +64,11 @@ def use_module(cls: Callable[..., Any], x: Tensor, mask: Tensor | None, *paramet
     names = [f"{proj}.{kind}" for proj in ("q_proj", "k_proj", "v_proj", "out_proj") for kind in ("weight", "bias")]
     with torch.no_grad():
         for name, values in zip(names, parameters, strict=True):
-            parameter = module.get_parameter(name)
+            parameter = dict(module.named_parameters()).get(name)
+            if parameter is None:
+                raise ValueError(
+                    f"there is no {name}: it needs q_proj, k_proj, v_proj and out_proj, nn.Linear with bias"
+                )
             if parameter.shape != values.shape:
                 raise ValueError(f"{name} is {tuple(parameter.shape)}, and should be {tuple(values.shape)}")
             parameter.copy_(values)
@@ -208,6 +212,9 @@ QUESTIONS = {
 
 COUNT = "7, Multi-head attention: What the number of heads changes, and what not"
 MISTAKES = [
+    mistake("", "Its __init__ does not begin with super().__init__().",
+        "A module must be made ready before a part is put into it.", COUNT,
+        crashes=lambda error: "Module.__init__() call" in str(error), only=("MultiHeadAttention",)),
     mistake("three-linears", "Three Linears were counted.",
         "The output projection is the fourth.", COUNT,
         {"parameter_count": lambda c, h, bias: 3 * (c * c + c * bias)},

@@ -80,7 +80,7 @@ TABLE = "8, Masks: Four conventions, one table"
 FILL = "8, Masks: The number that hides"
 MISTAKES = [
     mistake("causal-hides-self", "A token does not see itself.",
-        "The diagonal is allowed: token 0 has nothing else to see.", VOCABULARY,
+        "The diagonal is allowed: a token sees itself and what came before.", VOCABULARY,
         {"causal_mask": lambda n: torch.ones(n, n).tril(-1).bool()},
         {"causal_mask_for_cache": lambda new, total: torch.ones(new, total).tril(total - new - 1).bool()}),
     mistake("causal-leaks-next", "Each token sees the next one.",

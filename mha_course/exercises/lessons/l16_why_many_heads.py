@@ -128,7 +128,7 @@ EXERCISES = [
         "rows, columns = torch.tensor(pairs).T\nreturn weights[:, rows, columns].mean(-1)  # (H)",
         inputs=[
             lambda: (weights()[0, :, :, :T], [(0, 3), (4, 1), (2, 2)]),
-            lambda: (weights()[1, :, :, :T], [(1, 0), (3, 4)]),
+            lambda: (weights()[1, :, :, :T], [(1, 0), (3, 4), (1, 0), (0, 2)]),
         ],
         axes="H",
         done="You can ask a head how much it looks along a relation. Turn the pairs round: which heads look back?",
