@@ -17,6 +17,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
 LESSONS, COPIES = "notebooks", "my_course"
+STYLE = (ROOT / "mha_course" / "cli" / "style").as_posix()  # where the lessons' style sheet lies
 CPU_INDEX = "https://download.pytorch.org/whl/cpu"
 CUDA_INDEX = "https://download.pytorch.org/whl/cu130"
 GIB_NEEDED = {"cpu": 2.5, "cuda": 9.0}
@@ -250,7 +251,7 @@ def open_lab(python: Path, options: Sequence[str]) -> int:
 def style_folders() -> list[str]:
     """Return where JupyterLab looks for custom.css: a learner's own goes before the course's."""
     own = os.environ.get("JUPYTER_CONFIG_DIR") or os.path.join(os.path.expanduser("~"), ".jupyter")
-    return [f"{own}/custom", (ROOT / "mha_course" / "cli" / "style").as_posix()]
+    return [f"{own}/custom", STYLE]
 
 
 def run_tests(python: Path, further: Sequence[str] = (), *, notebooks: bool, everything: bool) -> int:

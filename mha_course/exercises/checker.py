@@ -20,7 +20,16 @@ from mha_course.exercises.catalogue import EXERCISES, MISTAKES, NAMES
 from mha_course.exercises.diagnose import recognise
 from mha_course.exercises.hint_ladder import SOLUTIONS, withheld
 from mha_course.exercises.html import box, foreign, heading, prose
-from mha_course.exercises.sandbox import AnswerTimeoutError, Outcome, Recorder, as_list, explain, gradients, run
+from mha_course.exercises.sandbox import (
+    AnswerTimeoutError,
+    Outcome,
+    Recorder,
+    as_list,
+    explain,
+    gradients,
+    run,
+    shapes_of,
+)
 from mha_course.exercises.spec import Exercise, Mistake
 
 _NOTHING = {"RESUME", "NOP", "LOAD_CONST", "RETURN_VALUE", "RETURN_CONST"}  # what dots compile to
@@ -257,10 +266,11 @@ def _judge(exercise: Exercise, answer: Any) -> Report:
         if fault:
             return _explain(attempt, fault)
     if exercise.other_sizes:
-        attempt = Attempt(replace(exercise, inputs=(exercise.other_sizes,), rules=()), answer, torch.float64)
+        last = replace(exercise, inputs=(exercise.other_sizes,), cases=(), rules=())
+        attempt = Attempt(last, answer, torch.float64)
         fault = attempt.find_fault()
         if fault:
-            shapes = ", ".join(str(tuple(x.shape)) for x in attempt.arguments if isinstance(x, Tensor))
+            shapes = shapes_of(attempt.arguments)
             text = f"It agrees on the first sizes, and not with {shapes}: is a size written as a number? Read it from "
             return Report(exercise.name, fault.status, f"{text}the shapes. {fault.message}", "sizes")
     agrees = "It agrees with the reference on sizes that all differ, in float64 and float32."

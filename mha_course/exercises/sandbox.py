@@ -215,11 +215,16 @@ def explain(error: BaseException, arguments: Sequence[Any]) -> str:
         return f"It was stopped after {TIMEOUT:g} seconds. Is there a loop that does not end?"
     last = last_line(error.__traceback__)
     if last is None:
-        shapes = ", ".join(str(tuple(x.shape)) for x in arguments if isinstance(x, Tensor))
+        shapes = shapes_of(arguments)
         return f"{f'With inputs of shape {shapes}: ' if shapes else ''}{_describe(error)}"
-    line, shapes_of = last
-    held = "".join(f"; {foreign(name)} is {shape}" for name, shape in shapes_of.items())
+    line, held_there = last
+    held = "".join(f"; {foreign(name)} is {shape}" for name, shape in held_there.items())
     return f"{_describe(error)} In your line `{foreign(line)}`{held}."
+
+
+def shapes_of(arguments: Sequence[Any]) -> str:
+    """Write the shapes of the tensors among some arguments."""
+    return ", ".join(str(tuple(x.shape)) for x in arguments if isinstance(x, Tensor))
 
 
 def last_line(entry: TracebackType | None) -> tuple[str, dict[str, tuple[int, ...]]] | None:

@@ -8,6 +8,7 @@ from torch import nn
 from torch.nn import functional as F
 
 from mha_course.exercises import check
+from mha_course.exercises.catalogue import EXERCISES
 
 
 def split(x, h):
@@ -491,6 +492,7 @@ WRITTEN_DOWN = [
     ("project_qkv", lambda x, w, b: (x @ w.T + b).split(24, -1)),
     ("one_head_queries", lambda x, w, i, h: x @ w[6 * i : 6 * i + 6].T),
     ("scaled_scores", lambda q, k: q @ k.mT / math.sqrt(6)),
+    ("masked_softmax", lambda s, m: s.masked_fill(~m, -math.inf).softmax(-1).nan_to_num(0.0).view(2, 4, 5, 7)),
     ("causal_mask", lambda n: torch.ones(7, 7).tril().bool()),
     ("multi_head_attention", lambda x, a, b, c, d, h, mask=None: mha()(x, a, b, c, d, 4, mask)),
 ]
@@ -501,6 +503,7 @@ def test_a_size_that_is_written_down_is_noticed(name, answer):
     report = check(name, answer)
     assert (report.status in ("wrong", "error"), report.stage) == (True, "sizes"), report
     assert "is a size written as a number?" in report.message
+    assert not any(case and case in report.message for case in EXERCISES[name].cases)  # they tell of other inputs
 
 
 def angles_in_float32(x, positions, base=10000.0):

@@ -15,8 +15,9 @@ from pathlib import Path
 
 import nbformat
 
+from mha_course.cli import launch
+
 ROOT = Path(__file__).resolve().parents[2]
-STYLE = (ROOT / "mha_course" / "cli" / "style").as_posix()
 CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
 ARGUMENTS = ("--no-sandbox", "--disable-dev-shm-usage")
 PAGE = """<!doctype html><meta charset="utf-8"><style>body { margin: 8px; font-family: sans-serif } %(css)s</style>
@@ -80,7 +81,10 @@ class Lab:
         options += ["--IdentityProvider.token=", f"--ServerApp.root_dir={self.folder}"]
         options += ["--ServerApp.disable_check_xsrf=True", "--LabApp.expose_app_in_browser=True"]
         options += ["--ServerApp.kernel_websocket_connection_class=mha_course.cli.jupyter_hooks.PromptConnection"]
-        options += ["--LabApp.custom_css=True", f"--ServerApp.tornado_settings={{'static_custom_path': ['{STYLE}']}}"]
+        options += [
+            "--LabApp.custom_css=True",
+            f"--ServerApp.tornado_settings={{'static_custom_path': ['{launch.STYLE}']}}",
+        ]
         options += ["--ContentsManager.pre_save_hook=mha_course.cli.jupyter_hooks.drop_widget_views"]
         self.log = (folder / "server.log").open("wb")
         command = [sys.executable, "-m", "jupyterlab", *options]

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from mha_course.exercises.attention_steps import ALL_SIX, MASKED, NO_BIAS, Steps, pass_through
-from mha_course.exercises.inputs import OTHER_SIZES, C, H, S, draw, others, square, tokens
+from mha_course.exercises.inputs import C, H, S, draw, others, square, tokens
 from mha_course.exercises.inputs import mask as some_mask
 from mha_course.exercises.lessons.l02_head_splitting import split_heads
 from mha_course.exercises.lessons.l03_scaling import scaled_scores
@@ -57,10 +57,9 @@ def fold_value_bias(w_o: Tensor, b_v: Tensor, b_o: Tensor) -> Tensor:
     return w_o @ b_v + b_o  # (C,)
 
 
-def use_module(cls: Callable[..., Any], x: Tensor, mask: Tensor | None, *parameters: Tensor) -> Any:
-    """Build a learner's module, give it these weights and biases in turn, and run it; the heads come with the width."""
-    width = x.size(-1)
-    module = cls(width, {C: H, OTHER_SIZES["C"]: OTHER_SIZES["H"]}[width]).to(x.dtype)
+def use_module(cls: Callable[..., Any], x: Tensor, mask: Tensor | None, num_heads: int, *parameters: Tensor) -> Any:
+    """Build a learner's module, give it these weights and biases in turn, and run it."""
+    module = cls(x.size(-1), num_heads).to(x.dtype)
     names = [f"{proj}.{kind}" for proj in ("q_proj", "k_proj", "v_proj", "out_proj") for kind in ("weight", "bias")]
     with torch.no_grad():
         for name, values in zip(names, parameters, strict=True):
@@ -147,8 +146,8 @@ EXERCISES = [
         "q = split_heads(self.q_proj(x), self.num_heads)  # (B, H, S, D)\n"
         "# and at its end\n"
         "return self.out_proj(merge_heads(context))",
-        inputs=[lambda: (tokens(), None, *_parameters()), lambda: (tokens(), some_mask(S), *_parameters())],
-        other_sizes=lambda: (*others("BSC"), None, *others(*["CC", "C"] * 4, seed=31)),
+        inputs=[lambda: (tokens(), None, H, *_parameters()), lambda: (tokens(), some_mask(S), H, *_parameters())],
+        other_sizes=lambda: (*others("BSC"), None, 5, *others(*["CC", "C"] * 4, seed=31)),
         cases=("", "It was called with a mask (B, 1, S, S), in which one row sees nothing."),
         axes="B S C",
         done="Your module takes the weights of any other with these four names. Next: load those of the running "
@@ -157,7 +156,7 @@ EXERCISES = [
         build=_build_module,
         run=use_module,
         token_arguments=(0,),
-        query_arguments=(2, 3),
+        query_arguments=(3, 4),
     ),
     Exercise(
         parameter_count,
