@@ -15,11 +15,14 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")  # so for kernels, too
 DEVICES = ["cpu", *(["cuda"] if torch.cuda.is_available() else [])]
 
 
-def pytest_collection_modifyitems(items):
-    """Whatever asks for a browser is marked so, wherever it stands."""
+def pytest_collection_modifyitems(config, items):
+    """Whatever asks for a browser is marked so, wherever it stands; it may be late once, and the summary tells."""
+    again = config.pluginmanager.hasplugin("rerunfailures")
     for item in items:
         if "browser" in getattr(item, "fixturenames", ()):
             item.add_marker("browser")
+            if again:
+                item.add_marker(pytest.mark.flaky(reruns=1))
 
 
 @pytest.fixture(params=DEVICES)
