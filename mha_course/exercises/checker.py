@@ -23,10 +23,10 @@ from mha_course.exercises.html import box, foreign, heading, prose
 from mha_course.exercises.sandbox import (
     AnswerTimeoutError,
     Outcome,
-    Recorder,
     as_list,
     explain,
     gradients,
+    recorded,
     run,
     shapes_of,
 )
@@ -227,10 +227,10 @@ class Attempt:
         """Run the answer once more, and look at the operations that it is made of."""
         if not self.exercise.rules:
             return None
-        with Recorder() as recorder:
+        with recorded() as operations:
             self._call()
         for rule in self.exercise.rules:
-            if any(rule.breaks(operation, *self.arguments) for operation in recorder.operations):
+            if rule.breaks(operations, *self.arguments):
                 return Fault("wrong", "rule", rule.says, rule.mistake)
         return None
 

@@ -11,6 +11,8 @@ import re
 import sys
 import threading
 import warnings
+import weakref
+from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,9 +21,10 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch.overrides import TorchFunctionMode
 
 from mha_course.exercises.html import foreign
-from mha_course.exercises.spec import Operation
+from mha_course.exercises.spec import EXITS, Operation
 from mha_course.tracing.torch_internals import DispatchMode, OpOverload, tree_leaves
 
 TIMEOUT = 5.0  # seconds for one call
@@ -130,18 +133,45 @@ def _ask_nobody(*_: Any) -> str:
     raise RuntimeError("input() waits for somebody to type. An answer has its arguments, and nothing else.")
 
 
-class Recorder(DispatchMode):
-    """Keep every operation that runs on tensors, by its name and shapes."""
+@contextlib.contextmanager
+def recorded() -> Iterator[list[Operation]]:
+    """Keep every operation that runs on tensors, and what is handed to NumPy or to Python's lists."""
+    operations: list[Operation] = []
+    with _Operations(operations), _Exits(operations):
+        yield operations
 
-    def __init__(self) -> None:
+
+class _Operations(DispatchMode):
+    def __init__(self, operations: list[Operation]) -> None:
         super().__init__()
-        self.operations: list[Operation] = []
+        self.operations = operations
+        self.made: dict[tuple[int, ...], list[weakref.ref[torch.UntypedStorage]]] = defaultdict(list)  # by shape
 
     def ran(self, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any], out: Any) -> None:
         """Note one operation."""
-        inputs = tuple(tuple(x.shape) for x in tree_leaves((args, kwargs)) if isinstance(x, Tensor))
-        output = next((tuple(x.shape) for x in as_list(out) if isinstance(x, Tensor)), ())
-        self.operations.append(Operation(func.name().split("::")[-1].split(".")[0], inputs, output))
+        inputs = tuple(x.detach().clone() for x in tree_leaves((args, kwargs)) if isinstance(x, Tensor))
+        results = [x for x in as_list(out) if isinstance(x, Tensor)]
+        output = tuple(results[0].shape) if results else ()
+        held = 0
+        if len(output) > 1 and results[0].layout == torch.strided:
+            known = [one for one in self.made[output] if one() is not None]
+            self.made[output] = [*known, weakref.ref(results[0].untyped_storage())]
+            held = len({one() for one in self.made[output]})
+        self.operations.append(Operation(func.name().split("::")[-1].split(".")[0], inputs, output, held))
+
+
+class _Exits(TorchFunctionMode):
+    def __init__(self, operations: list[Operation]) -> None:
+        super().__init__()
+        self.operations = operations
+
+    def __torch_function__(
+        self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        name = getattr(func, "__name__", "")
+        if name in EXITS:
+            self.operations.append(Operation(name, (args[0].detach().clone(),)))
+        return func(*args, **(kwargs or {}))
 
 
 def run(call: Callable[..., Any], answer: Any, arguments: Sequence[Any], *, seed: int = 0) -> Outcome:

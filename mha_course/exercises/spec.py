@@ -7,10 +7,13 @@ from dataclasses import dataclass
 from operator import attrgetter
 from typing import Any, NamedTuple
 
+from torch import Tensor
+
 from mha_course.exercises.attention_steps import Steps
 
 Function = Callable[..., Any]
 Change = Mapping[str, Function]  # steps that are replaced, by name
+EXITS = {"numpy", "__array__", "__dlpack__", "tolist"}  # by which numbers go to where operations are not seen
 
 
 def call(answer: Function, *arguments: Any) -> Any:
@@ -19,11 +22,16 @@ def call(answer: Function, *arguments: Any) -> Any:
 
 
 class Operation(NamedTuple):
-    """One operation of torch that an answer ran: its name, such as ``"amax"``, and the shapes that went in and out."""
+    """One operation of torch that an answer ran: its name, such as ``"amax"``, what went in, and what came out.
+
+    Inputs are copies of the tensors; output is a shape, and held the number of results of this shape that are still in
+    memory. One of EXITS has no output.
+    """
 
     name: str
-    inputs: tuple[tuple[int, ...], ...]
-    output: tuple[int, ...]
+    inputs: tuple[Tensor, ...]
+    output: tuple[int, ...] = ()
+    held: int = 0
 
 
 @dataclass(frozen=True)
@@ -32,7 +40,7 @@ class Rule:
 
     Args:
         says: what an answer did that broke it, and what to do instead.
-        breaks: ``breaks(operation, *arguments)`` is true of an operation that breaks it.
+        breaks: ``breaks(operations, *arguments)`` is true of operations that break it.
         mistake: its id, if it has one.
     """
 

@@ -2,6 +2,7 @@
 
 import math
 
+import numpy as np
 import pytest
 import torch
 from torch import nn
@@ -451,6 +452,38 @@ def test_two_mistakes_of_which_one_is_in_the_last_step_are_both_told():
     assert "W_O was not transposed." in message
 
 
+def two_passes(blocks):
+    """Find the maximum of all blocks first, and go through them again for the sum."""
+    high = torch.stack([block.amax(-1) for block in blocks]).amax(0)
+    return high, sum((block - high[..., None]).exp().sum(-1) for block in blocks)
+
+
+def by_columns(scores, size):
+    high = scores[..., 0]
+    for column in scores.unbind(-1):
+        high = torch.maximum(high, column)
+    return high, sum((column - high).exp() for column in scores.unbind(-1))
+
+
+def in_numpy(scores):
+    high = scores.max(-1)
+    return torch.from_numpy(high), torch.from_numpy(np.exp(scores - high[..., None]).sum(-1))
+
+
+def attends_in_numpy(q, k, v, size):
+    q, k, v = (np.asarray(x) for x in (q, k, v))
+    parts = np.exp(q @ k.swapaxes(2, 3) / math.sqrt(q.shape[-1]) - 50)
+    return torch.from_numpy(parts / parts.sum(-1, keepdims=True) @ v)
+
+
+def keeps_all_blocks(q, k, v, size):
+    blocks = [q @ keys.mT / math.sqrt(q.size(-1)) for keys in k.split(size, 2)]
+    high = torch.cat([block.amax(-1, keepdim=True) for block in blocks], -1).amax(-1, keepdim=True)
+    parts = [(block - high).exp() for block in blocks]
+    mixed = sum(part @ values for part, values in zip(parts, v.split(size, 2), strict=True))
+    return mixed / sum(part.sum(-1, keepdim=True) for part in parts)
+
+
 # Wrong, and once called correct.
 HOLES = [
     ("build_subtractor", second_row),
@@ -458,6 +491,14 @@ HOLES = [
     ("softmax", lambda s: torch.softmax(s, -1)),
     ("softmax", lambda s: F.softmax(s, dim=-1)),
     ("tiled_attention", lambda q, k, v, size: F.scaled_dot_product_attention(q, k, v)),
+    ("tiled_attention", lambda q, k, v, size: tiled()(q, k, v, 6)),
+    ("tiled_attention", attends_in_numpy),
+    ("tiled_attention", keeps_all_blocks),
+    ("online_softmax", lambda scores, size: two_passes(scores.split(size, -1))),
+    ("online_softmax", lambda scores, size: two_passes([block.clone() for block in scores.split(size, -1)])),
+    ("online_softmax", by_columns),
+    ("online_softmax", lambda scores, size: in_numpy(scores.numpy())),
+    ("online_softmax", lambda scores, size: in_numpy(np.array(scores.tolist()))),
     ("online_softmax", online(whole=True)),
     ("online_softmax", online(start=0.0)),
     ("masked_softmax", added_minus_infinity),

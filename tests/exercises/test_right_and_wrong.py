@@ -120,6 +120,41 @@ def blocks_at_once(scores, block_size):
     return largest.amax(-1), (sums * (largest - largest.amax(-1, keepdim=True)).exp()).sum(-1)
 
 
+def in_reverse(scores, size):
+    """Go from the last block to the first, each in NumPy."""
+    high, total = np.full(scores.shape[:-1], -np.inf), 0.0
+    for block in map(np.asarray, reversed(scores.split(size, -1))):
+        new = np.maximum(high, block.max(-1))
+        total = total * np.exp(high - new) + np.exp(block - new[..., None]).sum(-1)
+        high = new
+    return torch.from_numpy(high), torch.from_numpy(total)
+
+
+def contexts_of_blocks(q, k, v, size):
+    """Attend to each block by itself, and mix the contexts by their log-sum-exps."""
+    parts = []
+    for keys, values in zip(k.split(size, 2), v.split(size, 2), strict=True):
+        scores = q @ keys.mT / math.sqrt(q.size(-1))
+        parts.append((scores.logsumexp(-1, keepdim=True), scores.softmax(-1) @ values))
+    shares = torch.cat([share for share, _ in parts], -1).softmax(-1)
+    return sum(shares[..., [at]] * context for at, (_, context) in enumerate(parts))
+
+
+def scores_made_twice(q, k, v, size):
+    """Make the scores of each block once for the maximum, and once more for the sums."""
+
+    def blocks():
+        for keys, values in zip(k.split(size, 2), v.split(size, 2), strict=True):
+            yield q @ keys.mT / math.sqrt(q.size(-1)), values
+
+    high = torch.stack([scores.amax(-1, keepdim=True) for scores, _ in blocks()]).amax(0)
+    total, context = 0, 0
+    for scores, values in blocks():
+        part = (scores - high).exp()
+        total, context = total + part.sum(-1, keepdim=True), context + part @ values
+    return context / total
+
+
 def ones_beside_values(q, k, v, block_size):
     """Sum the weights as one more channel of the context."""
     high, context = torch.full_like(q[..., :1], -math.inf), 0
@@ -163,8 +198,8 @@ RIGHT = {
         lambda k, h: torch.repeat_interleave(k, h // k.size(1), 1),
     ],
     "kv_cache_bytes": [lambda *sizes: 2 * math.prod(sizes), lambda *sizes: 2 * np.prod(sizes)],
-    "online_softmax": [running, blocks_at_once],
-    "tiled_attention": [tiles, ones_beside_values],
+    "online_softmax": [running, blocks_at_once, in_reverse],
+    "tiled_attention": [tiles, ones_beside_values, contexts_of_blocks, scores_made_twice],
     "layer_norm": [
         lambda x, g, b, eps=1e-5: F.layer_norm(x, x.shape[-1:], g, b, eps),
         lambda x, g, b, eps=1e-5: (x - x.mean(-1, True)) * (x.var(-1, False, keepdim=True) + eps).rsqrt() * g + b,

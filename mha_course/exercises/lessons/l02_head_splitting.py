@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from torch import Tensor
@@ -29,8 +30,8 @@ def one_head_queries(x: Tensor, w_q: Tensor, head: int, num_heads: int) -> Tenso
     return x @ rows.T  # (B, S, D)
 
 
-def _computes_all_heads(operation: Operation, _: Tensor, w_q: Tensor, *__: Any) -> bool:
-    return operation.name in {"mm", "bmm", "addmm"} and operation.output[-1] == w_q.size(0)
+def _computes_all_heads(operations: Sequence[Operation], _: Tensor, w_q: Tensor, *__: Any) -> bool:
+    return any(one.name in {"mm", "bmm", "addmm"} and one.output[-1] == w_q.size(0) for one in operations)
 
 
 EXERCISES = [

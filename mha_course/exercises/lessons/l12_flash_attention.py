@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
@@ -11,27 +11,63 @@ from torch import Tensor
 
 from mha_course import flash
 from mha_course.exercises.attention_steps import Steps
-from mha_course.exercises.inputs import B, D, H, T, draw
-from mha_course.exercises.spec import Exercise, Lesson, Operation, Question, Rule, mistake
+from mha_course.exercises.inputs import B, H, T, draw
+from mha_course.exercises.spec import EXITS, Exercise, Lesson, Operation, Question, Rule, mistake
 
 Shrink = Callable[[Tensor, Tensor], Tensor]  # of the old and the new maximum: what the old sum is multiplied by
 COMPUTES = {
-    "amax", "max", "aminmax", "cummax", "sum", "mean", "cumsum", "exp", "exp_", "exp2", "pow", "sub", "sub_", "sort",
+    "amax", "max", "maximum", "fmax", "aminmax", "cummax", "sum", "mean", "cumsum", "exp", "exp_", "exp2", "pow", "sub", "sub_", "sort",
     "topk", "logsumexp", "logcumsumexp", "softmax", "_softmax", "_log_softmax",
 }  # fmt: skip
 
 
-def _holds_all_scores(operation: Operation, q: Tensor, k: Tensor, *_: Any) -> bool:
-    return sorted(operation.output[-2:]) == sorted((q.size(2), k.size(2))) or _reads_whole_rows(operation, k.mT)
+def _holds_too_many_scores(operations: Sequence[Operation], q: Tensor, k: Tensor, v: Tensor, size: int) -> bool:
+    """Return True where scores of more keys than a block has are in one tensor, or blocks of all keys in several.
+
+    Smaller blocks than were asked for hold less, and are let pass.
+    """
+    tokens, keys = q.size(2), k.size(2)
+    widths = [(one, sum(one.output[-2:]) - tokens) for one in operations if tokens in one.output[-2:]]
+    too_wide = any(size < width <= keys for _, width in widths)
+    too_many = any(width == size and one.held >= keys // size for one, width in widths)
+    return too_wide or too_many or _reads_whole_rows(operations, k.mT)
 
 
-def _is_library_kernel(operation: Operation, *_: Any) -> bool:
-    return "scaled_dot_product" in operation.name or "multi_head" in operation.name
+def _is_library_kernel(operations: Sequence[Operation], *_: Any) -> bool:
+    return any("scaled_dot_product" in one.name or "multi_head" in one.name for one in operations)
 
 
-def _reads_whole_rows(operation: Operation, scores: Tensor, *_: Any) -> bool:
-    """Return True of an operation that computes with all keys at once; to copy or to cut them is no computation."""
-    return operation.name in COMPUTES and any(shape[-1:] == scores.shape[-1:] for shape in operation.inputs)
+def _reads_whole_rows(operations: Sequence[Operation], scores: Tensor, *_: Any) -> bool:
+    """Return True where all keys are computed with at once; to copy or to cut them is no computation."""
+    return any(x.shape[-1:] == scores.shape[-1:] for one in operations if one.name in COMPUTES for x in one.inputs)
+
+
+def _reads_again(operations: Sequence[Operation], scores: Tensor, size: int) -> bool:
+    """Return True where a block is computed with once more, after others of its row; copies are known by their numbers.
+
+    One score of a row may well come back: it is the running maximum. Not so several, or a whole column.
+    """
+    count = -(-scores.size(-1) // size)
+    block = torch.arange(scores.size(-1)) // size
+    now = before = torch.zeros(*scores.shape[:-1], count, dtype=torch.bool)  # blocks of each row
+    for x in (x for one in operations if one.name in COMPUTES for x in one.inputs if x.is_floating_point()):
+        seen = (torch.isin(scores.to(x.dtype), x) & scores.isfinite()).long()  # (..., S)
+        seen = seen + seen.flatten(0, -2).all(0)  # a column counts twice
+        read = torch.zeros_like(now, dtype=torch.long).index_add(-1, block, seen) > 1
+        if bool((read & before).any()):
+            return True
+        goes_on = read.any(-1, keepdim=True)
+        before = before | (now & ~read & goes_on)
+        now = torch.where(goes_on, read, now)
+    return False
+
+
+def _leaves_torch(operations: Sequence[Operation], x: Tensor, *rest: Any) -> bool:
+    """Return True where all keys go to NumPy or to a list at once."""
+    keys = rest[0].size(2) if len(rest) > 1 else x.size(-1)
+    return any(
+        keys in x.shape[-2:] and x.is_floating_point() for one in operations if one.name in EXITS for x in one.inputs
+    )
 
 
 def _summed(shrink: Shrink, start: float = -math.inf) -> Callable[[Tensor, int], tuple[Tensor, Tensor]]:
@@ -91,19 +127,19 @@ def _without_maximum(q: Tensor, k: Tensor, v: Tensor, size: int) -> Tensor:
 
 
 def _qkv() -> tuple[Tensor, Tensor, Tensor]:
-    """Return q, k and v in which D + 1, the width of v beside a column of ones, is not the number of keys."""
-    return draw(B, H, T, D, seed=1), draw(B, H, 11, D, seed=2), draw(B, H, 11, D, seed=3)
+    """Return q, k and v narrower than a block, even with a column of ones beside v, and with many blocks of keys."""
+    return draw(B, H, 7, 3, seed=1), draw(B, H, 52, 3, seed=2), draw(B, H, 52, 3, seed=3)
 
 
 def _large_scores() -> tuple[Tensor, Tensor, Tensor, int]:
     q, k, v = _qkv()
     q[0], k[0] = q[0].abs(), -k[0].abs()  # all scores of sentence 0 are far below 0
-    return 4000 * q, k, v, 4
+    return 4000 * q, k, v, 6
 
 
 def _negative_scores() -> tuple[Tensor, int]:
     """Return scores below 0, some of them hidden, though no block as a whole."""
-    scores = -1 - draw(B, H, T, 10, seed=2).abs()
+    scores = -1 - draw(B, H, T, 11, seed=2).abs()
     scores[..., 1::3] = scores[..., 1::3].masked_fill(scores[..., 1::3] < -2, -math.inf)
     return scores, 3
 
@@ -112,6 +148,11 @@ def _whole_blocks(x: Tensor, size: int, dim: int = 2) -> Tensor:
     return x.narrow(dim, 0, x.size(dim) // size * size)
 
 
+OUTSIDE = Rule(
+    "It hands all keys to NumPy or to a list at once, where check cannot see what is held. Cut a block from the tensor "
+    "first, and stay in torch if you can.",
+    _leaves_torch,
+)
 FLASH = "12, FlashAttention: FlashAttention: one pass"
 MISTAKES = [
     mistake("online-max-not-corrected", "The running sum was not rescaled when the maximum grew.",
@@ -175,6 +216,11 @@ EXERCISES = [
                 _reads_whole_rows,
                 "online-whole-row",
             ),
+            Rule(
+                "It goes through the blocks twice. Read each once: correct the sum when the maximum grows.",
+                _reads_again,
+            ),
+            OUTSIDE,
         ),
     ),
     Exercise(
@@ -190,7 +236,7 @@ EXERCISES = [
         "running_sum = running_sum * factor + shares.sum(-1, keepdim=True)\n"
         "context = context * factor + shares @ v_block\n"
         "running_max = new_max",
-        inputs=[lambda: (*_qkv(), 3), _large_scores],
+        inputs=[lambda: (*_qkv(), 5), _large_scores],
         cases=("", "Here the scores are in the thousands, in some rows all of them negative."),
         axes="B H T D",
         steps=("scores", "scale", "weigh", "start", "shrink_sum", "shrink_context", "tiled_attention"),
@@ -204,10 +250,12 @@ EXERCISES = [
                 "library-kernel",
             ),
             Rule(
-                "All T x S scores are held at once. Work through one block of keys after the other.",
-                _holds_all_scores,
+                "More than (B, H, T, block_size) scores are held at once, in one tensor or in several. Work through "
+                "one block of keys after the other, and keep only the running maximum, sum and context.",
+                _holds_too_many_scores,
                 "online-whole-row",
             ),
+            OUTSIDE,
         ),
     ),
 ]
