@@ -16,19 +16,20 @@ from mha_course.exercises.spec import EXITS, Exercise, Lesson, Operation, Questi
 
 Shrink = Callable[[Tensor, Tensor], Tensor]  # of the old and the new maximum: what the old sum is multiplied by
 COMPUTES = {
-    "amax", "max", "maximum", "fmax", "aminmax", "cummax", "sum", "mean", "cumsum", "exp", "exp_", "exp2", "pow", "sub", "sub_", "sort",
-    "topk", "logsumexp", "logcumsumexp", "softmax", "_softmax", "_log_softmax",
+    "amax", "max", "maximum", "fmax", "aminmax", "cummax", "sum", "mean", "cumsum", "exp", "exp_", "exp2", "pow",
+    "sub", "sub_", "sort", "topk", "logsumexp", "logcumsumexp", "softmax", "_softmax", "_log_softmax",
 }  # fmt: skip
 
 
 def _holds_too_many_scores(operations: Sequence[Operation], q: Tensor, k: Tensor, v: Tensor, size: int) -> bool:
     """Return True where scores of more keys than a block has are in one tensor, or blocks of all keys in several.
 
-    Smaller blocks than were asked for hold less, and are let pass.
+    Smaller blocks than were asked for hold less, and are let pass; so is a table of one number for each block.
     """
     tokens, keys = q.size(2), k.size(2)
+    blocks = -(-keys // size)
     widths = [(one, sum(one.output[-2:]) - tokens) for one in operations if tokens in one.output[-2:]]
-    too_wide = any(size < width <= keys for _, width in widths)
+    too_wide = any(size < width <= keys and width != blocks for _, width in widths)
     too_many = any(width == size and one.held >= keys // size for one, width in widths)
     return too_wide or too_many or _reads_whole_rows(operations, k.mT)
 
