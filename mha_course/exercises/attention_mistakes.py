@@ -386,6 +386,10 @@ SCORES = [
         {"scale": lambda z, q, k, h: z / math.sqrt(k.size(-2))},
         {"scale": lambda z, q, k, h: z / math.sqrt(q.size(-2))},
         same_as=("scale-missing",)),
+    mistake("", "The root of D was rounded to a whole number.",
+        "Divide by math.sqrt(D) as it comes: // and int cut it off.", DIVISOR,
+        {"scale": lambda z, q, k, h: z / math.isqrt(q.size(-1))},
+        same_as=("scale-missing",)),
     mistake("scale-by-heads", "The scores were divided by sqrt(H), the number of heads.",
         "The width of a head counts, not how many there are.", WIDTH,
         {"scale": lambda z, q, k, h: z / math.sqrt(h)},
@@ -412,8 +416,19 @@ def _without_keepdim(scores: Tensor) -> Tensor:
     return exponentials / exponentials.sum(-1)
 
 
+HIDING = "4, Softmax: Hiding words"
 AXIS = "4, Softmax: Break it: the wrong axis"
 TO_WEIGHTS = "4, Softmax: See it: from scores to shares"
+
+
+def _causal(corner: Callable[[Tensor], int]) -> Function:
+    def softmax(scores: Tensor) -> Tensor:
+        past = torch.ones(scores.shape[-2:], dtype=torch.bool).tril(corner(scores))
+        return scores.masked_fill(~past, -math.inf).softmax(-1)
+
+    return softmax
+
+
 STABLE = "4, Softmax: A softmax that does not overflow"
 SOFTMAX = [
     mistake("softmax-over-queries", "Columns sum to 1, not rows: softmax ran over the queries.",
@@ -446,6 +461,11 @@ SOFTMAX = [
     mistake("", "The softmax is missing: the scores were used as they are.",
         "exp makes them positive, and the division makes each row sum to 1.", TO_WEIGHTS,
         {"softmax": lambda z: z}),
+    mistake("", "Later tokens are hidden: this is causal, and nobody asked for it.",
+        "Here every query sees all keys, but those that a mask hides. The causal mask comes in lesson 8.", HIDING,
+        {"softmax": _causal(lambda scores: 0)},
+        {"softmax": _causal(lambda scores: scores.size(-1) - scores.size(-2))},
+        only=("self_attention", "multi_head_attention", "MultiHeadAttention", "cross_attention")),
     mistake("softmax-unstable", "With scores of 10 000 the result is NaN.",
         "exp overflows. Subtract the largest score of the row first: only differences count.",
         STABLE,
@@ -481,7 +501,6 @@ MASKED_SOFTMAX = [
     if one.name and not one.only
 ]
 
-HIDING = "4, Softmax: Hiding words"
 MASKS = [
     mistake("mask-inverted", "What should be hidden is seen, and the other way round.",
         "True means may attend, so hide where the mask is False: ~mask.", HIDING,
@@ -508,8 +527,11 @@ MASKS = [
         "That multiplies weights by e, and hides nothing. Add 0 and -inf, or fill.", HIDING,
         {"hide": lambda z, m: z + m},
         {"hide": lambda z, m: z + m, "empty": lambda w, m: w},
-        {"hide": lambda z, m: z + ~m, "empty": lambda w, m: w},
-        {"hide": lambda z, m: z - ~m, "empty": lambda w, m: w}),
+        {"hide": lambda z, m: z + ~m, "empty": lambda w, m: w}),
+    mistake("", "torch does not subtract True and False: a mask has no minus.",
+        "Its opposite is ~mask. And what it hides is filled, not subtracted: scores.masked_fill(~mask, -torch.inf).",
+        HIDING,
+        crashes=lambda error: "bool tensor is not supported" in str(error)),
     mistake("mask-after-softmax", "Hidden weights are 0, but rows sum to less than 1.",
         "Hide the scores before softmax, so that what is left shares the whole.", HIDING,
         {"hide": lambda z, m: z, "empty": lambda w, m: w * m}),
@@ -525,7 +547,7 @@ MASKS = [
         {"hide": lambda z, m: z.masked_fill(~m, -math.inf), "empty": lambda w, m: w},
         {"hide": lambda z, m: z.masked_fill(~m, -math.inf)}),
     mistake("masked-row-uniform", "A row with nothing to see looks at everything alike.",
-        "With a finite fill all its scores are equal. Such a row gets all 0.", HIDING,
+        "Its scores are all equal, as with a finite fill, or its NaN was filled up. Such a row gets all 0.", HIDING,
         {"hide": lambda z, m: z.masked_fill(~m, -1e9), "empty": lambda w, m: w},
         {"hide": lambda z, m: z.masked_fill(~m, -1e4), "empty": lambda w, m: w},
         {"empty": lambda w, m: w},

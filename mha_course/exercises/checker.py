@@ -193,7 +193,14 @@ class Attempt:
             stacked = isinstance(got, Tensor) and got.shape == (len(wanted), *wanted[0].shape)
             answers = list(got) if stacked else as_list(got)  # both can be unpacked
         if len(answers) != len(wanted):
-            return Fault("wrong", "type", f"It should return {len(wanted)} tensors, and returned {len(answers)}.")
+            text = f"It should return {len(wanted)} tensors, and returned "
+            if got is None:
+                text += "None. Is a return missing?"
+            elif isinstance(got, tuple | list | Tensor):
+                text += f"{len(answers)}."
+            else:
+                text += f"one {type(got).__name__}. Put commas between them: return a, b."
+            return Fault("wrong", "type", text)
         for number, (one, other) in enumerate(zip(answers, wanted, strict=True)):
             found = compare.compare(one, other, self.exercise.axes_of(number), self.exercise.tolerance)
             if found:
@@ -321,7 +328,8 @@ def _explain(attempt: Attempt, fault: Fault) -> Report:
         found = run(exercise.diagnose, attempt.answer, attempt.arguments).result
     if found and found[0]:
         return replace(report, mistake=found[0], message=found[1])
-    known = list(recognise(exercise, attempt.complete() if status == "error" else attempt.outcomes))
+    outcomes = attempt.complete() if status == "error" else attempt.outcomes
+    known = list(recognise(exercise, outcomes, attempt.answer))
     if known:
         return _named(report, known)
     if found:

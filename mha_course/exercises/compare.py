@@ -16,7 +16,7 @@ from mha_course.tracing.render import table
 
 _FRAME = ";border:2px solid #b3261e;font-weight:bold"
 _WORDS = {"B": "sentence", "H": "head", "T": "token", "S": "token", "C": "channel", "D": "channel", "N": "patch",
-          "3*P*P": "number", "new": "new token", "total": "token"}  # fmt: skip
+          "N+1": "token", "3*P*P": "number", "new": "new token", "total": "token"}  # fmt: skip
 # How close a result must come, by its own dtype: any float dtype is accepted, also where the inputs have another.
 TOLERANCE = {torch.float64: 3e-7, torch.float32: 1e-5, torch.float16: 1e-2, torch.bfloat16: 1e-1}
 
@@ -81,12 +81,18 @@ def _at(index: tuple[int, ...], axes: Sequence[str]) -> str:
     """Write an index with the names of its axes, such as ``sentence 1, head 0, query 3, key 2``."""
     if len(axes) != len(index):
         return f"index {index}"
-    names = [_WORDS.get(re.split("[+-]", axis)[0], axis) for axis in axes]  # S+1 are tokens as S are
+    names = _names(axes)
     if axes[-2:] == ["T", "S"] or (axes[-2:] == ["S", "S"] and len(axes) > 2):
         names[-2:] = ["query", "key"]
     elif len(axes) == 2 and axes[0] == axes[1]:
         names = ["row", "column"]
     return ", ".join(f"{name} {place}" for name, place in zip(names, index, strict=True) if name != "1")
+
+
+def _names(axes: Sequence[str]) -> list[str]:
+    """Return what there is one of at each index of the axes."""
+    words = _WORDS | ({"B": "image"} if "N" in axes or "N+1" in axes else {})
+    return [words.get(axis) or words.get(re.split("[+-]", axis)[0], axis) for axis in axes]  # S+1 are tokens as S are
 
 
 def _observed(got: Tensor, want: Tensor, wrong: Tensor, axes: Sequence[str]) -> str:
@@ -100,12 +106,11 @@ def _observed(got: Tensor, want: Tensor, wrong: Tensor, axes: Sequence[str]) -> 
                 seen.append(f"Rows sum to {low:.2f}{'' if high - low < 0.005 else f' to {high:.2f}'}.")
             if float((columns - 1).abs().max()) < 1e-4:
                 seen.append("Columns sum to 1.")
-    names = {"B": "sentences", "H": "heads", "T": "tokens", "S": "tokens"}
-    for dim, axis in enumerate(axes[: got.dim()]):
+    for dim, (axis, name) in enumerate(zip(axes, _names(axes)[: got.dim()], strict=False)):
         others = [other for other in range(got.dim()) if other != dim]
         right = ~wrong.amax(others) if others else ~wrong
-        if axis in names and 0 < int(right.sum()) < len(right):
-            seen.append(f"{int(right.sum())} of {len(right)} {names[axis]} agree.")
+        if axis in "BHTS" and 0 < int(right.sum()) < len(right):
+            seen.append(f"{int(right.sum())} of {len(right)} {name}s agree.")
             break
     return " ".join(seen) + (" " if seen else "")
 

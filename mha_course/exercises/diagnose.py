@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from mha_course.exercises.catalogue import EXERCISES, MISTAKES
-from mha_course.exercises.sandbox import Outcome, as_list, last_line
+from mha_course.exercises.sandbox import Outcome, as_list, last_line, run
 from mha_course.exercises.spec import Change, Exercise, Mistake
 
 # Pairs of mistakes that are tried for one answer. No exercise has as many: MultiHeadAttention has 1,114, and they take
@@ -60,10 +60,11 @@ def _same(one: Any, other: Any, precision: float = EXACT) -> bool:
 def _run(name: str, at: int, *ways: Way) -> Outcome:
     """Run the reference with these mistakes in it on one input; with none, the reference itself."""
     exercise = EXERCISES[name]
+    inputs = [*exercise.inputs, *filter(None, [exercise.other_sizes])]
     try:
         with torch.no_grad(), warnings.catch_warnings(action="ignore"):
             answer = exercise.implementation(*(way.change for way in ways))
-            return Outcome(exercise.run(answer, *exercise.inputs[at]()))
+            return Outcome(exercise.run(answer, *inputs[at]()))
     except Exception as error:  # a mistake may well crash: that is how it is known
         return Outcome(error=error)
 
@@ -80,12 +81,19 @@ def ways(name: str) -> tuple[Way, ...]:
     return tuple(way for way in all_ways if not _reproduces(name, right, way))
 
 
-def recognise(exercise: Exercise, outcomes: Sequence[Outcome]) -> tuple[Mistake, ...]:
-    """Return the mistake, or the two, that come out as the answer did on all inputs; none if no such is known."""
+def recognise(exercise: Exercise, outcomes: Sequence[Outcome], answer: Any = None) -> tuple[Mistake, ...]:
+    """Return the mistake, or the two, that come out as the answer did on all inputs; none if no such is known.
+
+    Where several come out alike, and there are other sizes, the answer is tried on those as well.
+    """
     name = exercise.name
-    found = [way.mistake for way in ways(name) if _reproduces(name, outcomes, way)] or [
-        way.mistake for way in ways(name) if _reproduces(name, outcomes, way, precision=NEAR)
+    fitting = [way for way in ways(name) if _reproduces(name, outcomes, way)] or [
+        way for way in ways(name) if _reproduces(name, outcomes, way, precision=NEAR)
     ]
+    if answer and exercise.other_sizes and len({way.mistake for way in fitting}) > 1:
+        last = run(exercise.run, answer, exercise.other_sizes())
+        fitting = [way for way in fitting if alike(last, _run_once(name, -1, way), NEAR)] or fitting
+    found = [way.mistake for way in fitting]
     error = next((outcome.error for outcome in outcomes if outcome.error is not None), None)
     if error is not None:
         if not found:
@@ -105,8 +113,8 @@ def _has_all_results(name: str, outcome: Outcome) -> bool:
 
 def _reproduces(name: str, outcomes: Sequence[Outcome], *ways: Way, precision: float = EXACT) -> bool:
     """Return True where these mistakes come out so. The last outcome of a wrong answer rules out most: it is first."""
-    run = _run_once if len(ways) == 1 else _run
-    return all(alike(outcomes[at], run(name, at, *ways), precision) for at in reversed(range(len(outcomes))))
+    make = _run_once if len(ways) == 1 else _run
+    return all(alike(outcomes[at], make(name, at, *ways), precision) for at in reversed(range(len(outcomes))))
 
 
 def _by_line(found: list[Mistake], error: BaseException) -> Mistake:

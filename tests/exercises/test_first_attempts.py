@@ -49,10 +49,18 @@ def no_test_for_none(x, w_q, w_k, w_v, w_o, h, mask=None):
     return merge(weights @ v) @ w_o.T, weights
 
 
-def self_attention(x, w_q, w_k, w_v, key=lambda k: k.transpose(1, 2), drop=0.0, scores_back=False):
+def first_mask(x, w_q, w_k, w_v, w_o, h, mask=None):
+    return mha()(x, w_q, w_k, w_v, w_o, h, mask if mask is None else mask[:1])
+
+
+def causal(scores):
+    return scores.masked_fill(torch.ones_like(scores).triu(1).bool(), -math.inf)
+
+
+def self_attention(x, w_q, w_k, w_v, key=lambda k: k.transpose(1, 2), drop=0.0, scores_back=False, soft=None):
     q, k, v = x @ w_q.T, x @ w_k.T, x @ w_v.T
     scores = q @ key(k) / math.sqrt(q.size(-1))
-    weights = F.dropout(scores.softmax(-1), drop)
+    weights = F.dropout(soft(scores) if soft else scores.softmax(-1), drop)
     return weights @ v, scores if scores_back else weights
 
 
@@ -332,6 +340,10 @@ WRONG = [
     ("masked_softmax", "mask-inverted", lambda s, m: s.masked_fill(m, -math.inf).softmax(-1)),
     ("masked_softmax", "mask-inverted", lambda s, m: s.masked_fill(m, -1e9).softmax(-1)),
     ("masked_softmax", "nan-gradient", added_minus_infinity),
+    ("masked_softmax", "masked-row-uniform", lambda s, m: s.masked_fill(~m, -math.inf).softmax(-1).nan_to_num(1 / 7)),
+    ("scaled_scores", "scale-by-heads", lambda q, k: q @ k.mT / q.size(1) ** 0.5),
+    ("multi_head_attention", "scale-by-heads", mha(lambda q, k: q @ k.mT / math.sqrt(q.size(1)))),
+    ("multi_head_attention", "mask-first-batch-only", first_mask),
     ("self_attention", "key-all-axes-reversed", lambda *a: self_attention(*a, key=lambda k: k.T)),
     ("self_attention", "scores-returned", lambda *a: self_attention(*a, scores_back=True)),
     ("self_attention", "dropout-at-eval", lambda *a: self_attention(*a, drop=0.1)),
@@ -364,6 +376,7 @@ WRONG = [
     ("cross_attention", "scores-returned", cross_scores),
     ("rope", "positions-ignored", lambda x, p, base=10000.0: rope(x, range(x.size(2)), base)),
     ("rope", "base-ignored", lambda x, p, base=10000.0: rope(x, p)),
+    ("rope", "base-ignored", lambda x, p, base=10000.0: rope(x, p, 500000.0)),
     ("decode_step", "blind-to-itself", step("past")),
     ("decode_step", "sees-itself-alone", step("self")),
     ("decode_step", "caches-exchanged", step(swap=True)),
@@ -418,6 +431,17 @@ SAID = [
     ("project", lambda x, w, b: w @ x + b, "x stands on the left"),
     ("project", lambda x, w, b: x @ w.reshape(w.size(1), -1) + b, "It is no transpose"),
     ("project_qkv", splits_by_three, "split(3) cuts pieces of size 3"),
+    ("project_qkv", lambda x, w, b: (part for part in (x @ w.T + b).chunk(3, -1)), "one generator. Put commas"),
+    ("project_qkv", lambda x, w, b: dict(zip("qkv", (x @ w.T + b).chunk(3, -1), strict=True)), "returned one dict."),
+    ("project_qkv", lambda x, w, b: None if x.dim() else x, "Is a return missing?"),
+    ("patchify", lambda x, p: F.unfold(x, p, stride=p).mT + 1, "at image 0, patch"),
+    ("add_class_token", lambda x, c: torch.cat((2 * c.expand(len(x), 1, -1), x), 1), "at image 0, token 0"),
+    ("self_attention", lambda *a: self_attention(*a, soft=lambda s: causal(s).softmax(-1)), "nobody asked for it"),
+    ("multi_head_attention", mha(soft=lambda s: causal(s).softmax(-1)), "nobody asked for it"),
+    ("scaled_scores", lambda q, k: q @ k.mT / int(q.size(-1) ** 0.5), "rounded to a whole number"),
+    ("multi_head_attention", mha(lambda q, k: q @ k.mT / math.isqrt(q.size(-1))), "rounded to a whole number"),
+    ("masked_softmax", lambda s, m: (s + (1 - m) * -1e9).softmax(-1), "Its opposite is ~mask"),
+    ("masked_softmax", lambda s, m: s.masked_fill(-m, -1e9).softmax(-1), "Its opposite is ~mask"),
     ("one_head_queries", lambda x, w, i, h: x @ w[i : i + w.size(0) // h].T, "begin at head * D"),
     ("one_head_queries", lambda x, w, i, h: x @ w.chunk(h, 1)[i], "Columns of W were taken"),
     ("attention_scores", lambda q, k: q @ k.mT / math.sqrt(q.size(-1)), "divided by sqrt(D) already"),

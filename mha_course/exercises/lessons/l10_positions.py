@@ -80,9 +80,10 @@ MISTAKES = [
         "A token in a cache, or in a later piece of text, stands elsewhere: take the angles from positions.", ROTARY,
         {"rope": lambda x, at, base=1e4: positions.rope(x, range(x.size(2)), base)},
         {"rope": lambda x, at, base=1e4: positions.rope(x, range(1, x.size(2) + 1), base)}),
-    mistake("base-ignored", "The base is always 10000.",
-        "It is an argument: models that read long texts take a larger one.", ROTARY,
-        {"rope": lambda x, at, base=1e4: positions.rope(x, at)}),
+    mistake("base-ignored", "The base is always the same number, whatever base says.",
+        "It is an argument, 10000 if none is given: models that read long texts take a larger one.", ROTARY,
+        *[{"rope": lambda x, at, base=1e4, own=own: positions.rope(x, at, own)}
+          for own in (1e4, 1e2, 1e3, 1e5, 5e5, 1e6)]),
     mistake("rope-wrong-sign", "The rotation goes the other way round.",
         "Pair (a, b) becomes (a cos - b sin, a sin + b cos).", ROTARY,
         {"rope": lambda x, at, base=1e4: _turn(x, at, base, torch.cos, lambda t: -t.sin())}),
