@@ -36,21 +36,30 @@ LIBRARIES = (str(Path(torch.__file__).parent), str(Path(__file__).parent.parent)
 class AnswerTimeoutError(BaseException):
     """Raised in an answer that runs longer than TIMEOUT.
 
-    No Exception, so that an ``except Exception`` in the answer does not swallow it. A bare ``except`` does, and so it
-    is raised once more in the next line, which is no longer under the same ``try``.
+    No Exception, so that an ``except Exception`` in the answer does not swallow it. A bare ``except`` does: then it is
+    thrown away while the call goes on. So it is raised once more in the next line, which is no longer under the same
+    ``try``, and from there through all the others around it.
     """
 
     def __init__(self) -> None:
         super().__init__()
-        frame: FrameType | None = sys._getframe(1)
-        frames = []
-        while frame is not None and frame.f_code is not within.__code__:
-            frames.append(frame)
-            frame = frame.f_back
-        if frame is not None:
+        self.call, _ = _frames_of_call(sys._getframe().f_back)
+
+    def __del__(self) -> None:
+        call, inside = _frames_of_call(sys._getframe().f_back)
+        if call is not None and call is self.call:  # not that of a later answer
             sys.settrace(lambda *_: None)  # without it no frame is traced
-            for one in frames:
-                one.f_trace = _raise_again
+            for frame in inside:
+                frame.f_trace = _raise_again
+
+
+def _frames_of_call(frame: FrameType | None) -> tuple[FrameType | None, list[FrameType]]:
+    """Return the frame in which an answer is called, None outside of a call, and those in it."""
+    inside = []
+    while frame is not None and frame.f_code is not _call.__code__:
+        inside.append(frame)
+        frame = frame.f_back
+    return frame, inside
 
 
 def _raise_again(*_: Any) -> None:
@@ -77,12 +86,14 @@ def within(seconds: float, call: Callable[[], Any]) -> Any:
     By a second thread, because signals reach only the main thread and Windows has no alarm. Python raises it between
     two of its own instructions, so one long call into C is not cut short, only what comes after it.
     """
-    thread, done, tracing, ended = threading.get_ident(), threading.Event(), sys.gettrace(), False
+    thread, running, tracing = threading.get_ident(), threading.Lock(), sys.gettrace()
+    running.acquire()  # no Event: its lock may be left locked where an error is raised in the middle of it
 
     def watch() -> None:
         pause = seconds
-        while not done.wait(pause) and not ended:
-            if not _is_called(thread):  # it has just ended: nothing else may be interrupted
+        while not running.acquire(timeout=pause):
+            call_frame, inside = _frames_of_call(sys._current_frames().get(thread))
+            if call_frame is None or not inside:  # nothing else may be interrupted
                 pause = 0.01
                 continue
             ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(thread), ctypes.py_object(AnswerTimeoutError))
@@ -91,25 +102,22 @@ def within(seconds: float, call: Callable[[], Any]) -> Any:
     watcher = threading.Thread(target=watch, daemon=True)
     watcher.start()
     try:
-        return call()
+        return _call(call)
     finally:
-        ended = True  # at once: what follows may still be interrupted
         while True:
             try:
                 sys.settrace(tracing)
-                done.set()
+                if running.locked():
+                    running.release()
                 watcher.join()
                 break
             except AnswerTimeoutError:  # sent at the last moment
                 pass
 
 
-def _is_called(thread: int) -> bool:
-    """Return True while a thread is in the call that ``within`` made."""
-    frame, inside = sys._current_frames().get(thread), False
-    while frame is not None and frame.f_code is not within.__code__:
-        frame, inside = frame.f_back, True
-    return frame is not None and inside
+def _call(call: Callable[[], Any]) -> Any:
+    """Call an answer: only in this frame may it be interrupted, and not while its watcher is started or ended."""
+    return call()
 
 
 @contextlib.contextmanager

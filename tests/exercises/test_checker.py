@@ -365,13 +365,44 @@ def swallows_all_further_in(x):
             pass
 
 
+def swallows_all_in_each_of_three(x):
+    while True:
+        try:
+            while True:
+                try:
+                    while True:
+                        try:
+                            x @ x.T
+                        except:  # noqa: E722
+                            x.exp()
+                except BaseException as error:
+                    str(error)
+        except BaseException:
+            continue
+
+
+def swallows_all_in_each_of_many(x, depth=8):
+    while True:
+        with contextlib.suppress(BaseException):
+            swallows_all_in_each_of_many(x, depth - 1) if depth else time.sleep(0.01)
+
+
 def suppresses_all(x):
     while True:
         with contextlib.suppress(BaseException):
             x @ x.T
 
 
-@pytest.mark.parametrize("answer", [swallows_all, swallows_all_further_in, suppresses_all])
+ENDLESS = [
+    swallows_all,
+    swallows_all_further_in,
+    suppresses_all,
+    swallows_all_in_each_of_three,
+    swallows_all_in_each_of_many,
+]
+
+
+@pytest.mark.parametrize("answer", ENDLESS)
 def test_a_loop_that_catches_everything_is_stopped(answer, monkeypatch):
     monkeypatch.setattr(sandbox, "TIMEOUT", 0.2)
     before = sys.gettrace(), threading.active_count()
