@@ -100,10 +100,10 @@ def understood(question: Question, given: str) -> str | None:
     if "," in question.right:
         shapes = [(answer, question.letters if answer == question.right else "") for answer in question.answers]
         return next((answer for answer, letters in shapes if is_shape(given, answer, letters)), None)
-    got = number(given, question.units)
-    if got is not None and abs(got - float(question.right)) <= question.tolerance + 1e-9:
+    # 2,708 is a number in thousands, or has decimals after a comma.
+    read = [number(text, question.units) for text in (given, given.replace(",", "."))]
+    got = [value for value in read if value is not None]
+    if any(abs(value - float(question.right)) <= question.tolerance + 1e-9 for value in got):
         return question.right
     wrong = [answer for answer in question.answers if answer != question.right]
-    return next(
-        (answer for answer in wrong if got is not None and math.isclose(got, float(answer), rel_tol=0.01)), None
-    )
+    return next((answer for answer in wrong for value in got if math.isclose(value, float(answer), rel_tol=0.01)), None)

@@ -84,7 +84,7 @@ def number(text: str, units: str = "") -> float | None:
     text = re.sub(r"[a-z]+(?:-[a-z]+)?", lambda word: _digits(word[0], known), text)
     text = re.sub(r"(\d+)\s*÷(\d)", r"\1/\2", text).replace("÷", "1/")  # two thirds, a third
     text = re.sub(r"(sqrt|ln|log|exp)\s*(\d+(?:\.\d+)?)", r"\1(\2)", text)
-    *sides, last = [_evaluate(side) for side in re.split("[=≈~]", re.sub(r"^\s*[a-z]?\s*[=≈~]", "", text))]
+    *sides, last = [_evaluate(side) for side in re.split("[=≈~]", text) if not _is_name(side)] or [None]
     alike = last is not None and all(side is not None and math.isclose(side, last, rel_tol=0.01) for side in sides)
     return last if alike else None
 
@@ -96,6 +96,11 @@ def _digits(word: str, known: set[str]) -> str:
     if word in known:
         return ""
     return f"÷{_PARTS[word]}" if word in _PARTS else str(_NUMBERS.get(word, word))
+
+
+def _is_name(text: str) -> bool:
+    """Return True for what stands before an equals sign without a number of its own: nothing, ``s``, ``sqrt d_k``."""
+    return re.fullmatch(r"\s*(?:sqrt\b)?[\s(]*(?:[a-z]|[a-z]+_[a-z]+)?[\s)]*", text) is not None
 
 
 def _evaluate(text: str) -> float | None:
@@ -155,12 +160,16 @@ def choose(given: str, choices: Sequence[str], question: str, units: str = "", t
     """Return the one choice that is meant: as it is written, by its number, by a label, or by some of its words."""
     given = given[:LONGEST]
     read = _readings(given, units)
+    # What the question says, and no choice: “they sum to 1” is “1”.
+    repeated = set(words(question)) - set(words(" ".join(choices))) - _TURNS
+    own = [word for word in words(given) if word not in repeated or _is_number(word)]
     ways: list[Callable[[str], bool]] = [
         lambda choice: tidy(choice) == tidy(given),
         lambda choice: bool(words(given)) and words(choice) == words(given),
         lambda choice: any(_near(*pair, tolerance) for pair in product(read, _readings(choice, units)[:1])),
         lambda choice: choices.index(choice) == _label(given, choices, question),
         lambda choice: _short_form(words(given), words(choice), words(question)),
+        lambda choice: _short_form(own, words(choice), words(question)),
         lambda choice: _long_form(words(given), words(choice), words(question), [words(other) for other in choices]),
     ]
     for means in ways:
@@ -183,16 +192,20 @@ def _near(got: Sequence[float], want: Sequence[float], tolerance: float) -> bool
 
 
 def _label(given: str, choices: Sequence[str], question: str) -> int | None:
-    """Read ``b``, ``(b)``, ``2`` or ``option 2``: a place among the choices, where that is no answer itself."""
+    """Read ``b``, ``(b)``, ``2`` or ``option 2``: a place among the choices, where that is no answer itself.
+
+    A bare letter is a label also where the question has it for a token or an axis, since what is asked for is a choice.
+    Only where it stands in one choice alone, and the label is that of another, is it not clear what is meant.
+    """
     found = re.fullmatch(r"(option|choice)? *(\(?)([a-h]|\d)(\)?)", tidy(given))
     if not found:
         return None
     word, *brackets, mark = found.group(1, 2, 4, 3)
     explicit = word or (any(brackets) and not mark.isdigit())
     at = int(mark) - 1 if mark.isdigit() else string.ascii_lowercase.index(mark)
-    letters = set(string.ascii_lowercase[1 : len(choices)])  # "a" is a word as well
     counted = "how many" in question.casefold() or any(_is_number(word) for choice in choices for word in words(choice))
-    if not explicit and (counted if mark.isdigit() else letters & set(re.findall(r"[a-z_]+", question.casefold()))):
+    with_it = [place for place, choice in enumerate(choices) if mark in words(choice)]
+    if not explicit and (counted if mark.isdigit() else len(with_it) == 1 and with_it != [at]):
         return None
     return at if 0 <= at < len(choices) else None
 

@@ -11,7 +11,7 @@ from mha_course import flash
 from mha_course.attention import MultiHeadAttention, attention
 from mha_course.caching import GroupedQueryAttention, kv_cache_bytes, repeat_kv
 from mha_course.datasets.grammar import sentences
-from mha_course.exercises import QUESTIONS, predict
+from mha_course.exercises import QUESTIONS, predict, reading
 from mha_course.exercises.lessons.l15_language_model import next_token_targets
 from mha_course.experiments import costs
 from mha_course.experiments.head_tasks import TwoTokenSum, learn
@@ -525,22 +525,41 @@ def test_one_choice_is_right(name):
 # What people type
 
 RIGHT = {
-    "row-sum": ["one", "1.0", "100%", "b", "(b)", "option 2"],
-    "context-of-a": ["1.4 0.9", (1.4, 0.9), "(b)"],
+    "row-sum": ["one", "1.0", "100%", "b", "(b)", "option 2", "They sum to 1", "the weights sum to 1."],
+    "context-of-a": ["1.4 0.9", (1.4, 0.9), "(b)", "b"],
     "linear-weight": ["18 24", "18x24", "18 by 24", "(out, in)", "out in", "OUT, IN."],
     "linear-result": ["2 5 18", "2, 5 and 18", [2, 5, 18]],
     "which-crashes": ["x@W", "x @ w", "1", "a"],
     "fused-parameters": ["72*24 + 72", "1 800", 1800.0, "1,800 numbers", "24 × 72 + 72 = 1800"],
-    "whose-heads": ["all", "4", "all 4 heads", "All four."],
+    "whose-heads": ["all", "4", "all 4 heads", "All four.", "all heads", "In all heads"],
     "split-shape": ["2 4 5 6", "B H S D", "bhsd", "2*4*5*6"],
     "wrong-row": ["2", "Token 2."],
     "view-or-not": ["heads.view", "view"],
     "contiguous-copies": ["No", "n", False, "no copy"],
-    "typical-score": ["√64", "sqrt(64)", "64**0.5", "64^0.5", "8.0", "eight", "= 8", "root of 64", torch.tensor(8.0)],
+    "typical-score": [
+        "√64",
+        "sqrt(64)",
+        "64**0.5",
+        "64^0.5",
+        "8.0",
+        "eight",
+        "= 8",
+        "root of 64",
+        torch.tensor(8.0),
+        "√D = 8",
+    ],
+    "which-width": ["√D = 8", "sqrt(d_k)=8", "√64"],
+    "merge-order": ["b", "B"],
+    "padding-shape": ["b", "B", "2, 1, 1, 5"],
+    "three-axes": ["c", "h", "head h"],
+    "bag-of-words": ["it stays the same"],
+    "turned-values": ["it changes"],
+    "causal-padding": ["nothing happens"],
+    "later-word": ["no, it cannot"],
     "scale-of-one": ["close to 1"],
-    "softmax-axis": [-1, "dim = −1", "the last axis", "3"],
+    "softmax-axis": ["a", -1, "dim = −1", "the last axis", "3"],
     "all-hidden": ["alike", "uniform"],
-    "most-entropy": ["ln(15)", "ln 15", "log(15)", "2,71", "2.7", "2.708 nats", "-log(1/15)"],
+    "most-entropy": ["ln(15)", "ln 15", "log(15)", "2,71", "2.7", "2.708 nats", "2,708", "-log(1/15)"],
     "uniform-weights": ["mean", "the average", "(b)"],
     "own-width": ["any", "any number of them"],
     "count-heads": ["624 624 624", "624 each"],
@@ -561,10 +580,20 @@ RIGHT = {
     "zero-query": ["mean", "the average of all values"],
 }
 WRONG = {
-    "row-sum": ["1%", "2", "15%", "not 1", "one or 15"],
-    "whose-heads": ["not all", "all but one", "nearly all four", "all or none", "four and none"],
+    "row-sum": ["1%", "2", "15%", "They sum to 15", "they do not sum to 1", "not 1", "one or 15"],
+    "whose-heads": [
+        "not all heads",
+        "all heads but one",
+        "not all",
+        "all but one",
+        "nearly all four",
+        "all or none",
+        "four and none",
+    ],
     "shuffle": ["the same results", "same", "the same result"],
     "softmax-axis": ["not dim=-1", "dim=-2, not dim=-1", "1", "dim=-2 or dim=-1"],
+    "which-width": ["√D = 64", "not = 8", "d = 64 = 8", "√D = 22.6"],
+    "three-axes": ["b", "a"],
     "typical-score": ["8.1", "7.9", "8 or 64", "64 = 8", "-8", "8 * 8", "9**9**9**9", "(" * 500, "__import__('os')"],
     "most-entropy": ["2.72", "2.70", "log2(15)", "2.71 bits", "ln 16"],
     "padding-shape": ["(2, 1, 1, 5) or (2, 5)", "2, 1, 1", "2, 1, 1, 5, 1", "21 15"],
@@ -617,6 +646,17 @@ def test_no_wrong_answer_is_taken_for_right(name):
     twisted += [f"{right} not", f"{right} twice", f"{right}?? no", "?", "", "what", "-", "()", question.text]
     for text in twisted:
         assert not predict(name, text).correct, text
+
+
+@pytest.mark.parametrize("name", QUESTIONS)
+def test_no_part_of_a_wrong_answer_is_taken_for_right(name):
+    question = QUESTIONS[name]
+    right = [reading.words(answer) for answer in (question.right, *question.also)]
+    for answer in set(question.answers) - {question.right}:
+        said = answer.split()
+        parts = [" ".join(said[start:end]) for end in range(len(said) + 1) for start in range(end)]
+        for part in [*parts, *(f"{word} {answer}" for word in question.text.split())]:
+            assert not predict(name, part).correct or reading.words(part) in right, part
 
 
 @pytest.mark.parametrize("name", [name for name in QUESTIONS if not QUESTIONS[name].choices])

@@ -104,6 +104,7 @@ QUESTIONS = {
             "none": "q is computed from x, so it changes with it.",
         },
         units="all heads",
+        also=("all heads", "in all heads", "all of them", "every head", "in every head"),
     ),
 }
 

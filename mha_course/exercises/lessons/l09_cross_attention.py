@@ -115,6 +115,7 @@ QUESTIONS = {
             "yes": "That takes keys or values made of x. Here both come from memory.",
             "no": "Each query meets the memory on its own: tokens of x never meet each other here.",
         },
+        also=("it cannot", "no, it cannot", "it can not"),
     ),
     "keys-once": Question(
         "A translation is said in 5 steps, one word each. How many times must k and v of the memory be computed?",

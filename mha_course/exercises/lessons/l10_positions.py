@@ -152,6 +152,7 @@ QUESTIONS = {
             "another one": "That needs a step that knows the places. Scores, softmax and sum know none.",
             "the same, with “dog” and “man” exchanged": "A context holds no words: it is one vector.",
         },
+        also=("it stays the same", "unchanged", "no change", "it does not change"),
     ),
     "far-away": Question(
         "The encodings of places 3 and 8 have a certain dot product. What is that of places 103 and 108?",
@@ -184,6 +185,7 @@ QUESTIONS = {
             ),
             "the weights change": "The weights come from q and k alone, and these keep their distances.",
         },
+        also=("it changes",),
     ),
 }
 

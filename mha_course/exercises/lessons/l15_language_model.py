@@ -142,6 +142,7 @@ QUESTIONS = {
             "they see the padding": "A word sees what stands before it. Where does the padding stand?",
             "the last word sees it": "The last word sees itself and what is before it. The padding is behind it.",
         },
+        also=("nothing happens", "nothing changes"),
     ),
     "loss-at-best": Question(
         "Somebody knows the grammar by heart: every rule, every word. What is their loss, in nats a word?",
