@@ -9,6 +9,8 @@ import re
 import unicodedata
 from html import escape
 
+from mha_course.tracing.render import written_out
+
 LEFT = "text-align:left"
 
 
@@ -31,16 +33,9 @@ def foreign(text: str, most: int = 300) -> str:
     are not seen, and turn all that follows, are written out.
     """
     text = text if len(text) <= most else f"{text[: most - 1]}…"
-    shown = "".join(f"\\u{ord(sign):04x}" if _is_control(sign) else sign for sign in text)
+    shown = written_out(text)
     turned = any(unicodedata.bidirectional(sign) in ("R", "AL") for sign in shown)
     return f"\N{FIRST STRONG ISOLATE}{shown}\N{POP DIRECTIONAL ISOLATE}" if turned else shown
-
-
-def _is_control(sign: str) -> bool:
-    return (
-        unicodedata.category(sign) == "Cc"
-        or sign in "\u061c\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069"
-    )
 
 
 def prose(text: str) -> str:

@@ -130,12 +130,13 @@ def train_translator(seed: int, *, steps: int = 400, progress: bool = True) -> t
 def translate(model: Translator, sentence: str) -> tuple[Tensor, list[str], list[str]]:
     """Translate a sentence greedily: weights (H, T, S) when each word was written, target words, source words.
 
-    Raises: ShapeError for an unknown word, or more than 8.
+    Raises: SentenceError for an unknown word, or more than 8.
     """
     words = sentence.split()
     source = torch.tensor([_ids("source", words, SOURCE)])  # (1, S)
-    expected, got = f"S <= {MAX_SOURCE}", f"{len(words)} words"
-    require(len(words) <= MAX_SOURCE, "translate", "the sentence is too long", expected=expected, got=got)
+    if len(words) > MAX_SOURCE:
+        expected, got = f"at most {MAX_SOURCE} words", str(len(words))
+        raise SentenceError("translate", "the sentence is too long", expected=expected, got=got)
     memory, memory_mask = model.encode(source), torch.ones(1, 1, 1, len(words), dtype=torch.bool)
     written = [START]
     while True:

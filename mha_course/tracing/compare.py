@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import html
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
@@ -76,7 +75,9 @@ class Comparison:
     def _row(self, part: Part, pair: bool) -> str:
         """Write one stage: the shape at its end, and below it what was done to memory."""
         cells = map(_html_cell, part.steps)
-        return render.row([html.escape(part.stage), *cells, *[html.escape(", ".join(part.differs))] * pair], WRAPPED)
+        return render.row(
+            [render.escaped(part.stage), *cells, *[render.escaped(", ".join(part.differs))] * pair], WRAPPED
+        )
 
 
 def _last(steps: tuple[Step, ...]) -> str:
@@ -115,7 +116,9 @@ class Ledger:
         return render.columns(self._texts())
 
     def _repr_html_(self) -> str:
-        rows = [render.row([html.escape(n), render.chips(t.shape, t.axes), str(t.shape)]) for n, t in self.rows.items()]
+        rows = [
+            render.row([render.escaped(n), render.chips(t.shape, t.axes), str(t.shape)]) for n, t in self.rows.items()
+        ]
         return render.table("", ("step", "axes", "shape"), rows)
 
     def to_markdown(self) -> str:

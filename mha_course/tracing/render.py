@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import html
+import re
 import textwrap
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
@@ -130,7 +131,7 @@ class Reports:
 
     def _repr_html_(self) -> str:
         rows = [text for step in self.steps for text in _html_rows(step)]
-        notes = "".join(f"<p>{html.escape(text)}</p>" for text in self._closing_lines())
+        notes = "".join(f"<p>{escaped(text)}</p>" for text in self._closing_lines())
         return table(self.summary(), ("", "line", "step", "shape", "strides", "memory"), rows) + notes
 
 
@@ -142,7 +143,7 @@ def _cells(step: Step) -> tuple[str, str, str, str, str]:
 
 def _cell(text: str) -> str:
     """Make a text fit into a cell of a Markdown table."""
-    return text.replace("\\", "\\\\").replace("|", "\\|").replace("\n", " ")
+    return written_out(text.replace("\\", "\\\\")).replace("|", "\\|").replace("\n", " ")
 
 
 def markdown(head: Sequence[str], body: Iterable[Sequence[str]]) -> str:
@@ -157,20 +158,34 @@ CHIP = "color:#1f2430;border:1px solid #8a8f99;border-radius:3px;padding:0 4px"
 ALERT = f"{CELL};white-space:normal;border-left:4px solid #d95f02"
 
 
+# Signs that are not seen, and marks that turn the direction of what follows them, even of words that are not theirs.
+_UNSEEN = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]")
+
+
+def written_out(text: str) -> str:
+    """Write signs that are not seen as Python does."""
+    return _UNSEEN.sub(lambda sign: f"\\u{ord(sign[0]):04x}", text)
+
+
+def escaped(text: str) -> str:
+    """Return the HTML of a text that somebody else wrote."""
+    return html.escape(written_out(text))
+
+
 def chips(shape: Sequence[int], axes: Sequence[str]) -> str:
     """Write a shape in colours, a chip for each axis."""
     spans = []
     for name, size in zip(axes, shape, strict=True):
-        text = str(size) if name.isdigit() else f"{html.escape(name)}&nbsp;{size}"
+        text = str(size) if name.isdigit() else f"{escaped(name)}&nbsp;{size}"
         spans.append(f'<span style="background:{color(name)};{CHIP}">{text}</span>')
     return f'<span style="white-space:nowrap">{" ".join(spans)}</span>' if spans else "a number"
 
 
 def table(caption: str, heads: Iterable[str], rows: Iterable[str], style: str = "border-collapse:collapse") -> str:
     """Write a table that needs neither script nor style sheet; rows are HTML."""
-    head = "".join(f'<th scope="col" style="{CELL}">{html.escape(text)}</th>' for text in heads)
+    head = "".join(f'<th scope="col" style="{CELL}">{escaped(text)}</th>' for text in heads)
     top = f"<thead><tr>{head}</tr></thead>" if head else ""
-    title = f'<caption style="text-align:left">{html.escape(caption)}</caption>'
+    title = f'<caption style="text-align:left">{escaped(caption)}</caption>'
     return f'<table style="{style}">{title}{top}<tbody>{"".join(rows)}</tbody></table>'
 
 
@@ -183,9 +198,9 @@ def row(cells: Iterable[str], style: str = CELL) -> str:
 def _html_rows(step: Step) -> list[str]:
     """Write one step, and its warning below it."""
     number, op, _, memory, code = _cells(step)
-    line = f'<span style="{CODE}">{html.escape(code)}</span>'
-    cells = [number, line, html.escape(op), chips(step.shape, step.axes), str(step.strides), html.escape(memory)]
+    line = f'<span style="{CODE}">{escaped(code)}</span>'
+    cells = [number, line, escaped(op), chips(step.shape, step.axes), str(step.strides), escaped(memory)]
     if not step.warning:
         return [row(cells)]
-    text = f"{WARN} <strong>{html.escape(step.warning)}</strong>"
+    text = f"{WARN} <strong>{escaped(step.warning)}</strong>"
     return [row(cells), f'<tr><td></td><td colspan="5" style="{ALERT}">{text}</td></tr>']

@@ -127,7 +127,10 @@ def test_training_is_bit_equal():
             lambda m: translation.translate(m, " "),
             "the source needs at least one word. expected words of toy_language.SOURCE",
         ),
-        (lambda m: translation.translate(m, "the cat " * 5), "the sentence is too long. expected S <= 8, got 10 words"),
+        (
+            lambda m: translation.translate(m, "the cat " * 5),
+            "the sentence is too long. expected at most 8 words, got 10",
+        ),
     ],
 )
 def test_messages(model, call, message):

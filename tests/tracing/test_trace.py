@@ -1,5 +1,6 @@
 """What a trace says of single operations and of whole modules, and how it reports it."""
 
+import linecache
 import math
 import time
 import traceback
@@ -586,6 +587,17 @@ def test_markdown_and_html_escape_what_people_write(x):
     assert "<b>" not in found._repr_html_()
     for tag in ("<svg", "<style", "<script", "class=", "aria-"):
         assert tag not in found._repr_html_()
+
+
+def test_marks_that_turn_text_are_written_out(x):
+    line = "    y = x + len('\u202edrawkcab')  # \u05d0\n"
+    space, file = {}, "<somebody's>"
+    linecache.cache[file] = (0, None, ["def turned(x):\n", line, "    return y\n"], file)
+    exec(compile("".join(linecache.cache[file][2]), file, "exec"), space)
+    found = trace(space["turned"], x, axes="B S C")
+    for shown in (found._repr_html_(), found.to_markdown(), found.compare(found)._repr_html_()):
+        assert "\u202e" not in shown
+    assert "\\u202edrawkcab" in found._repr_html_()
 
 
 def test_a_ledger_is_the_table_of_steps_and_shapes(draw):
