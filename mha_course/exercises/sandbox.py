@@ -29,6 +29,7 @@ from mha_course.tracing.torch_internals import DispatchMode, OpOverload, tree_le
 
 TIMEOUT = 5.0  # seconds for one call
 _SHARED: tuple[Any, ...] = (torch, torch.nn, torch.nn.functional, torch.nn.Module, torch.nn.Linear, Tensor, builtins)
+_IMPORTED = [(space, dict(vars(space))) for space in _SHARED if space is not builtins]
 # Frames of these files are no lines of the learner's.
 LIBRARIES = (str(Path(torch.__file__).parent), str(Path(__file__).parent.parent))
 
@@ -128,13 +129,39 @@ def guarded() -> Iterator[None]:
     try:
         yield
     finally:
-        for space, names in before:
-            added = vars(space).keys() - names.keys() if isinstance(space, type) else ()  # modules import on demand
-            for name in added:
-                delattr(space, name)
-            for name, value in names.items():
-                if vars(space).get(name) is not value:
-                    setattr(space, name, value)
+        _restore(before)
+
+
+def _is_of_torch(value: Any) -> bool:
+    """Return True for what torch itself may have put there: its compiler does so."""
+    return (getattr(value, "__module__", None) or "torch").startswith("torch")
+
+
+def _restore(before: Sequence[tuple[Any, dict[str, Any]]]) -> list[str]:
+    """Put back what stood in modules and classes, and take away what hides what they inherit; return the names."""
+    found = []
+    for space, names in before:
+        added = vars(space).keys() - names.keys() if isinstance(space, type) else set()
+        for name in [name for name in added if any(name in vars(base) for base in space.__mro__[1:])]:
+            delattr(space, name)
+            found.append(f"{space.__name__}.{name}")
+        for name, value in names.items():
+            if vars(space).get(name) is not value:
+                setattr(space, name, value)
+                found.append(f"{space.__name__}.{name}")
+    return found
+
+
+@contextlib.contextmanager
+def torch_as_imported() -> Iterator[list[str]]:
+    """Put back, while it lasts, what the notebook has put in the place of torch's own functions; yield their names."""
+    now = [(space, dict(vars(space))) for space, _ in _IMPORTED]
+    kept = [{name: value for name, value in vars(space).items() if _is_of_torch(value)} for space, _ in now]
+    replaced = _restore([(space, names | own) for (space, names), own in zip(_IMPORTED, kept, strict=True)])
+    try:
+        yield replaced
+    finally:
+        _restore(now)
 
 
 def _ask_nobody(*_: Any) -> str:

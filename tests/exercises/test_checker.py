@@ -460,6 +460,18 @@ def test_what_an_answer_puts_in_the_place_of_torch_is_taken_back():
     assert check("similarity", lambda x: x @ x.T).status == "correct"
 
 
+def test_what_a_notebook_puts_in_the_place_of_torch_changes_no_reference(monkeypatch):
+    broken = lambda x, *_, **__: x * 0  # noqa: E731
+    monkeypatch.setattr(torch, "softmax", broken)
+    monkeypatch.setattr(torch.Tensor, "__matmul__", broken)
+    report = check("self_attention", solutions.self_attention)
+    assert (report.status, torch.softmax, torch.Tensor.__matmul__) == ("correct", broken, broken)
+    assert "torch.softmax, Tensor.__matmul__: something else has been put in this place" in report.message
+    assert "PyTorch's own" in check("self_attention", lambda x, a, b, c: (x, x @ x.mT)).message
+    monkeypatch.undo()
+    assert "PyTorch's own" not in check("self_attention", solutions.self_attention).message
+
+
 WITHOUT_WIDGETS = """
 import sys
 from mha_course.exercises import check, hint, predict, progress, solution
