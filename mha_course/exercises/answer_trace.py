@@ -15,8 +15,8 @@ from mha_course.exercises.spec import Exercise
 from mha_course.tracing import Trace, trace
 
 
-def trace_answer(exercise: Exercise, answer: Any, arguments: Sequence[Any]) -> Trace | str:
-    """Return what the first call of an answer did, up to where it stopped, or a sentence on why that is not known.
+def trace_answer(exercise: Exercise, answer: Any, arguments: Sequence[Any]) -> tuple[Trace | None, str]:
+    """Return what the first call of an answer did, if it made tensors, and a sentence where it stopped or made none.
 
     Of a class its forward is traced.
     """
@@ -40,9 +40,11 @@ def trace_answer(exercise: Exercise, answer: Any, arguments: Sequence[Any]) -> T
         type(answer.__name__, (answer,), {"__call__": forward}) if inspect.isclass(answer) else partial(traced, answer)
     )
     outcome = run(exercise.run, spied, arguments)
-    if found:
-        return found[0]
-    return explain(outcome.error, arguments) if outcome.error else "It called nothing that could be traced."
+    made = found[0] if found and found[0].steps else None
+    if outcome.error is not None:
+        steps = "after the steps below" if made else "before it has made a tensor"
+        return made, f"It stops {steps}. {explain(outcome.error, arguments)}"
+    return made, "" if made else "It makes no tensor, so there are no steps to show."
 
 
 def _axes(call: Callable[..., Any], given: Sequence[Any]) -> dict[str, str]:

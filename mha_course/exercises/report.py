@@ -81,7 +81,7 @@ class _Helper:
     def respond(self, action: str, _: str) -> dict[str, Any]:
         """Do what a button asks."""
         widgets = getattr(self, f"_{action}")()
-        parts = [self.parts[name] for name in ("trace", "hint", "solution") if name in self.parts]
+        parts = [self.parts[name] for name in ("hint", "solution", "trace") if name in self.parts]
         return {"parts": parts, "buttons": self.buttons()} | ({"widgets": widgets} if widgets else {})
 
     def _hint(self) -> None:
@@ -98,13 +98,13 @@ class _Helper:
 
         self.is_traced = True
         report = self.report
-        found = trace_answer(find_exercise(report.name), report.answer, report.arguments or ())
-        if isinstance(found, str):
-            self.parts["trace"] = _part("Your code", prose(found))
+        trace, stopped = trace_answer(find_exercise(report.name), report.answer, report.arguments or ())
+        if stopped:
+            self.parts["trace"] = _part("Your code", prose(stopped))
+        if trace is None:
             return []
-        tracer = ShapeTracer(found)
-        if found.failure:
-            tracer.position = len(found.steps)  # where it stopped
+        tracer = ShapeTracer(trace)
+        tracer.position = len(trace.steps) if stopped else 0
         return [tracer]
 
 
