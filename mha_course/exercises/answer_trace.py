@@ -16,7 +16,7 @@ from mha_course.tracing import Trace, trace
 
 
 def trace_answer(exercise: Exercise, answer: Any, arguments: Sequence[Any]) -> tuple[Trace | None, str]:
-    """Return what the first call of an answer did, if it made tensors, and a sentence where it stopped or made none.
+    """Return what the first call of an answer did, or None if it made no tensor, and a sentence on why it stopped.
 
     Of a class its forward is traced.
     """
@@ -41,10 +41,7 @@ def trace_answer(exercise: Exercise, answer: Any, arguments: Sequence[Any]) -> t
     )
     outcome = run(exercise.run, spied, arguments)
     made = found[0] if found and found[0].steps else None
-    if outcome.error is not None:
-        steps = "after the steps below" if made else "before it has made a tensor"
-        return made, f"It stops {steps}. {explain(outcome.error, arguments)}"
-    return made, "" if made else "It makes no tensor, so there are no steps to show."
+    return made, explain(outcome.error, arguments) if outcome.error else ""
 
 
 def _axes(call: Callable[..., Any], given: Sequence[Any]) -> dict[str, str]:

@@ -99,8 +99,12 @@ class _Helper:
         self.is_traced = True
         report = self.report
         trace, stopped = trace_answer(find_exercise(report.name), report.answer, report.arguments or ())
-        if stopped:
-            self.parts["trace"] = _part("Your code", prose(stopped))
+        if stopped or trace is None:
+            steps = (
+                "It makes no tensor: there are no steps to show." if trace is None else "It stops after these steps."
+            )
+            again = "" if stopped in report.message else stopped
+            self.parts["trace"] = _part("Your code", prose(f"{steps} {again}"))
         if trace is None:
             return []
         tracer = ShapeTracer(trace)
