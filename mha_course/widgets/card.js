@@ -81,7 +81,7 @@ function render({ model, el }) {
   }
   const answers = field ? [makeField(send)] : choices.map((choice) => makeChoice(choice, mark));
   const { bar, show: showButtons } = makeBar(send);
-  const root = make("div", "face", fromHTML("said", html));
+  const root = make("div", "mha-face", fromHTML("said", html));
   if (answers.length) root.append(make("div", "answers", ...answers), reason);
   root.append(bar, trouble, parts, fromHTML("foot", foot));
   keepKeys(root);
