@@ -22,13 +22,8 @@ function makeChoice({ text, right, reason }, mark) {
 function makeField(send) {
   const input = Object.assign(make("input"), { type: "text", autocomplete: "off", spellcheck: false, maxLength: 120 });
   const button = Object.assign(make("button", "", "Answer"), { type: "submit" });
-  const field = make(
-    "form",
-    "field",
-    make("label", "", make("span", "", "Your answer"), input),
-    make("span", "sign"),
-    button,
-  );
+  const label = make("label", "", make("span", "", "Your answer"), input);
+  const field = make("form", "field", label, button, make("span", "sign"));
   field.addEventListener("submit", (event) => {
     event.preventDefault();
     if (input.value.trim()) send("answer", input.value);
@@ -46,7 +41,6 @@ function makeBar(send) {
     bar.append(button);
   }
   function show(specs = []) {
-    bar.hidden = !specs.length;
     for (const { action, label, done } of specs) {
       if (!buttons.has(action)) add(action);
       say(buttons.get(action), label);
@@ -58,6 +52,7 @@ function makeBar(send) {
 
 function render({ model, el }) {
   const { html, choices = [], field, foot } = model.get("shown");
+  let brought = "";
   const queue = makeQueue(
     ([action, text]) => {
       const number = model.get("asked").number + 1;
@@ -90,8 +85,8 @@ function render({ model, el }) {
   function follow() {
     const shown = model.get("shown");
     showButtons(shown.buttons);
-    const brought = (shown.parts ?? []).join("");
-    if (parts.dataset.html !== brought) parts.innerHTML = parts.dataset.html = brought;
+    const now = (shown.parts ?? []).join("");
+    if (now !== brought) parts.innerHTML = brought = now; // else what somebody folded would unfold
     say(trouble, shown.trouble ?? "");
     if (shown.reason) mark(answers[0], shown.right, shown.reason);
     queue.landed(shown.number);
