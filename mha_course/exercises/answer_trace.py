@@ -53,7 +53,5 @@ def _axes(call: Callable[..., Any], given: Sequence[Any]) -> dict[str, str]:
     letters = {size: letter for letter, size in SIZES.items()} | {1: "1"}
     batches = {name: x.shape for name, x in bound.items() if isinstance(x, Tensor) and x.dim() > 2}
     return {
-        name: " ".join(letters[size] for size in shape)
-        for name, shape in batches.items()
-        if shape[0] == SIZES["B"] and set(shape) <= set(letters)
+        name: " ".join(letters[size] for size in shape) for name, shape in batches.items() if set(shape) <= set(letters)
     }

@@ -29,7 +29,8 @@ def wrong(x):
 
 def stopping(x):
     doubled = x * 2
-    return doubled @ x
+    tripled = doubled + x
+    return tripled @ x
 
 
 def test_hints_are_those_of_the_call_and_end_with_the_solution():
@@ -62,9 +63,10 @@ def test_a_trace_ends_where_the_answer_stops_and_says_so():
     card.press("trace")
     (tracer,) = card.widgets
     assert isinstance(tracer, ShapeTracer)
-    assert [step["name"] for step in tracer.data["steps"]] == ["doubled"]
+    assert [step["name"] for step in tracer.data["steps"]] == ["doubled", "tripled"]
+    assert tracer.position == 1
     assert "It stops after these steps." in card.shown["parts"][-1]
-    assert "<code>return doubled @ x</code>; doubled is (7, 24)" in card.shown["html"]
+    assert "<code>return tripled @ x</code>; tripled is (7, 24)" in card.shown["html"]
     card.press("hint")
     assert card.widgets == (tracer,)
 
@@ -117,6 +119,7 @@ def test_a_module_is_traced_from_its_forward_on():
     exercise = EXERCISES["MultiHeadAttention"]
     trace, _ = trace_answer(exercise, exercise.reference, exercise.inputs[0]())
     assert trace.steps[0].op == "linear"
+    assert trace.steps[-1].axes == ("B", "T", "C")
     assert torch.equal(trace.result, exercise.run(exercise.reference, *exercise.inputs[0]()))
 
 
@@ -128,4 +131,5 @@ def test_text_and_html_are_those_of_a_page_without_widgets(monkeypatch):
         assert "<button" not in data["text/html"]
         with monkeypatch.context() as patch:
             patch.setitem(sys.modules, "mha_course.widgets.card", None)  # as where anywidget is missing
+            assert one._repr_mimebundle_() == {}
             assert formatter.format(one)[0] == {kind: data[kind] for kind in ("text/html", "text/plain")}
