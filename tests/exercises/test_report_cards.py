@@ -119,6 +119,7 @@ def test_a_module_is_traced_from_its_forward_on():
     exercise = EXERCISES["MultiHeadAttention"]
     trace, _ = trace_answer(exercise, exercise.reference, exercise.inputs[0]())
     assert trace.steps[0].op == "linear"
+    assert [step.axes for step in trace.steps if step.name == "scores"] == [("B", "H", "T", "S")]
     assert trace.steps[-1].axes == ("B", "T", "C")
     assert torch.equal(trace.result, exercise.run(exercise.reference, *exercise.inputs[0]()))
 
