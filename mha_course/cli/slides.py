@@ -22,7 +22,7 @@ from nbformat import NotebookNode
 
 from mha_course.cli import launch, slide_html
 from mha_course.errors import ShapeError, require
-from mha_course.exercises.checker import reference
+from mha_course.exercises.hint_ladder import reference
 
 LESSONS, DECKS, HERE = launch.ROOT / launch.LESSONS, launch.ROOT / "decks", Path(__file__).parent
 TYPES = ("slide", "subslide", "fragment", "-", "notes", "skip")

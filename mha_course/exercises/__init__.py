@@ -1,9 +1,10 @@
 """Exercises: ``check`` judges an answer, ``hint`` helps, ``predict`` asks, ``solution`` and ``progress`` show."""
 
 from mha_course.exercises.catalogue import NAMES, QUESTIONS
-from mha_course.exercises.checker import Report, check, solution
-from mha_course.exercises.hint_ladder import hint
+from mha_course.exercises.checker import check
+from mha_course.exercises.hint_ladder import hint, solution
 from mha_course.exercises.predictions import predict
 from mha_course.exercises.progress_store import progress
+from mha_course.exercises.report import Report
 
 __all__ = ["NAMES", "QUESTIONS", "Report", "check", "hint", "predict", "progress", "solution"]

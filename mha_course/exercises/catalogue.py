@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import pkgutil
 
+from mha_course.errors import require
 from mha_course.exercises import lessons
 from mha_course.exercises.attention_mistakes import STEP_MISTAKES
 from mha_course.exercises.spec import Exercise, Lesson, Mistake, Question
@@ -16,3 +17,9 @@ NAMES = tuple(EXERCISES)
 HINTS = {name: exercise.hints for name, exercise in EXERCISES.items()}
 QUESTIONS: dict[str, Question] = {name: asked for lesson in LESSONS for name, asked in lesson.questions.items()}
 MISTAKES: tuple[Mistake, ...] = (*STEP_MISTAKES, *(known for lesson in LESSONS for known in lesson.mistakes))
+
+
+def find_exercise(name: str) -> Exercise:
+    """Return the exercise of a name. Raises: ShapeError for a name that is not one."""
+    require(name in EXERCISES, "check", "no exercise has this name", expected=", ".join(NAMES), got=repr(name))
+    return EXERCISES[name]

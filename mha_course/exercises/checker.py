@@ -7,19 +7,17 @@ import inspect
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from html import escape
 from itertools import chain
 from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
-from mha_course.errors import require
 from mha_course.exercises import compare, progress_store
-from mha_course.exercises.catalogue import EXERCISES, MISTAKES, NAMES
+from mha_course.exercises.catalogue import MISTAKES, find_exercise
 from mha_course.exercises.diagnose import recognise
-from mha_course.exercises.hint_ladder import SOLUTIONS, withheld
-from mha_course.exercises.html import box, foreign, heading, prose
+from mha_course.exercises.html import foreign
+from mha_course.exercises.report import Report
 from mha_course.exercises.sandbox import (
     AnswerTimeoutError,
     Outcome,
@@ -36,40 +34,7 @@ from mha_course.exercises.spec import Exercise, Mistake
 _NOTHING = {"RESUME", "NOP", "LOAD_CONST", "RETURN_VALUE", "RETURN_CONST"}  # what dots compile to
 _MANY = 10_000_000  # numbers
 _BESIDE_THE_NUMBERS = ("input", "repeat", "gradient", "nan gradient", "rule")  # stages
-_LOOKS = {  # title, sign and colour of each status
-    "correct": ("Correct", "✔", "#2da44e"),
-    "wrong": ("Not yet", "✘", "#d4a72c"),
-    "unattempted": ("Not attempted", "○", "#8c959f"),
-    "error": ("Stopped with an error", "⚠", "#cf4a3c"),
-}
 _failures: Counter[str] = Counter()  # checks that failed since the last pass, for each exercise, in this session
-
-
-@dataclass(frozen=True)
-class Report:
-    """What was found of an answer: shows itself in a notebook, prints as one line elsewhere.
-
-    ``status`` is ``"correct"``, ``"wrong"``, ``"unattempted"`` or ``"error"``; ``mistake`` the id of a known
-    mistake or None; ``stage`` where it parts from the reference, such as ``"shape"``, or None; ``picture`` HTML
-    that shows the answer beside the target, where that helps; ``offer`` a way to go on after several tries.
-    """
-
-    name: str
-    status: str
-    message: str
-    stage: str | None = None
-    mistake: str | None = None
-    picture: str = ""
-    offer: str = ""
-
-    def __repr__(self) -> str:
-        title, _, _ = _LOOKS[self.status]
-        return f"{self.name}: {title}. {self.message} {self.offer}".rstrip()
-
-    def _repr_html_(self) -> str:
-        title, sign, color = _LOOKS[self.status]
-        offer = f"<div>{escape(self.offer)}</div>" if self.offer else ""
-        return box(color, f"{heading(f'{sign} {title}', self.name)}<br>{prose(self.message)}{self.picture}{offer}")
 
 
 def check(name: str, answer: Any, *, record: bool = True) -> Report:
@@ -79,7 +44,7 @@ def check(name: str, answer: Any, *, record: bool = True) -> Report:
         an example and not an attempt of the learner's. Returns: a Report; nothing is printed or raised.
     Raises: ShapeError for a name that is not an exercise.
     """
-    exercise = _exercise(name)
+    exercise = find_exercise(name)
     if is_stub(answer):
         return Report(name, "unattempted", "Replace the dots by your code, run the cell, then run this one again.")
     threads = torch.get_num_threads()
@@ -96,25 +61,8 @@ def check(name: str, answer: Any, *, record: bool = True) -> Report:
         return report
     progress_store.remember(name, report.status)
     _failures[name] = 0 if report.status == "correct" else _failures[name] + 1
-    return replace(report, offer=f'Stuck? hint("{name}") goes one step further.') if _failures[name] > 1 else report
-
-
-def solution(name: str) -> str:
-    """Return the source of the reference itself.
-
-    With ``MHA_COURSE_SOLUTIONS=off`` in the environment, as a class may have it, it is a comment that points to
-    ``hint`` instead; ``MHA_COURSE_LECTURER=1`` shows the source at once, whatever the class has.
-    Raises: ShapeError for a name that is not an exercise.
-    """
-    if withheld():
-        _exercise(name)  # a name that does not exist is an error all the same
-        return f'# Solutions are off in this class ({SOLUTIONS}=off). hint("{name}") goes on helping.\n'
-    return reference(name)
-
-
-def reference(name: str) -> str:
-    """Return the source of the reference, whatever the class has. Raises: ShapeError as solution does."""
-    return inspect.getsource(_exercise(name).reference)
+    offer = f'Stuck? hint("{name}") goes one step further.' if _failures[name] > 1 else ""
+    return replace(report, offer=offer, failures=_failures[name])
 
 
 def is_stub(answer: Any) -> bool:
@@ -132,11 +80,6 @@ def is_stub(answer: Any) -> bool:
     steps = list(dis.get_instructions(code))
     returned = {step.argval for step in steps if step.opname in ("LOAD_CONST", "RETURN_CONST")}
     return {step.opname for step in steps} <= _NOTHING and returned <= {None, Ellipsis}
-
-
-def _exercise(name: str) -> Exercise:
-    require(name in EXERCISES, "check", "no exercise has this name", expected=", ".join(NAMES), got=repr(name))
-    return EXERCISES[name]
 
 
 class Fault(NamedTuple):
@@ -276,7 +219,7 @@ def _judge(exercise: Exercise, answer: Any) -> Report:
         attempt = Attempt(exercise, answer, dtype)
         fault = attempt.find_fault()
         if fault:
-            return _explain(attempt, fault)
+            return replace(_explain(attempt, fault), answer=answer, arguments=attempt.arguments)
     if exercise.other_sizes:
         last = replace(exercise, inputs=(exercise.other_sizes,), cases=(), rules=())
         attempt = Attempt(last, answer, torch.float64)
@@ -284,9 +227,11 @@ def _judge(exercise: Exercise, answer: Any) -> Report:
         if fault:
             shapes = shapes_of(attempt.arguments)
             text = f"It agrees on the first sizes, and not with {shapes}: is a size written as a number? Read it from "
-            return Report(exercise.name, fault.status, f"{text}the shapes. {fault.message}", "sizes")
+            said = f"{text}the shapes. {fault.message}"
+            return Report(exercise.name, fault.status, said, "sizes", answer=answer, arguments=attempt.arguments)
     agrees = "It agrees with the reference on sizes that all differ, in float64 and float32."
-    return Report(exercise.name, "correct", f"{exercise.done} {agrees}".strip())
+    said, arguments = f"{exercise.done} {agrees}".strip(), exercise.inputs[0]()
+    return Report(exercise.name, "correct", said, answer=answer, arguments=arguments)
 
 
 def _signature(exercise: Exercise, answer: Any) -> str | None:

@@ -1,7 +1,8 @@
-"""A ladder of hints for each exercise: every call of ``hint`` shows one level more."""
+"""A ladder of hints for each exercise: every call of ``hint`` shows one level more. Above it stands the solution."""
 
 from __future__ import annotations
 
+import inspect
 import os
 from collections import Counter
 from dataclasses import dataclass
@@ -10,7 +11,7 @@ from html import escape
 from types import FunctionType
 
 from mha_course.errors import ShapeError
-from mha_course.exercises.catalogue import HINTS
+from mha_course.exercises.catalogue import HINTS, find_exercise
 from mha_course.exercises.html import box, heading, prose
 
 LECTURER, SOLUTIONS = "MHA_COURSE_LECTURER", "MHA_COURSE_SOLUTIONS"  # switches in the environment
@@ -32,7 +33,7 @@ class Hint:
     @property
     def more(self) -> str:
         """How to go on from here."""
-        if len(self.levels) < len(ladder(self.name)):
+        if not self.is_last:
             return f'`hint("{self.name}")` once more shows the next.'
         if withheld():
             return "This was the last: solutions are off in this class."
@@ -45,12 +46,20 @@ class Hint:
             lines += [f"{number}. {first}", *(f"   {line}" for line in rest)]
         return "\n".join([f"{self.title} ({self.name})", *lines, self.more.replace("`", "")])
 
-    def _repr_html_(self) -> str:
+    @property
+    def is_last(self) -> bool:
+        """Whether there is none after it."""
+        return len(self.levels) == len(ladder(self.name))
+
+    def steps(self) -> str:
+        """Write the hints as a list, in HTML."""
         items = [prose(level) for level in self.levels[:3]]
         pre = '<pre style="margin:0;white-space:pre-wrap">'
         items += [f"{pre}<code>{escape(line)}</code></pre>" for line in self.levels[3:]]
-        steps = '<ol style="margin:4px 0">' + "".join(f"<li>{item}</li>" for item in items) + "</ol>"
-        return box("#8250df", heading(self.title, self.name) + steps + prose(self.more))
+        return '<ol style="margin:4px 0">' + "".join(f"<li>{item}</li>" for item in items) + "</ol>"
+
+    def _repr_html_(self) -> str:
+        return box("#8250df", heading(self.title, self.name) + self.steps() + prose(self.more))
 
 
 def hint(name: str) -> Hint:
@@ -77,6 +86,24 @@ def hint(name: str) -> Hint:
 def ladder(name: str) -> tuple[str, ...]:
     """Return the hints on an exercise; the last one is code, so it is left out where solutions are withheld."""
     return HINTS[name][:-1] if withheld() else HINTS[name]
+
+
+def solution(name: str) -> str:
+    """Return the source of the reference itself.
+
+    With ``MHA_COURSE_SOLUTIONS=off`` in the environment, as a class may have it, it is a comment that points to
+    ``hint`` instead; ``MHA_COURSE_LECTURER=1`` shows the source at once, whatever the class has.
+    Raises: ShapeError for a name that is not an exercise.
+    """
+    if withheld():
+        find_exercise(name)  # a name that does not exist is an error all the same
+        return f'# Solutions are off in this class ({SOLUTIONS}=off). hint("{name}") goes on helping.\n'
+    return reference(name)
+
+
+def reference(name: str) -> str:
+    """Return the source of the reference, whatever the class has. Raises: ShapeError as solution does."""
+    return inspect.getsource(find_exercise(name).reference)
 
 
 def withheld() -> bool:

@@ -1,4 +1,4 @@
-"""The pieces of HTML that reports, hints, questions and progress are made of.
+"""The pieces of HTML that reports, hints, questions and progress are made of, and the live card.
 
 Only tags and inline styles that JupyterLab keeps in an untrusted notebook: no script, no class, no style sheet.
 """
@@ -7,7 +7,9 @@ from __future__ import annotations
 
 import re
 import unicodedata
+from collections.abc import Callable
 from html import escape
+from typing import Any
 
 from mha_course.tracing.render import written_out
 
@@ -41,3 +43,15 @@ def foreign(text: str, most: int = 300) -> str:
 def prose(text: str) -> str:
     """Escape a text, and set as code what stands between backticks."""
     return re.sub("`([^`]+)`", r"<code>\1</code>", escape(text))
+
+
+def live(kind: str, content: dict[str, Any], respond: Callable[[str, str], dict[str, Any]]) -> dict[str, Any]:
+    """Return a card that answers in place, as front ends show it; nothing where there are no widgets.
+
+    Args: as of ``widgets.card.Card``.
+    """
+    try:
+        from mha_course.widgets.card import Card  # noqa: PLC0415 (slow to load, and needed only where it is shown)
+    except ImportError:
+        return {}
+    return Card(kind, content, respond).view()

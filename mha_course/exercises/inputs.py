@@ -6,6 +6,7 @@ import torch
 from torch import Tensor
 
 B, T, S, C, H, D = 2, 5, 7, 24, 4, 6
+SIZES = {"B": B, "T": T, "S": S, "C": C, "H": H, "D": D}
 OTHER_SIZES = {"B": 3, "T": 4, "S": 9, "C": 10, "H": 5, "D": 2, "X": 30}  # X is 3 C
 
 

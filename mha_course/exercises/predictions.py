@@ -1,6 +1,7 @@
 """Questions to answer before the reveal, marked at once, with a reason for every choice.
 
-They need no widget: choices unfold where they are clicked, on GitHub and without a kernel too.
+With a kernel choices are buttons, and other answers are typed into a field. On GitHub, and where there are no widgets,
+choices unfold where they are clicked.
 """
 
 from __future__ import annotations
@@ -9,12 +10,13 @@ import math
 from dataclasses import dataclass
 from html import escape
 from string import ascii_lowercase
+from typing import Any
 
 from torch import Tensor
 
 from mha_course.errors import require
 from mha_course.exercises.catalogue import QUESTIONS
-from mha_course.exercises.html import box, foreign
+from mha_course.exercises.html import box, foreign, live
 from mha_course.exercises.reading import choose, is_shape, number, tidy
 from mha_course.exercises.spec import Question
 
@@ -46,22 +48,56 @@ class Prediction:
         return f"{'Right' if self.correct else 'Not quite'}. {self._reason()}"
 
     def _repr_html_(self) -> str:
-        text = f"<strong>Predict.</strong> {escape(self.question.text)}"
+        text = self._asking()
         if self.given is not None:
-            verdict = f"<strong>{_VERDICTS[bool(self.correct)]}.</strong> {escape(self._reason())}"
-            said = foreign(self.given) if self.meant in (None, self.given) else f"{foreign(self.given)}: {self.meant}"
-            text += f"<br>You said {escape(said)}. {verdict}"
+            text += f"<br>{self._marked()}"
         elif self.question.choices:
             for choice in self.question.choices:
-                verdict = f"<strong>{_VERDICTS[choice == self.question.right]}.</strong>"
                 summary = f'<summary style="cursor:pointer">{escape(choice)}</summary>'
-                text += f"<details>{summary}{verdict} {escape(self.question.answers[choice])}</details>"
+                text += f"<details>{summary}{self._verdict(choice)}</details>"
         else:
             call = escape(f'predict("{self.name}", "your answer")')
-            text += f"<br>Type it between the quotes: <code>{call}</code>, and run the cell."
-            answer = escape(f"{self.question.right}. {self.question.answers[self.question.right]}")
-            text += f"<details><summary>Show the answer</summary>{answer}</details>"
+            text += f"<br>Type it between the quotes: <code>{call}</code>, and run the cell.{self._fold()}"
         return box("#2f6fdb", text)
+
+    def _repr_mimebundle_(self, **_: Any) -> dict[str, Any]:
+        if self.given is not None:
+            return {}
+        content: dict[str, Any] = {"html": self._asking()}
+        if self.question.choices:
+            content["choices"] = [
+                {"text": choice, "right": choice == self.question.right, "reason": self._verdict(choice)}
+                for choice in self.question.choices
+            ]
+        else:
+            content |= {"field": True, "foot": self._fold()}
+        return live("question", content, self._respond)
+
+    def _respond(self, _: str, typed: str) -> dict[str, Any]:
+        """Mark what was typed into the field."""
+        marked = predict(self.name, typed)
+        return {"right": bool(marked.correct), "reason": marked._marked()}
+
+    def _asking(self) -> str:
+        return f"<strong>Predict.</strong> {escape(self.question.text)}"
+
+    def _verdict(self, answer: str) -> str:
+        """Write whether an answer is right, and why."""
+        right = answer == self.question.right
+        return f"<strong>{_VERDICTS[right]}.</strong> {escape(self.question.answers[answer])}"
+
+    def _marked(self) -> str:
+        """Write what was said, how it was understood, and the verdict."""
+        said = foreign(self.given or "")
+        if self.meant not in (None, self.given):
+            said += f": {self.meant}"
+        verdict = f"<strong>{_VERDICTS[bool(self.correct)]}.</strong> {escape(self._reason())}"
+        return f"You said {escape(said)}. {verdict}"
+
+    def _fold(self) -> str:
+        """Write the answer below a line that unfolds."""
+        answer = escape(f"{self.question.right}. {self.question.answers[self.question.right]}")
+        return f"<details><summary>Show the answer</summary>{answer}</details>"
 
     def _reason(self) -> str:
         """Return why the answer is right, or what the wrong one overlooks."""

@@ -39,6 +39,14 @@ export function say(node, text) {
 /** Whether a key belongs to the browser or to JupyterLab; Shift is ours. */
 export const hasModifier = (event) => event.ctrlKey || event.metaKey || event.altKey;
 
+/** Keep keys from JupyterLab, which would take them for commands; Tab, Escape and what has a modifier stay its own. */
+export function keepKeys(root) {
+  root.addEventListener("keydown", (event) => {
+    const theirs = hasModifier(event) || ["Tab", "Escape"].includes(event.key);
+    if (!theirs && !(event.shiftKey && event.key === "Enter")) event.stopPropagation();
+  });
+}
+
 export const clamp = (value, low, high) => Math.max(low, Math.min(high, value));
 export const product = (numbers) => numbers.reduce((all, number) => all * number, 1);
 

@@ -115,7 +115,7 @@ def can_be_opened_again(page, lab):
         assert walking.troubles(page) == []
         for number, count in shown.items():
             cell = page.locator(".jp-Notebook .jp-Cell").nth(number)
-            twins = cell.locator(".jp-OutputArea-output").locator("img, table").filter(visible=True)
+            twins = cell.locator(".jp-OutputArea-output").locator("img, table, strong").filter(visible=True)
             assert twins.count() >= count, f"cell {number} has no picture"
         assert page.locator(walking.WIDGETS).count() == 0
 

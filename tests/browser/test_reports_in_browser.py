@@ -46,3 +46,80 @@ def test_what_differs_is_framed_and_long_words_wrap(lab_page, untrusted):
     assert sum(framed) == 10  # a column of five rows, in yours and in the target
     for output in outputs.all():
         assert output.evaluate("box => box.scrollWidth <= box.clientWidth")
+
+
+ASKED = """
+from mha_course.exercises import predict
+predict("row-sum")
+"""
+DEFINED = """
+from mha_course.exercises import check
+
+def similarity(x):
+    doubled = x * 2
+    return doubled @ x
+
+check("similarity", similarity)
+check("similarity", similarity)
+check("similarity", similarity)
+"""
+KERNEL = "jupyterapp.shell.currentWidget.sessionContext.session.kernel"
+
+
+def test_a_question_is_answered_by_keys_and_marked_where_it_stands(lab_page):
+    page = lab_page([ASKED, 'predict("typical-score")'], windowing=True)
+    choices, typed = page.locator(".mha-card").nth(0), page.locator(".mha-card").nth(1)
+    buttons, reason = choices.locator("button"), choices.locator(".reason")
+    places = "nodes => nodes.map((node) => [node.offsetLeft, node.offsetTop, node.offsetWidth, node.offsetHeight])"
+    before = buttons.evaluate_all(places)
+    buttons.nth(0).focus()
+    for key, marks, verdict in (("Enter", ["✘", "", ""], "✘ Not quite."), ("Space", ["✘", "✔", ""], "✔ Right.")):
+        page.keyboard.press(key)
+        assert buttons.locator(".sign").all_inner_texts() == marks
+        assert reason.inner_text().startswith(verdict)
+        page.keyboard.press("Tab")
+    page.keyboard.press("Enter")  # the third may still be looked at
+    assert reason.inner_text().startswith("✘ Not quite.")
+    assert buttons.locator(".sign").all_inner_texts() == ["✘", "✔", "✘"]
+    assert buttons.evaluate_all(places) == before
+
+    field = typed.locator("input")
+    for answer, said in (("64", "You said 64. ✘ Not quite. "), ("√64", "You said √64: 8. ✔ Right. ")):
+        field.fill(answer)
+        field.press("Enter")
+        typed.locator(".reason", has_text=said).wait_for()
+        assert field.evaluate("field => field === document.activeElement")
+    field.press("7")
+    assert not typed.locator(".field .sign").is_visible()  # the mark was for another answer
+
+    page.evaluate(f"{KERNEL}.shutdown()")
+    page.wait_for_timeout(500)
+    buttons.nth(1).click()
+    assert reason.inner_text().startswith("✔ Right.")
+    field.press("Enter")
+    typed.locator(".trouble", has_text="The kernel does not answer.").wait_for()
+    typed.locator("summary").click()
+    assert "8. " in typed.locator(".foot").inner_text()
+
+
+def test_a_card_brings_hints_a_trace_and_the_solution(lab_page):
+    page = lab_page([DEFINED], height=1400)
+    card = page.locator(".mha-card")
+    card.get_by_role("button", name="Hint", exact=True).press("Enter")
+    card.get_by_text("Hint 1 of 4").wait_for()
+    again = card.get_by_role("button", name="Next hint")
+    assert again.evaluate("button => button === document.activeElement")
+    again.press("Space")
+    card.get_by_text("Hint 2 of 4").wait_for()
+    assert card.locator("li").count() == 2
+    card.get_by_role("button", name="Show the solution").click()
+    card.locator("pre", has_text="def similarity").wait_for()
+    tracing = card.get_by_role("button", name="Trace my code")
+    tracing.click()
+    card.locator(".mha-tracer .line.lit", has_text="doubled = x * 2").wait_for()
+    card.get_by_text("It stops after these steps.").wait_for()
+    assert tracing.get_attribute("aria-disabled") == "true"
+    for width in (360 + 330, 1920):  # beside JupyterLab's file list
+        page.set_viewport_size({"width": width, "height": 1400})
+        page.wait_for_timeout(300)
+        assert card.evaluate("card => card.scrollWidth <= card.clientWidth")

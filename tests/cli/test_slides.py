@@ -12,7 +12,7 @@ from mha_course import exercises
 from mha_course.cli import slide_html, slides
 from mha_course.errors import ShapeError
 from mha_course.exercises import catalogue, hint_ladder
-from mha_course.exercises.checker import reference
+from mha_course.exercises.hint_ladder import reference
 
 ROOT = Path(__file__).resolve().parents[2]
 LESSONS = sorted(slides.LESSONS.glob("*.ipynb"))

@@ -4,6 +4,7 @@ import math
 
 import pytest
 import torch
+from live_cards import LiveCard
 from torch import nn
 from torch.nn import functional as F
 
@@ -616,6 +617,18 @@ WRONG = {
 @pytest.mark.parametrize(("name", "given"), [(name, given) for name in RIGHT for given in RIGHT[name]], ids=str)
 def test_what_means_the_right_answer_is_right(name, given):
     assert predict(name, given).correct, predict(name, given)
+
+
+def test_buttons_and_fields_mark_as_the_call_does():
+    for name, question in QUESTIONS.items():
+        card, typed = LiveCard(predict(name)), [*RIGHT.get(name, ()), *WRONG.get(name, ()), *question.answers]
+        choices = {choice["text"]: (choice["right"], choice["reason"]) for choice in card.shown.get("choices", ())}
+        assert list(choices) == question.choices
+        for given in choices or typed:
+            right, reason = choices[given] if choices else card.press("answer", str(given))
+            called = predict(name, str(given))
+            assert right == called.correct
+            assert reason in called._repr_html_()
 
 
 @pytest.mark.parametrize(("name", "given"), [(name, given) for name in WRONG for given in WRONG[name]], ids=str)

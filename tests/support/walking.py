@@ -4,7 +4,7 @@ import json
 
 from mha_course.cli.jupyter_hooks import WIDGET_VIEW, is_progress
 
-WIDGETS = ".mha-lab, .mha-heads, .mha-layout, .mha-tracer, .mha-panel"
+WIDGETS = ".mha-lab, .mha-heads, .mha-layout, .mha-tracer, .mha-panel, .mha-card"
 CONTROLS = "input, select, textarea, button, summary, [role=slider], [tabindex='0']"
 # Not on the way of Tab, because arrow keys lead there from something that is: heads, steps, the other radio buttons.
 ROVING = ".head, .pill, .step, .link, input[type=radio], .widget-readout"
@@ -95,7 +95,7 @@ def settle(page, seconds=300):
 def troubles(page):
     """Return what widgets complain of, and what the page shows where a widget cannot be drawn."""
     return page.evaluate(
-        """() => [...document.querySelectorAll('.mha-lab .trouble, .mha-heads .trouble, .widget-html p')]
+        """() => [...document.querySelectorAll(':is(.mha-lab, .mha-heads, .mha-card) .trouble, .widget-html p')]
              .map((node) => node.textContent).filter((text, i) => text.trim())
              .filter((text) => !/^[^⚠]*$/.test(text) || /kernel has not answered/.test(text))
              .concat(/Error displaying widget|Javascript Error|model not found/.exec(document.body.innerText) ?? [])"""

@@ -1,7 +1,7 @@
 // A lab: controls, panels, and a sentence. What is moved goes to the kernel, which answers with what to draw.
 
 import { GONE, makeControls, makeQueue } from "../controls.js";
-import { hasModifier, make, makeButton, svg } from "../dom.js";
+import { keepKeys, make, makeButton, svg } from "../dom.js";
 import { GAP, KINDS, leastOf, pack } from "./panels.js";
 
 const SPOKEN = 500; // milliseconds until what changed is read aloud, so that a drag is not
@@ -84,14 +84,6 @@ function makeBoards(tools) {
     });
   }
   return { node: make("div", "boards", ...Object.values(groups)), draw };
-}
-
-/** Keep keys from JupyterLab, which would take them for commands; Tab, Escape and what has a modifier stay its own. */
-function keepKeys(root) {
-  root.addEventListener("keydown", (event) => {
-    const theirs = hasModifier(event) || ["Tab", "Escape"].includes(event.key);
-    if (!theirs && !(event.shiftKey && event.key === "Enter")) event.stopPropagation();
-  });
 }
 
 export function render({ model, el }) {

@@ -1,0 +1,117 @@
+"""What was found of an answer, as text, as HTML, and as a card with buttons that help."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from html import escape
+from typing import Any
+
+from mha_course.exercises.answer_trace import trace_answer
+from mha_course.exercises.catalogue import find_exercise
+from mha_course.exercises.hint_ladder import hint, solution, withheld
+from mha_course.exercises.html import box, heading, live, prose
+
+_LOOKS = {  # title, sign and colour of each status
+    "correct": ("Correct", "✔", "#2da44e"),
+    "wrong": ("Not yet", "✘", "#d4a72c"),
+    "unattempted": ("Not attempted", "○", "#8c959f"),
+    "error": ("Stopped with an error", "⚠", "#cf4a3c"),
+}
+_MANY = 3  # failures until the solution is offered
+
+
+@dataclass(frozen=True)
+class Report:
+    """What was found of an answer: shows itself in a notebook, prints as one line elsewhere.
+
+    ``status`` is ``"correct"``, ``"wrong"``, ``"unattempted"`` or ``"error"``; ``mistake`` the id of a known
+    mistake or None; ``stage`` where it parts from the reference, such as ``"shape"``, or None; ``picture`` HTML
+    that shows the answer beside the target, where that helps; ``offer`` a way to go on after several tries.
+    """
+
+    name: str
+    status: str
+    message: str
+    stage: str | None = None
+    mistake: str | None = None
+    picture: str = ""
+    offer: str = ""
+    failures: int = field(default=0, compare=False)  # since the last pass
+    answer: Any = field(default=None, compare=False)
+    arguments: Sequence[Any] | None = field(default=None, compare=False)  # of the last call, where it was called
+
+    def __repr__(self) -> str:
+        title, _, _ = _LOOKS[self.status]
+        return f"{self.name}: {title}. {self.message} {self.offer}".rstrip()
+
+    def _repr_html_(self) -> str:
+        offer = f"<div>{escape(self.offer)}</div>" if self.offer else ""
+        return box(_LOOKS[self.status][2], self.content() + offer)
+
+    def _repr_mimebundle_(self, **_: Any) -> dict[str, Any]:
+        helper = _Helper(self)
+        return live(self.status, {"html": self.content(), "buttons": helper.buttons()}, helper.respond)
+
+    def content(self) -> str:
+        """Write a headline, the message and the picture, in HTML."""
+        title, sign, _ = _LOOKS[self.status]
+        return f"{heading(f'{sign} {title}', self.name)}<br>{prose(self.message)}{self.picture}"
+
+
+class _Helper:
+    """The buttons of one report, and what they have brought."""
+
+    def __init__(self, report: Report) -> None:
+        self.report, self.parts = report, dict[str, str]()
+        self.hints_are_over, self.is_traced = False, False
+
+    def buttons(self) -> list[dict[str, Any]]:
+        """Return what can be asked now, and what needs no asking again."""
+        passed, hinted = self.report.status == "correct", "hint" in self.parts
+        found = []
+        if not passed:
+            found.append(("hint", "Next hint" if hinted else "Hint", self.hints_are_over))
+        if self.report.arguments is not None:
+            found.append(("trace", "Trace my code", self.is_traced))
+        if (passed or self.hints_are_over or self.report.failures >= _MANY) and not withheld():
+            found.append(("solution", "Show the solution", "solution" in self.parts))
+        return [{"action": action, "label": label, "done": done} for action, label, done in found]
+
+    def respond(self, action: str, _: str) -> dict[str, Any]:
+        """Do what a button asks."""
+        widgets = getattr(self, f"_{action}")()
+        parts = [self.parts[name] for name in ("hint", "solution", "trace") if name in self.parts]
+        return {"parts": parts, "buttons": self.buttons()} | ({"widgets": widgets} if widgets else {})
+
+    def _hint(self) -> None:
+        given = hint(self.report.name)
+        self.hints_are_over = given.is_last
+        self.parts["hint"] = _part(given.title, given.steps())
+
+    def _solution(self) -> None:
+        source = escape(solution(self.report.name).rstrip())
+        self.parts["solution"] = _part("The solution", f"<pre><code>{source}</code></pre>")
+
+    def _trace(self) -> list[Any]:
+        from mha_course.widgets import ShapeTracer  # noqa: PLC0415 (slow to load, and here it is loaded)
+
+        self.is_traced = True
+        report = self.report
+        trace, stopped = trace_answer(find_exercise(report.name), report.answer, report.arguments or ())
+        if stopped or trace is None:
+            steps = (
+                "It makes no tensor: there are no steps to show." if trace is None else "It stops after these steps."
+            )
+            again = "" if stopped in report.message else stopped
+            self.parts["trace"] = _part("Your code", prose(f"{steps} {again}"))
+        if trace is None:
+            return []
+        tracer = ShapeTracer(trace)
+        tracer.position = len(trace.steps) if stopped else 0
+        return [tracer]
+
+
+def _part(title: str, content: str) -> str:
+    """Set off what a button brought, under a title that folds it."""
+    return f'<details open class="part"><summary><strong>{escape(title)}</strong></summary>{content}</details>'

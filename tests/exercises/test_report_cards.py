@@ -1,0 +1,136 @@
+"""The card that a check answers in: its buttons do what the calls do, and say in place what goes wrong."""
+
+import sys
+from html import escape
+
+import pytest
+import torch
+from IPython.core.formatters import DisplayFormatter
+from live_cards import LiveCard
+
+from mha_course.exercises import check, checker, hint, hint_ladder, predict, solution
+from mha_course.exercises.answer_trace import trace_answer
+from mha_course.exercises.catalogue import EXERCISES
+from mha_course.widgets import ShapeTracer
+
+
+@pytest.fixture(autouse=True)
+def fresh():
+    """Begin each test as a new session."""
+    checker._failures.clear()
+    hint_ladder._calls.clear()
+    yield
+    hint_ladder._calls.clear()
+
+
+def wrong(x):
+    return x @ x.T * 2
+
+
+def stopping(x):
+    doubled = x * 2
+    tripled = doubled + x
+    return tripled @ x
+
+
+def test_hints_are_those_of_the_call_and_end_with_the_solution():
+    card = LiveCard(check("similarity", wrong))
+    assert card.labels() == ["Hint", "Trace my code"]
+    card.press("hint")
+    assert card.labels() == ["Next hint", "Trace my code"]
+    hint("similarity")  # one ladder for both
+    card.press("hint")
+    assert "<strong>Hint 3 of 4</strong>" in card.shown["parts"][0]
+    card.press("hint")
+    assert hint("similarity").steps() in card.shown["parts"][0]
+    assert card.labels() == ["Trace my code", "Show the solution"]
+    card.press("solution")
+    assert escape(solution("similarity").rstrip()) in card.shown["parts"][1]
+
+
+def test_what_is_offered_depends_on_what_was_found(monkeypatch):
+    found = [LiveCard(check("similarity", wrong)).labels() for _ in range(3)]
+    assert [labels[2:] for labels in found] == [[], [], ["Show the solution"]]
+    assert LiveCard(check("similarity", ...)).labels() == ["Hint"]
+    assert LiveCard(check("similarity", lambda: 0)).labels() == ["Hint", "Show the solution"]  # never called
+    assert LiveCard(check("similarity", lambda x: x @ x.T)).labels() == ["Trace my code", "Show the solution"]
+    monkeypatch.setenv(hint_ladder.SOLUTIONS, "off")
+    assert LiveCard(check("similarity", lambda x: x @ x.T)).labels() == ["Trace my code"]
+
+
+def test_a_trace_ends_where_the_answer_stops_and_says_so():
+    card = LiveCard(check("similarity", stopping))
+    card.press("trace")
+    (tracer,) = card.widgets
+    assert isinstance(tracer, ShapeTracer)
+    assert [step["name"] for step in tracer.data["steps"]] == ["doubled", "tripled"]
+    assert tracer.position == 1
+    assert "It stops after these steps." in card.shown["parts"][-1]
+    assert "<code>return tripled @ x</code>; tripled is (7, 24)" in card.shown["html"]
+    card.press("hint")
+    assert card.widgets == (tracer,)
+
+
+def test_an_answer_that_fails_only_when_it_is_traced_is_told_in_place():
+    calls = []
+
+    def tired(x):
+        calls.append(x)
+        if len(calls) > 1:
+            raise ValueError("<b>tired</b>")
+
+    card = LiveCard(check("similarity", tired))
+    card.press("trace")
+    assert card.widgets == ()
+    assert (
+        "It makes no tensor: there are no steps to show. ValueError: &lt;b&gt;tired&lt;/b&gt;."
+        in card.shown["parts"][0]
+    )
+
+
+def test_an_interrupted_trace_lets_the_card_answer_again(monkeypatch):
+    def interrupted(*_):
+        raise KeyboardInterrupt
+
+    card = LiveCard(check("similarity", wrong))
+    with monkeypatch.context() as patch:
+        patch.setattr("mha_course.exercises.report.trace_answer", interrupted)
+        card.press("trace")
+    assert "interrupted" in card.shown["trouble"]
+    card.press("hint")
+    assert card.shown["trouble"] == ""
+
+
+# The names that the tracer gives to what comes last, in which T and S are tokens alike, and cached ones too.
+@pytest.mark.parametrize("exercise", EXERCISES.values(), ids=list(EXERCISES))
+def test_the_trace_of_a_right_answer_warns_of_nothing_and_names_axes_as_the_exercise_does(exercise):
+    trace, stopped = trace_answer(exercise, exercise.reference, exercise.inputs[0]())
+    assert stopped == ""
+    if trace is None:
+        return
+    assert trace.warnings == ()
+    wanted = [exercise.axes] if isinstance(exercise.axes, str) else exercise.axes
+    named = [axis.replace("T", "S") for axis in trace.steps[-1].axes]
+    wanted = [axes.replace("T", "S").replace("N", "S").split() for axes in wanted]
+    assert any(all(one in ("?", other) for one, other in zip(named, axes, strict=False)) for axes in wanted)
+
+
+def test_a_module_is_traced_from_its_forward_on():
+    exercise = EXERCISES["MultiHeadAttention"]
+    trace, _ = trace_answer(exercise, exercise.reference, exercise.inputs[0]())
+    assert trace.steps[0].op == "linear"
+    assert [step.axes for step in trace.steps if step.name == "scores"] == [("B", "H", "T", "S")]
+    assert trace.steps[-1].axes == ("B", "T", "C")
+    assert torch.equal(trace.result, exercise.run(exercise.reference, *exercise.inputs[0]()))
+
+
+def test_text_and_html_are_those_of_a_page_without_widgets(monkeypatch):
+    formatter, shown = DisplayFormatter(), [check("similarity", wrong), predict("row-sum")]
+    for one in shown:
+        data, _ = formatter.format(one)
+        assert sorted(data)[1:] == ["text/html", "text/plain"]
+        assert "<button" not in data["text/html"]
+        with monkeypatch.context() as patch:
+            patch.setitem(sys.modules, "mha_course.widgets.card", None)  # as where anywidget is missing
+            assert one._repr_mimebundle_() == {}
+            assert formatter.format(one)[0] == {kind: data[kind] for kind in ("text/html", "text/plain")}

@@ -1,0 +1,32 @@
+"""What a question or a report shows itself as where there is a kernel, without a browser."""
+
+from ipywidgets.widgets.widget import _instances
+
+from mha_course.cli.jupyter_hooks import WIDGET_VIEW
+
+
+class LiveCard:
+    """The card that something shows itself as, as the browser has it."""
+
+    def __init__(self, shown):
+        view = shown._repr_mimebundle_()[WIDGET_VIEW]
+        self.card = _instances[view["model_id"]]
+        self.face = self.card.children[0]
+
+    @property
+    def shown(self):
+        return self.face.shown
+
+    @property
+    def widgets(self):
+        return self.card.children[1:]
+
+    def press(self, action, text=""):
+        """Ask as a button or a field does; return how it was marked, if it was."""
+        self.face.asked = {"number": self.face.asked["number"] + 1, "action": action, "text": text}
+        assert self.shown["number"] == self.face.asked["number"]
+        return self.shown.get("right"), self.shown.get("reason")
+
+    def labels(self):
+        """Return the labels of the buttons that can be pressed."""
+        return [button["label"] for button in self.shown["buttons"] if not button["done"]]
