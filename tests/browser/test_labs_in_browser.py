@@ -204,6 +204,40 @@ def test_bars_by_mouse_and_by_keys(labs):
     assert lab.locator(".spot.outside").count() == 1
 
 
+def test_tips_by_mouse_and_by_keys(labs):
+    page = labs(["from mha_course.widgets import PlaneLab", "PlaneLab()", "PlaneLab(projections=True)"])
+    lab, by_hand = the(page, 0), the(page, 1)
+    lab.scroll_into_view_if_needed()
+    plane = lab.locator("svg.arrows").bounding_box()
+    unit, tip = plane["width"] / 6.8, lab.locator(".handle").nth(1)
+    page.mouse.move(plane["x"] + 5.4 * unit, plane["y"] + 2.4 * unit)  # the tip of b, at (2, 1)
+    page.mouse.down()
+    page.mouse.move(plane["x"] + 2.4 * unit, plane["y"] + 2.4 * unit, steps=15)
+    assert "b = (-1.00, 1.00)" in lab.locator(".readout").inner_text()  # before the kernel has answered
+    page.mouse.up()
+    assert "a to a" in settled(lab)
+    assert lab.locator("tr").nth(1).locator("td").all_inner_texts()[:3] == ["1.00", "-1.00", "0.00"]
+    assert tip.evaluate("node => node === document.activeElement")
+    page.keyboard.press("ArrowUp")
+    page.keyboard.press("Shift+ArrowRight")
+    settled(lab)
+    assert tip.get_attribute("aria-label").startswith("b at (-0.50, 1.10)")
+    page.keyboard.press("Tab")
+    page.keyboard.press("ArrowLeft")
+    settled(lab)
+    assert lab.locator(".handle").nth(2).get_attribute("aria-label").startswith("c at (-0.10, 2.00)")
+    lab.get_by_role("button", name="Start again").click()
+    assert "a to b (0.58), b to b (0.81), c to c (0.77)" in settled(lab)
+
+    by_hand.locator(".handle").nth(3).focus()  # the query of a
+    for key in ["ArrowLeft"] * 17 + ["ArrowUp"] * 19:
+        page.keyboard.press(key)
+    assert settled(by_hand).startswith("✓ Reached: a gives 0.8")
+    turn, stretch = (float(x) for x in by_hand.locator("output").all_inner_texts()[:2])
+    assert 90 < turn < 150
+    assert stretch > 1
+
+
 def test_keys_stay_in_the_lab(labs):
     page = labs()
     cells = page.locator(".jp-Cell").count()
