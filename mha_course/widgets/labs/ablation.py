@@ -74,7 +74,7 @@ class AblationLab(Lab):
         told = ", ".join(f"“{_word(now)}” {now.max():.2f}" for _, now in found.values())
         changed = sum(_word(full) != _word(now) for full, now in found.values())
         title = f"the hidden word without {who}" if off else "the hidden word, all heads on"
-        note = "Blue: the guess with all heads on; the line below: how likely it was then. Orange: a word that beats it."
+        note = "Blue: the guess with all heads on, and below how likely it was then. Orange: a word that beats it."
         text = f"Without {who}: {told}; {changed} of {len(found)} guesses change." if off else f"All heads on: {told}."
         return (shares(title, rows, note=note),), text
 

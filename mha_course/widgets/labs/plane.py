@@ -184,9 +184,9 @@ def _draw_plane(ax: Axes, panel: Mapping[str, Any]) -> None:
     whole = range(-math.floor(panel["reach"]), math.floor(panel["reach"]) + 1)
     ax.set(xlim=(-REACH, REACH), ylim=(-REACH, REACH), aspect="equal", anchor="W", xticks=whole, yticks=whole)
     ax.grid(color=plots.QUIET, linewidth=0.8)
-    ax.tick_params(length=0, labelsize=8)
+    ax.tick_params(length=0, labelsize=9)
     ax.spines[:].set_visible(False)
-    ax.set_xlabel(panel["note"], fontsize=8, loc="left")
+    ax.set_xlabel(panel["note"], fontsize=9, loc="left")
 
 
 static.KINDS["arrows"] = static.Kind(_draw_plane, share=1.0)
