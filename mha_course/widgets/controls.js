@@ -25,19 +25,22 @@ const decimalsOf = (size) => (size >= 100 ? 0 : size >= 0.1 || !size ? 2 : 4);
 /** A slider over all numbers between two ends; a double click brings the start back. */
 const buildNumber = ({ kind, start, low, high }, moved) => {
   const [log, whole] = [kind === "log", kind === "whole"];
-  const [min, max] = log ? [Math.log10(low), Math.log10(high)] : [low, high];
-  const range = Object.assign(make("input"), { type: "range", min, max, step: whole ? 1 : (max - min) / 200 });
+  const place = (value) => (log ? Math.log10(value) : value);
+  const [min, max] = [place(low), place(high)];
+  const step = whole ? 1 : (max - min) / 200;
+  const range = Object.assign(make("input"), { type: "range", min, max, step });
   const output = make("output");
   const read = () => {
-    const value = log ? 10 ** Number(range.value) : Number(range.value);
-    return Math.abs(value - start) < Math.abs(start) * 0.008 ? start : value; // it may lie between two steps
+    const at = Number(range.value);
+    if (Math.abs(at - place(start)) <= step / 2) return start; // it may lie between two steps
+    return log ? 10 ** at : at;
   };
   function write() {
     output.textContent = whole ? `${read()}` : read().toFixed(decimalsOf(Math.abs(read())));
     range.setAttribute("aria-valuetext", output.textContent);
   }
   function show(value) {
-    range.value = log ? Math.log10(value) : value;
+    range.value = place(value);
     write();
   }
   range.addEventListener("input", () => {

@@ -16,11 +16,11 @@ scores = cat.mha.steps(cat.x).scaled_scores[0, 1]
 """
 ALL = [
     SETUP,
-    "scaling = ScalingLab(); scaling.show()",
-    "softmax = SoftmaxLab(scores, cat.tokens, word='it'); softmax.show()",
-    "mask = MaskLab(scores, cat.tokens); mask.show()",
-    "total = WeightedSumLab(); total.show()",
-    "split = SplitLab(); split.show()",
+    "ScalingLab()",
+    "SoftmaxLab(scores, cat.tokens, word='it')",
+    "MaskLab(scores, cat.tokens)",
+    "WeightedSumLab()",
+    "SplitLab()",
 ]
 SCALING, SOFTMAX, MASK, SUM, SPLIT = range(5)
 # Returns the milliseconds from a move to the frame with its picture: of so many moves, in order of size.
@@ -204,6 +204,40 @@ def test_bars_by_mouse_and_by_keys(labs):
     assert lab.locator(".spot.outside").count() == 1
 
 
+def test_tips_by_mouse_and_by_keys(labs):
+    page = labs(["from mha_course.widgets import PlaneLab", "PlaneLab()", "PlaneLab(projections=True)"])
+    lab, by_hand = the(page, 0), the(page, 1)
+    lab.scroll_into_view_if_needed()
+    plane = lab.locator("svg.arrows").bounding_box()
+    unit, tip = plane["width"] / 6.8, lab.locator(".handle").nth(1)
+    page.mouse.move(plane["x"] + 5.4 * unit, plane["y"] + 2.4 * unit)  # the tip of b, at (2, 1)
+    page.mouse.down()
+    page.mouse.move(plane["x"] + 2.4 * unit, plane["y"] + 2.4 * unit, steps=15)
+    assert "b = (-1.00, 1.00)" in lab.locator(".readout").inner_text()  # before the kernel has answered
+    page.mouse.up()
+    assert "a to a" in settled(lab)
+    assert lab.locator("tr").nth(1).locator("td").all_inner_texts()[:3] == ["1.00", "-1.00", "0.00"]
+    assert tip.evaluate("node => node === document.activeElement")
+    page.keyboard.press("ArrowUp")
+    page.keyboard.press("Shift+ArrowRight")
+    settled(lab)
+    assert tip.get_attribute("aria-label").startswith("b at (-0.50, 1.10)")
+    page.keyboard.press("Tab")
+    page.keyboard.press("ArrowLeft")
+    settled(lab)
+    assert lab.locator(".handle").nth(2).get_attribute("aria-label").startswith("c at (-0.10, 2.00)")
+    lab.get_by_role("button", name="Start again").click()
+    assert "a to b (0.58), b to b (0.81), c to c (0.77)" in settled(lab)
+
+    by_hand.locator(".handle").nth(3).focus()  # the query of a
+    for key in ["ArrowLeft"] * 17 + ["ArrowUp"] * 19:
+        page.keyboard.press(key)
+    assert settled(by_hand).startswith("✓ Reached: a gives 0.8")
+    turn, stretch = (float(x) for x in by_hand.locator("output").all_inner_texts()[:2])
+    assert 90 < turn < 150
+    assert stretch > 1
+
+
 def test_keys_stay_in_the_lab(labs):
     page = labs()
     cells = page.locator(".jp-Cell").count()
@@ -234,7 +268,7 @@ def slow(scores):
         raise ValueError("<b>no</b>")
     time.sleep(4 if len(calls) == 4 else 0.3 if len(calls) > 1 else 0)
     return scores.softmax(-1)
-SoftmaxLab(scores, cat.tokens, softmax=slow).show()
+SoftmaxLab(scores, cat.tokens, softmax=slow)
 """
     page = labs([SETUP, own])
     lab = the(page, 0)
@@ -269,7 +303,7 @@ def test_words_from_people_and_every_width(labs, dark):
     many = "['W' * 8 if n in (0, 9, 29) else f't{n}' for n in range(32)]"  # one leans over the last ones
     calls = [f"SoftmaxLab(torch.eye(5), {tokens})", f"MaskLab(torch.eye(5), {tokens})"]
     calls += ["WeightedSumLab()", "SplitLab(64)", "ScalingLab()", f"SoftmaxLab(100 * torch.eye(32), {many})"]
-    page = labs([SETUP, *(f"{call}.show()" for call in calls)], dark=dark)
+    page = labs([SETUP, *calls], dark=dark)
     page.evaluate("jupyterapp.commands.execute('application:toggle-left-area')")
     for width in (480, 800, 1280, 1920):
         page.set_viewport_size({"width": width, "height": 900})

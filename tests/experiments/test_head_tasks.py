@@ -1,6 +1,7 @@
 """What lesson 16 rests on: a task that one head cannot do, tables of heads with their baselines, ablation, pictures."""
 
 import math
+import re
 
 import pytest
 import torch
@@ -17,6 +18,7 @@ from mha_course.exercises.lessons.l16_why_many_heads import other_weights
 from mha_course.experiments import alternative_weights, head_analysis, head_tasks, precomputed
 from mha_course.experiments.head_tasks import AssociativeRecall, ParallelAttention, TwoTokenSum, learn
 from mha_course.widgets import AblationLab, HeadExplorer
+from mha_course.widgets.labs.ablation import LEAST, SENTENCES
 
 QUICK = {"runs": 3, "steps": 300}
 
@@ -286,25 +288,51 @@ def test_any_context_can_be_made_from_few_tokens(T, S, D):
 # The lab
 
 
-def test_the_lab_says_what_the_silenced_model_guesses(model):
-    lab = AblationLab()
-    sentence = "the woolly goats heard the sly fox , and <mask> answered it"
-    full, left = (dict(example_guess(m, sentence)) for m in (model, head_analysis.ablate_heads(model, [(1, 1)])))
-    best, now = max(full, key=full.get), max(left, key=left.get)
-    assert lab.text == f"“{sentence}”: with all heads, “{best}” has {full[best]:.2f}."
-    lab.set(l1_h1=True)
-    assert lab.text == (
-        f"“{sentence}”: with all heads, “{best}” has {full[best]:.2f}. Without L1 H1, “{now}” has {left[now]:.2f}, "
-        f"and “{best}” {left[best]:.2f}."
+@pytest.mark.parametrize("layer", [None, 1])
+def test_the_lab_says_what_the_ablated_model_guesses(model, layer):
+    lab, who = AblationLab(layer=layer), "L1 H1" if layer is None else "head 1"
+    models = {"all heads on": model, f"without {who}": head_analysis.ablate_heads(model, [(1, 1)])}
+    first = [max(found, key=found.get) for found in (dict(example_guess(model, one)) for one in SENTENCES)]
+    for ablated, (title, its) in zip((False, True), models.items(), strict=True):
+        lab.set(l1_h1=ablated)
+        (panel,) = lab.view["panels"]
+        assert title in panel["title"]
+        changed = 0
+        for sentence, best, row in zip(SENTENCES, first, panel["rows"], strict=True):
+            chances = dict(example_guess(its, sentence))
+            now, (*words, rest) = max(chances, key=chances.get), row["parts"]
+            assert words[0]["name"] == best
+            assert [part["value"] for part in words] == pytest.approx([chances[w["name"]] for w in words], abs=1e-3)
+            assert {word for word, chance in chances.items() if chance >= LEAST} <= {word["name"] for word in words}
+            assert sum(part["value"] for part in row["parts"]) == pytest.approx(1, abs=1e-3)
+            assert rest["name"] == "others"
+            assert row["mark"] == pytest.approx(dict(example_guess(model, sentence))[best], abs=1e-3)
+            assert f"“{now}” {chances[now]:.2f}" in lab.text
+            changed += now != best
+        assert not ablated or lab.text.endswith(f"; {changed} of {len(SENTENCES)} guesses change.")
+
+
+def test_head_1_alone_knows_who_was_hungry(model):
+    """What lesson 0 shows: without it the model follows the verb, and with it alone it follows the meaning."""
+    chased, because = (
+        "the {} that chased the {} were hungry , so <mask> ate greedily",
+        "the {} {} the {} because <mask> were hungry",
     )
-    before, after = lab.view["panels"]
-    assert before["names"] == after["names"]
-    for panel, probabilities in ((before, full), (after, left)):
-        want = [probabilities[name] for name in panel["names"]]
-        assert panel["values"] == pytest.approx(want, abs=1e-3)
-    assert after["title"] == "without L1 H1"
-    lab.set(l1_h1=False)
-    assert lab.view["panels"][1]["title"] == "no head is silent"
+    cat, dogs = "grey cat", "loud dogs"
+    texts = [chased.format(cat, dogs), chased.format(dogs, cat)]
+    texts += [because.format(cat, verb, dogs) for verb in ("begged", "pitied")]
+    lab = AblationLab(texts, layer=1)
+    assert re.findall("“(.+?)”", lab.text) == ["it", "they", "it", "they"]
+    for head in (0, 2, 3):
+        lab.set(l1_h1=False, **{f"l1_h{head}": True})
+        assert lab.text.endswith("; 0 of 4 guesses change.")
+        lab.set(**{f"l1_h{head}": False})
+    lab.set(l1_h1=True)
+    assert re.findall("“(.+?)”", lab.text) == ["they"] * 4
+    lab.set(l1_h0=True, l1_h1=False, l1_h2=True, l1_h3=True)
+    assert re.findall("“(.+?)”", lab.text) == ["it", "they", "it", "they"]
+    with pytest.raises(ShapeError, match=r"there is no such layer. expected 0 to 1, got 2"):
+        AblationLab(layer=2)
 
 
 def example_guess(model, sentence):
@@ -322,7 +350,7 @@ def test_the_lab_needs_one_hidden_word(sentence, count):
         AblationLab((sentence,))
 
 
-def test_the_lab_starts_with_the_silence_it_is_told():
+def test_the_lab_starts_with_the_heads_ablated_that_it_is_told():
     first, moved = AblationLab(ablated=["L1 H1"]), AblationLab()
     assert first.text != moved.text
     moved.set(l1_h1=True)

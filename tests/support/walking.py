@@ -42,7 +42,7 @@ FOCUSED = """(widgets) => {
   const near = [node, node.parentElement, node.nextElementSibling, track].filter(Boolean);
   const marked = (one) => {
     const { outlineStyle, outlineWidth, boxShadow, stroke, strokeWidth } = getComputedStyle(one);
-    const lined = one.matches('.track') && stroke !== 'none' && parseFloat(strokeWidth) >= 2;
+    const lined = one.matches('.track, .handle') && stroke !== 'none' && parseFloat(strokeWidth) >= 2;
     return (outlineStyle !== 'none' && parseFloat(outlineWidth) >= 1) || boxShadow !== 'none' || lined;
   };
   const [inside, again] = [node.closest(widgets)?.dataset.walked === 'now', node.dataset.tabbed === 'yes'];

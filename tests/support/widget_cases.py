@@ -26,7 +26,7 @@ GIVEN = {
     "model": "CausalLanguageModel(len(language.WORDS), 32, **small)",
 }
 # What the browser moves in a lab, where its first control changes nothing that can be read.
-MOVED_IN_LABS = {"WeightedSumLab": {"weights": [0.1, 0.1, 0.1, 0.1, 0.6]}}
+MOVED_IN_LABS = {"WeightedSumLab": {"weights": [0.1, 0.1, 0.1, 0.1, 0.6]}, "PlaneLab": {"length": 1.5}}
 
 
 def call_of(lab):

@@ -1,12 +1,12 @@
 """The labs tell the truth: every control is moved, and what is drawn is held against PyTorch and the formulas."""
 
-import base64
 import json
 import math
 import threading
 
 import pytest
 import torch
+from torch.nn import functional as F
 from widget_cases import CASES, START, first_move
 
 from mha_course import example, masks
@@ -14,11 +14,14 @@ from mha_course.attention import attention
 from mha_course.cli.jupyter_hooks import WIDGET_VIEW
 from mha_course.errors import ShapeError
 from mha_course.experiments import scaling
-from mha_course.widgets import MaskLab, ScalingLab, SoftmaxLab, SplitLab, WeightedSumLab
+from mha_course.plots.figures import figure_html
+from mha_course.widgets import MaskLab, PlaneLab, ScalingLab, SoftmaxLab, SplitLab, WeightedSumLab
 from mha_course.widgets.controls import ChoiceControl, NumberControl, PaintedControl, TextControl, ToggleControl
 from mha_course.widgets.labs import LABS
 from mha_course.widgets.labs import scaling as scaling_lab
 from mha_course.widgets.labs.mask import BY_HAND, COURSE, FINITE, PRESETS
+from mha_course.widgets.labs.plane import REACH, TARGET
+from mha_course.widgets.labs.plane import TOKENS as ARROWS
 from mha_course.widgets.labs.weighted_sum import TOKENS as WORDS
 from mha_course.widgets.labs.weighted_sum import VALUES, inside
 
@@ -72,6 +75,8 @@ def test_every_value_of_every_control_is_drawn_and_the_start_again(name):
     for control in lab._controls.values():
         if isinstance(control, ChoiceControl):
             values = range(len(control.options))
+        elif isinstance(control, NumberControl):
+            values = [control.low, control.high, control.start]
         else:
             values = [True, False] if isinstance(control, ToggleControl) else [control.start]
         for sent in values:
@@ -89,16 +94,13 @@ def test_every_value_of_every_control_is_drawn_and_the_start_again(name):
 
 
 @pytest.mark.parametrize("name", LABS)
-def test_the_static_picture_has_the_sentence_and_follows(name, capsys):
+def test_the_static_figure_has_the_sentence_and_follows(name):
     lab = make(name)
     data, metadata = lab._repr_mimebundle_()
-    assert base64.b64decode(data["image/png"])[1:4] == b"PNG"
+    assert data["text/html"] == figure_html(lab.png(), lab.text)
     assert data["text/plain"] == repr(lab)
-    assert metadata["image/png"]["alt"] == lab.text
     assert data[WIDGET_VIEW]["model_id"] == lab.model_id
-    assert "text/html" not in data
-    lab.show()
-    assert f"At the start: {lab.text}" in capsys.readouterr().out.replace("\n", " ")
+    assert (set(data), metadata) == ({"text/plain", "text/html", WIDGET_VIEW}, {})
     titles = {ax.get_title(loc="left").replace("\n", " ") for ax in lab.picture().axes}
     assert titles == {one["title"] for one in lab.view["panels"]}
     before = lab.png()
@@ -434,6 +436,66 @@ def test_weights_that_are_no_numbers():
     lab = WeightedSumLab()
     told = ask(lab, weights=[0.5, "x", None, None, None])["trouble"]
     assert told.startswith("⚠ WeightedSumLab: every token needs a number. expected 5 finite numbers")
+
+
+# ---- the plane ----
+
+
+def rows_of(lab):
+    """Return the scores and the shares that are shown, (3, 3) each."""
+    rows = panel(lab, "shares")["rows"]
+    assert [[part["name"] for part in row["parts"]] for row in rows] == [list("abc")] * 3
+    return tensor([row["numbers"] for row in rows]), tensor([[part["value"] for part in row["parts"]] for row in rows])
+
+
+def test_the_plane_shows_what_torch_computes(draw):
+    lab = PlaneLab()
+    for x in (ARROWS, 1.5 * draw(3, 2).clamp(-2, 2)):
+        lab.set(tokens=x)
+        scores, weights = rows_of(lab)
+        assert torch.allclose(scores, x @ x.T, atol=5e-3)
+        assert torch.allclose(weights, F.scaled_dot_product_attention(x, x, torch.eye(3).double()), atol=1e-3)
+        contexts = tensor([one["at"] for one in panel(lab, "arrows")["contexts"]])
+        assert torch.allclose(contexts, F.scaled_dot_product_attention(x, x, x), atol=2e-3)
+        assert f"The largest share of a row is {weights.amax(-1).mean():.2f} on average." in lab.text
+
+
+def test_a_tip_moves_alone_and_length_moves_all():
+    lab = PlaneLab()
+    ask(lab, tokens=[None, [-1.0, 0.5], None])
+    assert lab.values["tokens"] == [[1, 0], [-1, 0.5], [0, 2]]
+    _, before = rows_of(lab)
+    ask(lab, length=1.5)
+    assert lab.values["tokens"] == [[1.5, 0], [-1.5, 0.75], [0, 3]]
+    assert bool((rows_of(lab)[1].amax(-1) > before.amax(-1)).all())  # longer: sharper
+    lab.set(length=0)
+    ask(lab, tokens=[None, None, [0.0, 99.0]])
+    short = lab.values["tokens"]
+    assert short == [pytest.approx([0.2, 0]), pytest.approx([-0.2, 0.1]), [0, REACH]]
+    lab.set(length=99)
+    assert lab.values["tokens"] == short  # else one would leave the picture
+    told = ask(lab, tokens=[[0, 1], [0], None])["trouble"]
+    assert told.startswith("⚠ PlaneLab: every token needs a point. expected 3 points (x, y), got [[0, 1], [0], None]")
+
+
+@pytest.mark.parametrize(("turn", "stretch"), [(120, 1.5), (-60, 0.5)])
+def test_projections_are_those_of_a_linear(turn, stretch):
+    lab = PlaneLab(projections=True)
+    linear = torch.nn.Linear(2, 2, bias=False).double().requires_grad_(False)
+    radians = torch.tensor(turn).double().deg2rad()
+    linear.weight.copy_(stretch * torch.stack([radians.cos(), -radians.sin(), radians.sin(), radians.cos()]).view(2, 2))
+    lab.set(queries_turn=turn, queries_stretch=stretch, keys_turn=-30)
+    set_by_control = lab.view["panels"]
+    q, k = linear(ARROWS), torch.tensor(lab.values["keys"], dtype=torch.float64)
+    scores, weights = rows_of(lab)
+    assert torch.allclose(scores, q @ k.T, atol=5e-3)
+    assert torch.allclose(weights, F.scaled_dot_product_attention(q, k, torch.eye(3).double()), atol=1e-3)
+    assert ("✓ Reached" in lab.text) == bool(weights[0, 2] >= TARGET) == (turn == 120)
+    lab.set(queries_turn=0, queries_stretch=1)
+    ask(lab, queries=[None, q[1].tolist(), None])  # one is dragged, and all turn with it
+    assert lab.values["queries_turn"] == turn
+    assert lab.values["queries_stretch"] == pytest.approx(stretch)
+    assert lab.view["panels"] == set_by_control
 
 
 # ---- splitting ----

@@ -3,6 +3,7 @@ import { test } from "node:test";
 
 import { figure, goalOf } from "../../../mha_course/widgets/labs/bars.js";
 import { neighbour, pale, shade } from "../../../mha_course/widgets/labs/matrix.js";
+import { scaleOf } from "../../../mha_course/widgets/labs/plane.js";
 import { chainOf, GAP, KINDS, pack, pathOf, ticksOf } from "../../../mha_course/widgets/labs/panels.js";
 
 test("numbers have two decimals, and what rounds to 0 no sign", () => {
@@ -65,6 +66,13 @@ test("ticks are round numbers within the scale, at most six, and 0 is one of the
 test("a line breaks off where a number is missing", () => {
   assert.equal(pathOf([[0, 1], [1, 2], null, [3, 4]]), "M0 1L1 2M3 4");
   assert.equal(pathOf([null, [1, 2]]), "M1 2");
+});
+
+test("a point of the plane comes back from its pixels, and ends at the edge", () => {
+  const { pixels, point } = scaleOf(400, 3.4);
+  for (const at of [[0, 0], [1, -2], [-3.4, 3.4], [0.25, 1.37]]) assert.deepEqual(point(pixels(at)), at); // prettier-ignore
+  assert.deepEqual(pixels([0, 3.4]), [200, 0]); // up is up
+  assert.deepEqual(point([900, -50]), [3.4, 3.4]);
 });
 
 test("values added head to tail end at the weighted sum", () => {
