@@ -23,7 +23,8 @@ from mha_course.models import MaskedWordModel, masked_word_loss, seeded, train
 SENTENCE = "the grey cat that chased the loud dogs was hungry , so it ate greedily"
 WEIGHTS = Path(__file__).parent / "data" / "masked_word_model.npz"
 PAD, MASK = 0, 1
-_CHOSEN, _POOL, _BATCH, _LEARNING_RATE = 0.2, 40_000, 128, 3e-3
+LEARNING_RATE = 3e-3
+_CHOSEN, _POOL, _BATCH = 0.2, 40_000, 128
 
 
 @dataclass(frozen=True)
@@ -105,7 +106,7 @@ def train_model(seed: int, *, steps: int = 3000, progress: bool = True) -> tuple
     """Train a model, the same bits for the same seed on one machine; also give the loss of every step, nats a word."""
     model = new_model(seed)
     batches = training_batches(seed)
-    losses = train(model, batches, masked_word_loss, steps=steps, lr=_LEARNING_RATE, progress=progress)
+    losses = train(model, batches, masked_word_loss, steps=steps, lr=LEARNING_RATE, progress=progress)
     return model.eval().requires_grad_(False), losses
 
 
