@@ -61,9 +61,10 @@ def load(sentence: str = SENTENCE, *, device: torch.device | str = "cpu") -> Exa
     return Example(tuple(sentence.split()), x, model.blocks[-1].attention, model)
 
 
-def guess(sentence: str, count: int = 3) -> list[tuple[str, float]]:
-    """Let the trained model guess the one word that reads ``<mask>``: (word, probability), likeliest first.
+def guess(sentence: str, count: int = 3, *, model: MaskedWordModel | None = None) -> list[tuple[str, float]]:
+    """Let a model guess the one word that reads ``<mask>``: (word, probability), likeliest first.
 
+    Args: model is the trained one that ships, if none is given.
     Raises: ShapeError for another number of hidden words, or an unknown one.
     """
     ids, _ = encode([sentence.split()])
@@ -71,7 +72,7 @@ def guess(sentence: str, count: int = 3) -> list[tuple[str, float]]:
     got = f"{len(positions)} in {sentence!r}"
     require(len(positions) == 1, "guess", "one word must be hidden", expected="one <mask>", got=got)
     with torch.no_grad():
-        probabilities = trained_model()(ids)[0, positions[0]].softmax(-1)  # (V,)
+        probabilities = (model or trained_model())(ids)[0, positions[0]].softmax(-1)  # (V,)
     best = probabilities.topk(count)
     return [(vocabulary()[i], p) for p, i in zip(best.values.tolist(), best.indices.tolist(), strict=True)]
 

@@ -115,11 +115,39 @@ def test_a_lesson_has_all_its_parts(path):
     assert sum(line.startswith("# ") for line in heads) == 1
     for part in ("See it", "Do it", "Break it", "Where it lives", "Recap"):
         assert any(line.startswith(f"## {part}") for line in heads), part
-    for needed in ("**You need**", "**After this lesson you can**", "minutes."):
+    for needed in ("**You need**", "**After this lesson you can**", authoring.minutes_line(notebook)):
         assert needed in prose[0], needed
     source = "\n".join(cell.source for cell in code_cells(notebook))
     assert source.count("predict(") >= 2
     assert source.count("check(") >= 1
+
+
+def test_minutes_are_those_of_words_code_exercises_and_things_to_move():
+    def lesson(*cells):
+        return nbformat.v4.new_notebook(cells=list(cells))
+
+    text, code = nbformat.v4.new_markdown_cell, nbformat.v4.new_code_cell
+    words, exercise = text("## See it\n" + "word " * 717), text("**Exercise `f`** ●●○ 4 minutes. " + "word " * 114)
+    assert authoring.minutes(lesson(words)) == (10, 10)  # 720 words are 6
+    assert authoring.minutes(lesson(words, exercise)) == (15, 15)  # and 4, and 1 for 120 words
+    folded = code("# Draw.\n" * 300, metadata={"tags": ["drawing"]})
+    assert authoring.minutes(lesson(words, folded)) == (10, 10)
+    assert authoring.minutes(lesson(words, code("x = 1\n\n" * 75))) == (15, 15)  # 5 for 75 lines that are not empty
+    assert authoring.minutes(lesson(words, code("from w import ScalingLab"))) == (10, 10)
+    labs = [code("ScalingLab()"), code("HeadExplorer(weights)"), code("# Draw.\nMaskLab()", metadata=folded.metadata)]
+    assert authoring.minutes(lesson(words, *labs)) == (15, 15)  # 6 for three things to move
+    deeper, below = text("## Deeper: more"), text("### A part\n" + "word " * 600)
+    assert authoring.minutes(lesson(words, deeper, below)) == (10, 15)
+    assert authoring.minutes(lesson(deeper, below, words)) == (10, 15)
+
+
+def test_part_1_keeps_to_its_hours():
+    core = [authoring.minutes(read(path))[0] for path in LESSONS[:8]]
+    assert sum(core) <= 390
+    assert max(core[:7]) <= 60
+    assert core[7] <= 80
+    for path in LESSONS[:8]:
+        assert any(authoring.MOVES.search(cell.source) for cell in code_cells(read(path))), path.stem
 
 
 def test_every_lesson_is_set_up_in_the_same_way():
