@@ -127,18 +127,23 @@ def test_minutes_are_those_of_words_code_exercises_and_things_to_move():
         return nbformat.v4.new_notebook(cells=list(cells))
 
     text, code = nbformat.v4.new_markdown_cell, nbformat.v4.new_code_cell
-    words, exercise = text("## See it\n" + "word " * 717), text("**Exercise `f`** ●●○ 4 minutes. " + "word " * 114)
-    assert authoring.minutes(lesson(words)) == (10, 10)  # 720 words are 6
-    assert authoring.minutes(lesson(words, exercise)) == (15, 15)  # and 4, and 1 for 120 words
-    folded = code("# Draw.\n" * 300, metadata={"tags": ["drawing"]})
-    assert authoring.minutes(lesson(words, folded)) == (10, 10)
-    assert authoring.minutes(lesson(words, code("x = 1\n\n" * 75))) == (15, 15)  # 5 for 75 lines that are not empty
-    assert authoring.minutes(lesson(words, code("from w import ScalingLab"))) == (10, 10)
-    labs = [code("ScalingLab()"), code("HeadExplorer(weights)"), code("# Draw.\nMaskLab()", metadata=folded.metadata)]
-    assert authoring.minutes(lesson(words, *labs)) == (15, 15)  # 6 for three things to move
+    words, exercise = text("## See it\n" + "word " * 597), text("**Exercise `f`** ●●○ 4 minutes. " + "word " * 115)
+    folded = {"tags": ["drawing"]}
+    assert authoring.minutes(lesson(words)) == (5, 5)  # 600 words
+    assert authoring.minutes(lesson(words, text("more"))) == (10, 10)
+    assert authoring.minutes(lesson(words, exercise)) == (10, 10)  # 120 words and what it says
+    assert authoring.minutes(lesson(words, exercise, text("more"))) == (15, 15)
+    assert authoring.minutes(lesson(words, code("x = 1\n\n" * 75))) == (10, 10)  # 75 lines that are not empty
+    assert authoring.minutes(lesson(words, code("x = 1\n" * 76))) == (15, 15)
+    assert authoring.minutes(lesson(words, code("# Draw.\n" * 300, metadata=folded))) == (5, 5)
+    labs = [
+        code(f"# Show.\n{name}(weights)", metadata=folded) for name in ("ScalingLab", "HeadExplorer", "ShapeTracer")
+    ]
+    assert authoring.minutes(lesson(words, code("from w import Lab", metadata=folded))) == (5, 5)
+    assert authoring.minutes(lesson(words, *labs)) == (15, 15)  # 6 for three
     deeper, below = text("## Deeper: more"), text("### A part\n" + "word " * 600)
-    assert authoring.minutes(lesson(words, deeper, below)) == (10, 15)
-    assert authoring.minutes(lesson(deeper, below, words)) == (10, 15)
+    assert authoring.minutes(lesson(words, deeper, below)) == (5, 15)
+    assert authoring.minutes(lesson(deeper, below, words)) == (5, 15)
 
 
 def test_part_1_keeps_to_its_hours():
