@@ -72,8 +72,13 @@ def figure_html(data: bytes, caption: str) -> str:
     text = html.escape(caption)
     source = f"data:image/png;base64,{base64.b64encode(data).decode()}"
     image = f'<img width="{display_width(data)}" src="{source}" alt="{text}" style="{CARD}" />'
-    words = f'<figcaption aria-hidden="true" style="{CAPTION}">{text}</figcaption>'
-    return f'<figure style="margin:8px 0 16px">{image}{words}</figure>'
+    return frame_html(image, caption, ' aria-hidden="true"')
+
+
+def frame_html(content: str, caption: str, attributes: str = "") -> str:
+    """Write content that is HTML, and its caption, as one HTML figure."""
+    words = f'<figcaption{attributes} style="{CAPTION}">{html.escape(caption)}</figcaption>'
+    return f'<figure style="margin:8px 0 16px">{content}{words}</figure>'
 
 
 def show(picture: Axes | Figure, caption: str) -> None:

@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-import base64
 import re
-import textwrap
 import warnings
 from pathlib import Path
 from typing import Any
 
 import anywidget
-from IPython.display import display
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from mha_course import plots
 from mha_course.errors import SentenceError, ShapeError
+from mha_course.plots.figures import figure_html
 from mha_course.plots.words import visible
 
 INTERRUPTED = "your function was interrupted; move a control to call it again"
@@ -69,9 +67,9 @@ def error_line(error: Exception) -> str:
 
 
 class StaticFallback:
-    """A picture that answers to controls; where it cannot, a static one shows, and ``text`` says what is to be seen.
+    """A picture that answers to controls; where it cannot, a static figure shows, whose caption is ``text``.
 
-    A subclass sets ``text`` (one sentence) before it is displayed. The static picture is ``static`` (HTML that needs no
+    A subclass sets ``text`` (one sentence) before it is displayed. The static figure is ``static`` (HTML that needs no
     script and no style sheet), or what ``picture`` draws.
     """
 
@@ -85,11 +83,6 @@ class StaticFallback:
     def __repr__(self) -> str:
         return f"{type(self).__name__}: {self.text}"
 
-    def show(self) -> None:
-        """Display the picture, and print what it shows at the start."""
-        display(self)
-        print(textwrap.fill(f"At the start: {self.text}", plots.LINE))
-
     def picture(self) -> Axes | Figure:
         """Draw the static picture."""
         raise NotImplementedError(f"{type(self).__name__} needs a static picture")
@@ -102,11 +95,11 @@ class StaticFallback:
 
     def _repr_mimebundle_(self, **_: Any) -> tuple[dict[str, Any], dict[str, Any]]:
         view = {"version_major": 2, "version_minor": 1, "model_id": self.model_id}
-        if self.static:
-            return {"text/plain": repr(self), "text/html": self.static, WIDGET_VIEW: view}, {}
-        png = self.png()
-        data = {"text/plain": repr(self), "image/png": base64.b64encode(png).decode(), WIDGET_VIEW: view}
-        return data, {"image/png": {"alt": self.text, "width": plots.display_width(png)}}
+        return {
+            "text/plain": repr(self),
+            "text/html": self.static or figure_html(self.png(), self.text),
+            WIDGET_VIEW: view,
+        }, {}
 
 
 class StaticFallbackWidget(StaticFallback, anywidget.AnyWidget):

@@ -22,6 +22,7 @@ function render({ model, el }) {
       typed?.setAttribute("role", "textbox");
       typed?.setAttribute("aria-label", `${label.textContent}, typed`);
     }
+    panel.querySelector(".widget-html-content")?.setAttribute("aria-live", "polite"); // the figure's alt text is read
     for (const button of panel.querySelectorAll(".widget-toggle-button"))
       button.setAttribute("aria-pressed", button.classList.contains("mod-active"));
   }

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import base64
 import html
 import threading
 from collections.abc import Callable
@@ -17,6 +16,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from mha_course import plots
+from mha_course.plots.figures import figure_html
 from mha_course.plots.words import visible
 from mha_course.widgets.base import StaticFallback, error_line, esm
 
@@ -84,7 +84,4 @@ class Panel(StaticFallback, W.VBox):  # type: ignore[misc]
         except Exception as error:  # shown to whoever moved the control
             self._image.value = f"<p>⚠ {html.escape(error_line(error))}</p>"
             return
-        source, width = base64.b64encode(self._png).decode(), plots.display_width(self._png)
-        text = html.escape(self.text)
-        image = f'<img src="data:image/png;base64,{source}" alt="{text}" width="{width}" style="max-width:100%">'
-        self._image.value = f'{image}<p aria-live="polite">{text}</p>'
+        self._image.value = figure_html(self._png, self.text)

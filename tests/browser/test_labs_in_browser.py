@@ -16,11 +16,11 @@ scores = cat.mha.steps(cat.x).scaled_scores[0, 1]
 """
 ALL = [
     SETUP,
-    "scaling = ScalingLab(); scaling.show()",
-    "softmax = SoftmaxLab(scores, cat.tokens, word='it'); softmax.show()",
-    "mask = MaskLab(scores, cat.tokens); mask.show()",
-    "total = WeightedSumLab(); total.show()",
-    "split = SplitLab(); split.show()",
+    "ScalingLab()",
+    "SoftmaxLab(scores, cat.tokens, word='it')",
+    "MaskLab(scores, cat.tokens)",
+    "WeightedSumLab()",
+    "SplitLab()",
 ]
 SCALING, SOFTMAX, MASK, SUM, SPLIT = range(5)
 # Returns the milliseconds from a move to the frame with its picture: of so many moves, in order of size.
@@ -234,7 +234,7 @@ def slow(scores):
         raise ValueError("<b>no</b>")
     time.sleep(4 if len(calls) == 4 else 0.3 if len(calls) > 1 else 0)
     return scores.softmax(-1)
-SoftmaxLab(scores, cat.tokens, softmax=slow).show()
+SoftmaxLab(scores, cat.tokens, softmax=slow)
 """
     page = labs([SETUP, own])
     lab = the(page, 0)
@@ -269,7 +269,7 @@ def test_words_from_people_and_every_width(labs, dark):
     many = "['W' * 8 if n in (0, 9, 29) else f't{n}' for n in range(32)]"  # one leans over the last ones
     calls = [f"SoftmaxLab(torch.eye(5), {tokens})", f"MaskLab(torch.eye(5), {tokens})"]
     calls += ["WeightedSumLab()", "SplitLab(64)", "ScalingLab()", f"SoftmaxLab(100 * torch.eye(32), {many})"]
-    page = labs([SETUP, *(f"{call}.show()" for call in calls)], dark=dark)
+    page = labs([SETUP, *calls], dark=dark)
     page.evaluate("jupyterapp.commands.execute('application:toggle-left-area')")
     for width in (480, 800, 1280, 1920):
         page.set_viewport_size({"width": width, "height": 900})

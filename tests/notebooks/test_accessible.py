@@ -182,7 +182,7 @@ def test_players_step_without_motion(widget_page, draw, kind, motion, moves):
 
 @pytest.mark.parametrize(("motion", "least", "most"), [("reduce", 1, 3), ("no-preference", 5, 40)])
 def test_arrows_turn_step_by_step_for_those_who_want_less_motion(lab_page, motion, least, most):
-    page = lab_page(["from mha_course.widgets import RotaryLab", "RotaryLab().show()"], reduced_motion=motion)
+    page = lab_page(["from mha_course.widgets import RotaryLab", "RotaryLab()"], reduced_motion=motion)
     page.wait_for_selector(".mha-lab[data-serial]")
     place = page.locator("[data-control=position]")
     before = int(place.input_value())
@@ -208,7 +208,7 @@ from mha_course import plots
 from mha_course.widgets import Panel
 def draw(size, palette, much): return plots.heatmap(np.eye(size) * much), f"An identity of {size}."
 Panel(draw, size=W.IntSlider(3, 2, 5, description="size"), much=W.BoundedIntText(1, 0, 1, description="much"),
-      palette=W.ToggleButtons(options=["a", "b"], description="palette")).show()
+      palette=W.ToggleButtons(options=["a", "b"], description="palette"))
 """
 
 

@@ -1,7 +1,6 @@
 """Panels answer to their controls, keep a static static, and saved notebooks need no kernel."""
 
 import asyncio
-import base64
 import copy
 import html
 import threading
@@ -13,6 +12,7 @@ import pytest
 
 from mha_course import plots
 from mha_course.cli.jupyter_hooks import WIDGET_VIEW, drop_widget_views
+from mha_course.plots.figures import figure_html
 from mha_course.widgets import Panel
 
 
@@ -28,7 +28,7 @@ def panel():
 
 
 def pixels(panel):
-    return panel._repr_mimebundle_()[0]["image/png"]
+    return panel._repr_mimebundle_()[0]["text/html"]
 
 
 def test_a_control_changes_picture_and_sentence(panel):
@@ -40,14 +40,12 @@ def test_a_control_changes_picture_and_sentence(panel):
     assert not plt.get_fignums()
 
 
-def test_the_static_picture_is_there_with_alt_text_and_a_sentence(panel, capsys):
+def test_what_shows_without_a_kernel_is_the_figure_that_shows_with_one(panel):
     data, metadata = panel._repr_mimebundle_()
-    assert base64.b64decode(data["image/png"])[1:4] == b"PNG"
     assert data["text/plain"] == "Panel: An identity of 2 for “it”."
-    assert metadata["image/png"]["alt"] == "An identity of 2 for “it”."
+    assert data["text/html"] == panel._image.value == figure_html(panel.png(), panel.text)
     assert data[WIDGET_VIEW]["model_id"] == panel.model_id
-    panel.show()
-    assert "At the start: An identity of 2 for “it”." in capsys.readouterr().out
+    assert (set(data), metadata) == ({"text/plain", "text/html", WIDGET_VIEW}, {})
 
 
 def test_an_error_is_shown_in_place_escaped_and_the_next_move_recovers(panel):
@@ -129,14 +127,14 @@ def test_a_helper_answers_the_browser(panel):
 
 
 def test_saving_drops_live_views_that_have_a_static_picture():
-    static = {"output_type": "display_data", "data": {WIDGET_VIEW: {}, "image/png": "x", "text/plain": "Panel"}}
+    static = {"output_type": "display_data", "data": {WIDGET_VIEW: {}, "text/html": "x", "text/plain": "Panel"}}
     alone = {"output_type": "display_data", "data": {WIDGET_VIEW: {}, "text/plain": "IntSlider()"}}
     stream = {"output_type": "stream", "name": "stdout", "text": "hello"}
     model = {"type": "notebook", "content": {"cells": [{"outputs": [static, alone, stream]}, {"source": "no outputs"}]}}
     before = copy.deepcopy(model)
     drop_widget_views(model=model, path="lesson.ipynb")
     assert WIDGET_VIEW not in static["data"]
-    assert static["data"]["image/png"] == "x"
+    assert static["data"]["text/html"] == "x"
     assert model["content"]["cells"][0]["outputs"][1:] == before["content"]["cells"][0]["outputs"][1:]
 
 

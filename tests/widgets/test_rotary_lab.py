@@ -95,7 +95,7 @@ def test_drawings_hold_every_cell():
 
 
 def test_it_turns_in_jupyterlab(lab_page):
-    page = lab_page(["from mha_course.widgets import RotaryLab\nlab = RotaryLab(); lab.show()"])
+    page = lab_page(["from mha_course.widgets import RotaryLab\nRotaryLab()"])
     errors = []
     page.on("console", lambda message: errors.append(message.text) if message.type == "error" else None)
     root = page.locator(".mha-lab")

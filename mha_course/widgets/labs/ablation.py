@@ -1,20 +1,22 @@
-"""The lab of lesson 16: switch heads of the trained model off, and see what it guesses then."""
+"""The lab of lessons 0 and 16: ablate heads of the trained model, and see what it guesses then."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import torch
 from torch import Tensor
 
+from mha_course import plots
 from mha_course.datasets.grammar import vocabulary
 from mha_course.errors import require
 from mha_course.example import MASK, encode, trained_model
 from mha_course.experiments import head_analysis
 from mha_course.models import MaskedWordModel
-from mha_course.widgets.controls import ChoiceControl, ToggleControl
+from mha_course.widgets.controls import ToggleControl
 from mha_course.widgets.labs.lab import Lab
-from mha_course.widgets.labs.panels import Panels, bars
+from mha_course.widgets.labs.panels import Panels, plain, shares
 
 SENTENCES = (
     "the woolly goats heard the sly fox , and <mask> answered it",
@@ -24,60 +26,57 @@ SENTENCES = (
     "the grey cat that chased the loud dogs was hungry , so it <mask> quietly",
     "the rusty <mask> near the humble nun was bored and yawned widely",
 )
-GUESSES = 6
+LEAST, OTHER, REST = 0.05, "#aab1bd", "#d5d8de"  # the least probability that is shown alone, and two greys
 
 
 class AblationLab(Lab):
-    """Ablate heads, and compare the guesses for a hidden word.
+    """Ablate heads, and compare the guesses for a hidden word in several sentences.
 
-    Args: sentences of the small world, each with one ``<mask>``; the heads ablated at the start, as ``"L1 H1"``.
+    Args: sentences of the small world, each with one ``<mask>``; the layer whose heads can be ablated, those of all
+        layers without it; the heads ablated at the start, as ``"L1 H1"``.
     Raises: ShapeError for an unknown word, another number of hidden words, or a head that does not exist.
     """
 
-    question = "Which heads does this guess need?"
-    hint = "L1 H0 is head 0 of layer 1; both are counted from 0. Try one head, then pairs."
+    question = "Which heads do these guesses need?"
 
-    def __init__(self, sentences: Sequence[str] = SENTENCES, *, ablated: Sequence[str] = ()) -> None:
+    def __init__(
+        self, sentences: Sequence[str] = SENTENCES, *, layer: int | None = None, ablated: Sequence[str] = ()
+    ) -> None:
         self._model = trained_model()
         for sentence in sentences:
             hidden = sentence.split().count("<mask>")
             got = f"{hidden} in {sentence!r}"
             require(hidden == 1, "AblationLab", "one word must be hidden", expected="one <mask>", got=got)
         self._full = {sentence: guesses(self._model, sentence) for sentence in sentences}
-        names = head_analysis.head_names(self._model)
+        heads = [place for place in head_analysis.all_heads(self._model) if layer in (None, place[0])]
+        rule, expected = "there is no such layer", f"0 to {len(self._model.blocks) - 1}"
+        require(bool(heads), "AblationLab", rule, expected=expected, got=repr(layer))
+        names = [f"L{layer} H{head}" for layer, head in heads]
         known, rule = set(ablated) <= set(names), "ablated must name heads"
         require(known, "AblationLab", rule, expected=", ".join(names), got=repr(list(ablated)))
-        self._places = dict(zip(map(_control, names), head_analysis.all_heads(self._model), strict=True))
-        super().__init__(
-            [
-                ChoiceControl("sentence", "sentence", "menu", tuple(sentences), sentences[0]),
-                *(ToggleControl(_control(name), f"silence {name}", name in ablated) for name in names),
-            ]
-        )
+        self._heads = {name.lower().replace(" ", "_"): place for name, place in zip(names, heads, strict=True)}
+        self._words = names if layer is None else [f"head {head}" for _, head in heads]
+        which = "L1 H0 is head 0 of layer 1; both are" if layer is None else "Heads are"
+        self.hint = f"{which} counted from 0. Try one head, then pairs, then leave one alone."
+        toggles = zip(self._heads, self._words, names, strict=True)
+        super().__init__([ToggleControl(key, f"ablate {word}", name in ablated) for key, word, name in toggles])
 
-    def draw(self, sentence: str, **ablated: bool) -> tuple[Panels, str]:
-        """Draw what is guessed with all heads, and without the ablated ones."""
-        off = [place for name, place in self._places.items() if ablated[name]]
-        full, left = self._full[sentence], guesses(head_analysis.ablate_heads(self._model, off), sentence)  # (V,) each
-        likely = torch.maximum(full, left).topk(GUESSES).indices
-        words = [vocabulary()[number] for number in likely]
-        who = ", ".join(f"L{layer} H{head}" for layer, head in off)
-        best, now = (vocabulary()[int(found.argmax())] for found in (full, left))
-        panels = (
-            bars("with all heads", words, full[likely], lit=[words.index(best)], note="probability"),
-            bars(
-                f"without {who}" if off else "no head is silent",
-                words,
-                left[likely],
-                lit=[words.index(now)],
-                note="probability",
-            ),
-        )
-        text = f"“{sentence}”: with all heads, “{best}” has {full.max():.2f}."
-        if not off:
-            return panels, text
-        rest = "" if now == best else f", and “{best}” {left[full.argmax()]:.2f}"
-        return panels, f"{text} Without {who}, “{now}” has {left.max():.2f}{rest}."
+    def draw(self, **ablated: bool) -> tuple[Panels, str]:
+        """Draw a row of guesses for each sentence; a line below it is the guess with all heads on."""
+        off = [place for key, place in self._heads.items() if ablated[key]]
+        who = ", ".join(word for key, word in zip(self._heads, self._words, strict=True) if ablated[key])
+        model = head_analysis.ablate_heads(self._model, off)
+        found = {sentence: (full, guesses(model, sentence)) for sentence, full in self._full.items()}
+        rows = [
+            {"name": sentence, "numbers": [], "parts": _parts(full, now), "mark": plain(full.max())}
+            for sentence, (full, now) in found.items()
+        ]
+        told = ", ".join(f"“{_word(now)}” {now.max():.2f}" for _, now in found.values())
+        changed = sum(_word(full) != _word(now) for full, now in found.values())
+        title = f"the hidden word without {who}" if off else "the hidden word, all heads on"
+        note = "Blue: the guess with all heads on; the line below: how likely it was then. Orange: a word that beats it."
+        text = f"Without {who}: {told}; {changed} of {len(found)} guesses change." if off else f"All heads on: {told}."
+        return (shares(title, rows, note=note),), text
 
 
 @torch.no_grad()
@@ -87,6 +86,16 @@ def guesses(model: MaskedWordModel, sentence: str) -> Tensor:
     return model(ids, mask)[0, int((ids[0] == MASK).nonzero())].softmax(-1)
 
 
-def _control(name: str) -> str:
-    """Return the name of a head's toggle: ``l1_h0`` for L1 H0."""
-    return name.lower().replace(" ", "_")
+def _word(probabilities: Tensor) -> str:
+    return vocabulary()[int(probabilities.argmax())]
+
+
+def _parts(full: Tensor, now: Tensor) -> list[dict[str, Any]]:
+    """Return the guess with all heads, others that are likely now, and the rest together."""
+    best, words = int(full.argmax()), now.argsort(descending=True).tolist()
+    likely = [number for number in words if number != best and now[number] >= LEAST]
+    beaten = int(now.argmax()) != best
+    colors = {best: plots.BAR, **{number: plots.ACCENT for number in likely[:1] if beaten}}
+    parts = [(vocabulary()[number], float(now[number]), colors.get(number, OTHER)) for number in (best, *likely)]
+    parts.append(("others", 1 - sum(value for _, value, _ in parts), REST))
+    return [{"name": name, "value": plain(value), "color": color} for name, value, color in parts]

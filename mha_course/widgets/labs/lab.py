@@ -9,7 +9,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
 import traitlets
 from matplotlib.figure import Figure
@@ -35,8 +35,8 @@ class Lab(StaticFallbackWidget):
     drawing: see rotary.py.
     """
 
-    question: ClassVar[str] = ""
-    hint: ClassVar[str] = ""
+    question = ""
+    hint = ""
     draw: Callable[..., tuple[Panels, str]]
     _esm = esm("lab.js", folder=HERE)
     _css = HERE / "lab.css"

@@ -4,6 +4,7 @@
 import { make, setAttributes, svg, visible } from "../dom.js";
 import { bars, figure, leastOfBars, wide, word } from "./bars.js";
 import { leastOfMatrix, matrix } from "./matrix.js";
+import { shares } from "./shares.js";
 
 /** Return a panel whose picture is made from nothing whenever its numbers change: for the few nodes that it has. */
 export const afresh = (draw) => (panel, tools) => {
@@ -164,6 +165,7 @@ export const KINDS = {
   matrix: { draw: matrix, needs: 300, most: 640, least: leastOfMatrix },
   lines: { draw: lines, needs: 280, most: 560 },
   plane: { draw: plane, needs: 260, most: 380 },
+  shares: { draw: shares, needs: 380, most: 900 },
   weight_rows: { draw: weightRows, needs: 300, most: 400 },
   table: { draw: table, needs: 270, most: 420 },
 };

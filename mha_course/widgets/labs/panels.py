@@ -87,6 +87,17 @@ def plane(title: str, names: Sequence[str], points: Any, context: Any, **more: A
     return {**words, "points": plain(points), "context": plain(context)}
 
 
+def shares(
+    title: str, rows: Sequence[dict[str, Any]], *, columns: Sequence[str] = (), note: str = ""
+) -> dict[str, Any]:
+    """Describe bars that are cut into parts, one in a row.
+
+    A row is a dict of ``name``, ``numbers`` that stand before the bar, ``parts``, each with a name, a value and a
+    color, and ``mark``: a share that the first part once had, or None. ``columns`` are the words above the columns.
+    """
+    return {"kind": "shares", "title": title, "rows": list(rows), "columns": list(columns), "note": note}
+
+
 def weight_rows(title: str, width: int, num_heads: int, note: str = "") -> dict[str, Any]:
     """Describe a projection whose rows, and the vector that comes out, are cut into heads."""
     return {"kind": "weight_rows", "title": title, "width": width, "heads": num_heads, "note": note}

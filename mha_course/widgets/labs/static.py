@@ -134,6 +134,32 @@ def _plane(ax: Axes, panel: Panel) -> None:
     ax.annotate("", panel["context"], (0, 0), arrowprops={"arrowstyle": "-|>", "color": plots.ACCENT, "lw": 2.4})
 
 
+def _shares(ax: Axes, panel: Panel) -> None:
+    """Draw bars that are cut into parts, with numbers before them."""
+    rows, columns = panel["rows"], panel["columns"]
+    numbers = len(rows[0]["numbers"])
+    for n, row in enumerate(rows):
+        start = 0.0
+        for part in row["parts"]:
+            ax.barh(n, part["value"], 0.62, left=start, color=part["color"], edgecolor="white")
+            if part["value"] > 0.07 + 0.015 * len(part["name"]):
+                words = f"{part['name']} {part['value']:.2f}"
+                ax.text(start + 0.01, n, words, va="center", fontsize=8, clip_on=True, parse_math=False)
+            start += part["value"]
+        if row["mark"] is not None:
+            ax.barh(n + 0.4, row["mark"], 0.1, color=row["parts"][0]["color"])
+        for column, number in enumerate(row["numbers"]):
+            ax.text(-0.13 * (numbers - column), n, f"{number:.2f}", va="center", ha="left", fontsize=9)
+    for column, words in enumerate(columns[1:-1]):
+        ax.text(-0.13 * (numbers - column), -0.6, textwrap.fill(words, 8), va="bottom", ha="left", fontsize=8)
+    if columns:
+        ax.text(0, -0.6, columns[-1], va="bottom", fontsize=8)
+    ax.set_yticks(range(len(rows)), [textwrap.fill(row["name"], 48) for row in rows], fontsize=9, parse_math=False)
+    ax.set(xlim=(-0.13 * numbers - 0.02, 1), ylim=(len(rows) - 0.4, -1 if columns else -0.5), xticks=[])
+    ax.tick_params(left=False)
+    ax.spines[:].set_visible(False)
+
+
 def _weight_rows(ax: Axes, panel: Panel) -> None:
     """Draw the rows of a projection, and beside them the vector that comes out, in the colours of the heads."""
     width, each = panel["width"], panel["width"] // panel["heads"]
@@ -160,5 +186,5 @@ def _table(ax: Axes, panel: Panel) -> None:
 
 KINDS = {  # a lab with a kind of its own adds it
     "bars": Kind(_bars, share=1.0), "matrix": Kind(_matrix, share=1.5), "lines": Kind(_lines), "plane": Kind(_plane),
-    "weight_rows": Kind(_weight_rows), "table": Kind(_table),
+    "shares": Kind(_shares, share=1.7), "weight_rows": Kind(_weight_rows), "table": Kind(_table),
 }  # fmt: skip

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import traitlets
 
+from mha_course.plots.figures import frame_html
 from mha_course.plots.words import visible
 from mha_course.tracing.records import Argument, Step, color
 from mha_course.widgets.base import StaticFallbackWidget, esm
@@ -50,7 +51,7 @@ class LayoutPlayer(StaticFallbackWidget):
         known = [tensor for tensors in chains for tensor in tensors if "?" not in tensor.axes]
         lanes = [_lane(one, tensors, known, sizes) for one, tensors in zip(traces, chains, strict=True)]
         self.text = "; beside it ".join(map(_summary, lanes)) + "."
-        self.static = _tables(lanes)
+        self.static = frame_html(_tables(lanes), self.text)
         super().__init__(data={"lanes": lanes})
 
     @traitlets.validate("position")

@@ -1,0 +1,192 @@
+"""The lab of lessons 0 and 1: three arrows in the plane, what they score with each other, and what they mix."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+from matplotlib.axes import Axes
+from torch import Tensor
+
+from mha_course import plots
+from mha_course.errors import require
+from mha_course.widgets.base import esm
+from mha_course.widgets.controls import NumberControl, PaintedControl
+from mha_course.widgets.labs import static
+from mha_course.widgets.labs.lab import HERE, Lab
+from mha_course.widgets.labs.panels import HEADS, Panels, plain, shares
+
+NAMES = "abc"
+TOKENS = torch.tensor([[1.0, 0.0], [2.0, 1.0], [0.0, 2.0]], dtype=torch.float64)  # (S, 2)
+SHORTEST, LONGEST, REACH = 0.2, 1.5, 3.4  # how far lengths can be changed, and how far the plane goes
+TARGET = 0.8  # the share that a is to give to c
+APART = -45  # degrees by which W_Q turns at the start: else queries would lie on their keys
+
+
+class PlaneLab(Lab):
+    """Drag three arrows, and see the scores, the shares and the contexts follow.
+
+    Args: projections: the arrows stay; W_Q and W_K are moved instead, which turn and stretch them to queries and keys.
+    """
+
+    _esm = esm("plane.js", folder=HERE)
+
+    def __init__(self, *, projections: bool = False) -> None:
+        self._projections = projections
+        start = TOKENS.tolist()
+        if projections:
+            self.question = f"Turn W_Q and W_K until a gives c a share of {TARGET} or more."
+            self.hint = "Drag a query or a key, and the others turn with it; Tab and the arrow keys do it, too."
+            super().__init__([*_matrix("Q", "queries", APART), *_matrix("K", "keys", 0)])
+        else:
+            self.question = "Three tokens compare each other and mix. What do length and direction do?"
+            self.hint = "Drag a tip, or go to it with Tab and press the arrow keys."
+            length = NumberControl("length", "length of all three", 1.0, SHORTEST, LONGEST)
+            super().__init__([length, PaintedControl("tokens", start, _points)])
+
+    def reconcile(self, values: dict[str, Any], moved: Mapping[str, Any]) -> dict[str, Any]:
+        """Keep the arrows in step with the controls, and in the plane."""
+        if self._projections:
+            return {**values, **self._turned("queries", values, moved), **self._turned("keys", values, moved)}
+        now, before = values["tokens"], self.values["tokens"]
+        tokens = torch.tensor([new or old for new, old in zip(now, before, strict=True)], dtype=torch.float64)
+        length = _length(values["length"])
+        if "tokens" not in moved:
+            factor = min(length / self.values["length"], REACH / max(float(tokens.abs().max()), 1e-9))
+            tokens, length = tokens * factor, self.values["length"] * factor
+        return {**values, "length": length, "tokens": tokens.clamp(-REACH, REACH).tolist()}
+
+    def _turned(self, name: str, values: Mapping[str, Any], moved: Mapping[str, Any]) -> dict[str, Any]:
+        """Return what a matrix makes of the tokens; an arrow that was dragged says how far it turns and stretches."""
+        turn, stretch = values[f"{name}_turn"], values[f"{name}_stretch"]
+        dragged = [(token, tip) for token, tip in zip(TOKENS.tolist(), moved.get(name, []), strict=False) if tip]
+        if dragged:
+            (token, tip), *_ = dragged
+            turn = math.degrees(math.atan2(tip[1], tip[0]) - math.atan2(token[1], token[0]))
+            turn, stretch = round((turn + 180) % 360 - 180), math.hypot(*tip) / math.hypot(*token)
+        stretch = _length(stretch)
+        arrows = TOKENS @ matrix(turn, stretch).T
+        return {f"{name}_turn": turn, f"{name}_stretch": stretch, name: arrows.tolist()}
+
+    def draw(self, **values: Any) -> tuple[Panels, str]:
+        """Draw the plane, and a row of scores and shares for each token."""
+        both = ("queries", "keys") if self._projections else ("tokens", "tokens")
+        q, k = (torch.tensor(values[name], dtype=torch.float64) for name in both)
+        scores = q @ k.T  # (T, S)
+        weights = (scores / 2**0.5).softmax(-1)
+        rows = [
+            {"name": name, "numbers": plain(scores[t]), "mark": None,
+             "parts": [_named(s, value=share) for s, share in enumerate(plain(weights[t]))]}
+            for t, name in enumerate(NAMES)
+        ]  # fmt: skip
+        columns = ["", *(f"score with\u00a0{name}" for name in NAMES), "shares: softmax of the scores / √2"]
+        table = shares("who gives how much to whom", rows, columns=columns)
+        if self._projections:
+            return (self._queries_and_keys(q, k), table), _aim(float(weights[0, 2]))
+        most = ", ".join(
+            f"{name} to {NAMES[row.argmax()]} ({row.max():.2f})" for name, row in zip(NAMES, weights, strict=True)
+        )
+        mean = weights.max(-1).values.mean()
+        text = f"Each gives most: {most}. The largest share of a row is {mean:.2f} on average."
+        return (self._tokens_and_contexts(q, weights @ q), table), text
+
+    def _tokens_and_contexts(self, tokens: Tensor, contexts: Tensor) -> dict[str, Any]:
+        arrows = [_arrow(i, tip, "tokens") for i, tip in enumerate(tokens)]
+        dots = [_named(i, at=plain(context)) for i, context in enumerate(contexts)]
+        note = "Dots: the context of each token, inside the triangle of the tips."
+        return _plane("tokens and their contexts", arrows, contexts=dots, note=note)
+
+    def _queries_and_keys(self, q: Tensor, k: Tensor) -> dict[str, Any]:
+        keys = [_arrow(i, tip, "keys") for i, tip in enumerate(k)]
+        queries = [_arrow(i, tip, "queries") for i, tip in enumerate(q)]
+        note = "Hollow: queries. Filled: keys. Dashed: the tokens themselves."
+        return _plane("queries and keys", [*keys, *queries], ghosts=plain(TOKENS), note=note)
+
+
+def matrix(turn: float, stretch: float) -> Tensor:
+    """Return the matrix (2, 2) that turns by so many degrees, counter-clockwise, and stretches.
+
+    >>> (matrix(90, 2) @ torch.tensor([1.0, 0.0]).double()).round().tolist()
+    [0.0, 2.0]
+    """
+    cos, sin = math.cos(math.radians(turn)), math.sin(math.radians(turn))
+    return stretch * torch.tensor([[cos, -sin], [sin, cos]], dtype=torch.float64)
+
+
+def _matrix(letter: str, name: str, start: int) -> list[NumberControl | PaintedControl]:
+    """Return what moves a matrix: its turn, its stretch, and what it makes of the tokens."""
+    turn = NumberControl(f"{name}_turn", f"W_{letter} turns by °", start, -180, 180, "whole")
+    stretch = NumberControl(f"{name}_stretch", f"W_{letter} stretches by", 1.0, SHORTEST, LONGEST)
+    return [turn, stretch, PaintedControl(name, (TOKENS @ matrix(start, 1).T).tolist(), _points)]
+
+
+def _points(sent: Any) -> list[list[float] | None]:
+    """Return a point for each token; None, for what stays as it is, comes from a tip that is dragged."""
+    points = sent.tolist() if isinstance(sent, Tensor) else sent
+    whole = isinstance(points, list | tuple) and len(points) == len(NAMES)
+    known = whole and all(point is None or _is_point(point) for point in points)
+    rule, expected = "every token needs a point", f"{len(NAMES)} points (x, y)"
+    require(known, "PlaneLab", rule, expected=expected, got=repr(points))
+    return [None if point is None else [float(x) for x in point] for point in points]
+
+
+def _length(number: float) -> float:
+    return min(max(number, SHORTEST), LONGEST)
+
+
+def _is_point(point: Any) -> bool:
+    pair = isinstance(point, list | tuple) and len(point) == 2
+    return pair and all(isinstance(x, int | float) and math.isfinite(x) for x in point)
+
+
+def _aim(share: float) -> str:
+    """Say whether a gives c what it should."""
+    return (
+        f"✓ Reached: a gives {share:.2f} to c." if share >= TARGET else f"a gives {share:.2f} to c; make it {TARGET}."
+    )
+
+
+def _named(i: int, **more: Any) -> dict[str, Any]:
+    return {"name": NAMES[i], "color": HEADS[i], **more}
+
+
+def _arrow(i: int, tip: Tensor, control: str) -> dict[str, Any]:
+    """Describe an arrow, and the control that it is."""
+    letter = {"queries": "q", "keys": "k"}.get(control)
+    name = {"name": letter, "of": NAMES[i]} if letter else {"name": NAMES[i], "of": ""}
+    return {**_named(i, at=plain(tip)), **name, "style": control, "control": control, "index": i}
+
+
+def _plane(title: str, arrows: list[dict[str, Any]], **more: Any) -> dict[str, Any]:
+    panel = {"kind": "arrows", "title": title, "arrows": arrows, "reach": REACH, "drag": "arrows"}
+    return {**panel, "ghosts": [], "contexts": [], **more}
+
+
+def _draw_plane(ax: Axes, panel: Mapping[str, Any]) -> None:
+    if panel["contexts"]:
+        ax.fill(*zip(*(arrow["at"] for arrow in panel["arrows"]), strict=True), color=plots.QUIET, zorder=0)
+    for ghost in panel["ghosts"]:
+        ax.plot((0, ghost[0]), (0, ghost[1]), ":", color=plots.INK, linewidth=1.2)
+    for arrow in panel["arrows"]:
+        color, (x, y) = arrow["color"], arrow["at"]
+        fill = "#ffffff" if arrow["style"] == "queries" else color
+        shape = {"arrowstyle": "simple,head_width=0.7,tail_width=0.2", "facecolor": fill, "edgecolor": color}
+        ax.annotate("", (x, y), (0, 0), arrowprops={**shape, "shrinkA": 0, "shrinkB": 0})
+        far = 1 + 0.22 / max(math.hypot(x, y), 0.22)
+        name = f"${arrow['name']}_{{{arrow['of']}}}$" if arrow["of"] else arrow["name"]
+        ax.annotate(name, (far * x, far * y), ha="center", va="center", fontsize=12, color=plots.INK)
+    for context, arrow in zip(panel["contexts"], panel["arrows"], strict=False):
+        (x, y), (start_x, start_y), color = context["at"], arrow["at"], context["color"]
+        ax.plot((start_x, x), (start_y, y), ":", color=color, linewidth=1.6)
+        ax.plot(x, y, "o", color=color, markeredgecolor=plots.INK, markersize=8, zorder=3)
+    whole = range(-math.floor(panel["reach"]), math.floor(panel["reach"]) + 1)
+    ax.set(xlim=(-REACH, REACH), ylim=(-REACH, REACH), aspect="equal", anchor="W", xticks=whole, yticks=whole)
+    ax.grid(color=plots.QUIET, linewidth=0.8)
+    ax.tick_params(length=0, labelsize=8)
+    ax.spines[:].set_visible(False)
+    ax.set_xlabel(panel["note"], fontsize=8, loc="left")
+
+
+static.KINDS["arrows"] = static.Kind(_draw_plane, share=1.0)
