@@ -23,7 +23,8 @@ from mha_course.models import MaskedWordModel, masked_word_loss, seeded, train
 SENTENCE = "the grey cat that chased the loud dogs was hungry , so it ate greedily"
 WEIGHTS = Path(__file__).parent / "data" / "masked_word_model.npz"
 PAD, MASK = 0, 1
-_CHOSEN, _POOL, _BATCH, _LEARNING_RATE = 0.2, 40_000, 128, 3e-3
+LEARNING_RATE = 3e-3
+_CHOSEN, _POOL, _BATCH = 0.2, 40_000, 128
 
 
 @dataclass(frozen=True)
@@ -60,9 +61,10 @@ def load(sentence: str = SENTENCE, *, device: torch.device | str = "cpu") -> Exa
     return Example(tuple(sentence.split()), x, model.blocks[-1].attention, model)
 
 
-def guess(sentence: str, count: int = 3) -> list[tuple[str, float]]:
-    """Let the trained model guess the one word that reads ``<mask>``: (word, probability), likeliest first.
+def guess(sentence: str, count: int = 3, *, model: MaskedWordModel | None = None) -> list[tuple[str, float]]:
+    """Let a model guess the one word that reads ``<mask>``: (word, probability), likeliest first.
 
+    Args: model is the trained one that ships, if none is given.
     Raises: ShapeError for another number of hidden words, or an unknown one.
     """
     ids, _ = encode([sentence.split()])
@@ -70,7 +72,7 @@ def guess(sentence: str, count: int = 3) -> list[tuple[str, float]]:
     got = f"{len(positions)} in {sentence!r}"
     require(len(positions) == 1, "guess", "one word must be hidden", expected="one <mask>", got=got)
     with torch.no_grad():
-        probabilities = trained_model()(ids)[0, positions[0]].softmax(-1)  # (V,)
+        probabilities = (model or trained_model())(ids)[0, positions[0]].softmax(-1)  # (V,)
     best = probabilities.topk(count)
     return [(vocabulary()[i], p) for p, i in zip(best.values.tolist(), best.indices.tolist(), strict=True)]
 
@@ -105,7 +107,7 @@ def train_model(seed: int, *, steps: int = 3000, progress: bool = True) -> tuple
     """Train a model, the same bits for the same seed on one machine; also give the loss of every step, nats a word."""
     model = new_model(seed)
     batches = training_batches(seed)
-    losses = train(model, batches, masked_word_loss, steps=steps, lr=_LEARNING_RATE, progress=progress)
+    losses = train(model, batches, masked_word_loss, steps=steps, lr=LEARNING_RATE, progress=progress)
     return model.eval().requires_grad_(False), losses
 
 

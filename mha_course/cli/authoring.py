@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import itertools
+import math
 import re
 import sys
 import tomllib
@@ -27,6 +28,8 @@ ROOT, LESSONS = launch.ROOT, launch.ROOT / launch.LESSONS
 COLAB = {"accelerator": "GPU", "colab": {"gpuType": "T4", "provenance": [], "toc_visible": True}}
 KERNEL = {"display_name": "Python 3 (ipykernel)", "language": "python", "name": "python3"}
 RELATIONS = ("pronoun", "subject", "adjective", "noun", "state", "adverb")
+EXERCISE = re.compile(r"\*\*Exercise `\w+`\*\* [●○]+ (\d+) minutes")
+MOVES = re.compile(r"\b\w*(?:Lab|Explorer|Player|Tracer|Scene|Panel)\(")
 HIDDEN = {"setup", "drawing"}  # tags of cells whose source a reader opens only to see how it is done
 SHIPPED_SEED = 10  # the best of 0 to 12 by score()
 
@@ -115,6 +118,35 @@ def normalise(notebook: NotebookNode) -> None:
                 output.get("data", {}).pop(WIDGET_VIEW, None)
                 joined.append(output)
         cell.outputs = joined
+    notebook.cells[0].source = re.sub(r"About \d+ minutes.*", minutes_line(notebook), notebook.cells[0].source)
+
+
+def minutes(notebook: NotebookNode) -> tuple[int, int]:
+    """Return the minutes of a lesson, rounded up to five: of its core path, and of all.
+
+    Words take 1/120, a shown line of code 1/15, an exercise what it says, and a thing to move 2. A section under a
+    heading that begins with "Deeper:" is not on the core path, up to the next heading that is as high.
+    """
+    total, deeper, below = {False: 0.0, True: 0.0}, False, 0
+    for cell in notebook.cells:
+        heading = re.match(r"(#+) (Deeper:)?", cell.source) if cell.cell_type == "markdown" else None
+        if heading and (heading[2] or len(heading[1]) <= below):
+            deeper, below = bool(heading[2]), len(heading[1]) if heading[2] else 0
+        if cell.cell_type == "markdown":
+            words = re.sub(r"\]\([^)]*\)|<[^>]*>", " ", cell.source).split()
+            total[deeper] += len(words) / 120 + sum(int(found) for found in EXERCISE.findall(cell.source))
+        else:
+            shown = not HIDDEN & set(cell.metadata.get("tags", ()))
+            total[deeper] += shown * sum(map(bool, map(str.strip, cell.source.splitlines()))) / 15
+            total[deeper] += 2 * len(MOVES.findall(cell.source))
+    core, everything = total[False], total[False] + total[True]
+    return 5 * math.ceil(core / 5), 5 * math.ceil(everything / 5)
+
+
+def minutes_line(notebook: NotebookNode) -> str:
+    """Return the sentence in which a lesson's opening says how long it takes."""
+    core, everything = minutes(notebook)
+    return f"About {core} minutes" + (f"; {everything} with all that is under Deeper." if everything > core else ".")
 
 
 def fold_source(cell: NotebookNode) -> None:

@@ -1,6 +1,6 @@
-"""Figures of lesson 16 that took too long for a lesson.
+"""Figures of lessons 3 and 16 that took too long for a lesson.
 
-``python3 -m mha_course.experiments.precomputed`` makes them in about a quarter of an hour: ``data/heads.json``.
+``python3 -m mha_course.experiments.precomputed`` makes them in about half an hour: ``data/heads.json``.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 from mha_course import example
 from mha_course.datasets.grammar import sentences
-from mha_course.experiments import head_analysis
+from mha_course.experiments import head_analysis, scaling
 from mha_course.experiments.head_tasks import AssociativeRecall, TwoTokenSum, learn
 from mha_course.models import MaskedWordModel
 
@@ -20,6 +20,7 @@ PATH = Path(__file__).parents[1] / "data" / "heads.json"
 HEADS = (1, 2, 4, 8, 16)
 SEEDS = tuple(range(300, 310))
 STARTS = (0, 1, 2, 3, 4)
+DIVISOR_SEEDS = (0, 1, 2)
 
 
 class Precomputed(NamedTuple):
@@ -28,12 +29,21 @@ class Precomputed(NamedTuple):
     difference: dict[int, list[float]]  # R² of 50 runs on TwoTokenSum, of seeds that the lesson does not use
     thin: dict[int, list[float]]  # R² of every run on AssociativeRecall; more heads are thinner
     starts: dict[int, dict[str, Any]]  # see ``report``
+    divisors: dict[
+        int, dict[str, float]
+    ]  # for every seed, the final loss with each divisor, see ``scaling.train_with``
 
 
 def load() -> Precomputed:
     """Return the figures that ship."""
     data = json.loads(PATH.read_text(encoding="utf-8"))
     return Precomputed(**{part: {int(key): value for key, value in found.items()} for part, found in data.items()})
+
+
+def final_loss(seed: int, divisor: float) -> float:
+    """Train the model of the running example with another divisor; return the mean loss of the last 100 steps."""
+    losses = scaling.train_with(divisor, seed)
+    return round(sum(losses[-100:]) / 100, 4)
 
 
 def difference(num_heads: int, seeds: Sequence[int] = SEEDS) -> list[float]:
@@ -75,5 +85,8 @@ if __name__ == "__main__":
         "difference": {heads: difference(heads) for heads in (1, 2, 4)},
         "thin": {heads: thin(heads) for heads in HEADS},
         "starts": {start: _report_from(start) for start in STARTS},
+        "divisors": {
+            seed: {name: final_loss(seed, by) for name, by in scaling.divisors(12, 4).items()} for seed in DIVISOR_SEEDS
+        },
     }
     PATH.write_text(json.dumps(figures, indent=1) + "\n", encoding="utf-8")

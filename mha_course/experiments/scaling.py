@@ -12,6 +12,10 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from mha_course import example
+from mha_course.errors import require
+from mha_course.models import masked_word_loss, train
+
 KEYS, VALUE_WIDTH = 64, 16
 
 
@@ -101,6 +105,20 @@ def _summary(scores: Tensor, weights: Tensor, at_scores: Tensor, at_q: Tensor) -
         at_scores=at_scores,
         at_q=at_q,
     )
+
+
+def train_with(divisor: float, seed: int, *, steps: int = 1500) -> list[float]:
+    """Train the model of the running example, its scores divided by another number than √D; return all losses.
+
+    Everything else is equal: the start, the sentences, the hidden words. Args: divisor is positive.
+    """
+    require(divisor > 0, "train_with", "divisor must be positive", expected="> 0", got=f"{divisor}")
+    model = example.new_model(seed)
+    for block in model.blocks:
+        root = math.sqrt(block.attention.d_model / block.attention.num_heads)
+        block.attention.q_proj.register_forward_hook(lambda _, __, q, by=root / divisor: q * by)  # what √D then undoes
+    batches = example.training_batches(seed)
+    return train(model, batches, masked_word_loss, steps=steps, lr=example.LEARNING_RATE, progress=False)
 
 
 def divisors(head_dim: int, num_heads: int) -> dict[str, float]:

@@ -16,6 +16,7 @@ from mha_course.plots.figures import (
     LINE,
     QUIET,
     display_width,
+    fold_out,
     new_figure,
     png,
     show,
@@ -30,7 +31,7 @@ from mha_course.plots.positions import cross_attention, encoding_waves, rope_pai
 __all__ = [
     "ACCENT", "BAR", "HATCH", "INK", "LINE", "QUIET", "Lines", "MaskGrid", "Matrix", "attention_overlay",
     "bars", "block_wirings", "cache_sizes", "cross_attention", "curves", "decoding_step", "display_width",
-    "encoding_waves", "head_grid", "head_rows", "heatmap", "heatmap_row", "image_grid", "kv_sharing",
+    "encoding_waves", "fold_out", "head_grid", "head_rows", "heatmap", "heatmap_row", "image_grid", "kv_sharing",
     "learning_curves", "line_panels", "mask_grids", "memory_traffic", "new_figure", "norm_groups",
     "number_tables", "online_softmax", "patches", "pipeline", "plane", "png", "product", "r2_by_head_width",
     "recomputation", "rope_pairs", "show", "strongest", "tiles", "token_bars", "unregistered", "weighted_sum",

@@ -6,7 +6,7 @@ import base64
 import html
 import io
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Any
@@ -84,3 +84,10 @@ def frame_html(content: str, caption: str, attributes: str = "") -> str:
 def show(picture: Axes | Figure, caption: str) -> None:
     """Show a picture with a caption that says the same."""
     display({"text/html": figure_html(png(picture), caption), "text/plain": f"Picture: {caption}"}, raw=True)
+
+
+def fold_out(title: str, lines: Sequence[str]) -> None:
+    """Show a title that unfolds to lines of text."""
+    inside = "".join(f"<li>{html.escape(line)}</li>" for line in lines)
+    folded = f"<details><summary>{html.escape(title)}</summary><ul>{inside}</ul></details>"
+    display({"text/html": folded, "text/plain": "\n".join([title, *lines])}, raw=True)

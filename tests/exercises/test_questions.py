@@ -12,9 +12,11 @@ from mha_course import flash
 from mha_course.attention import MultiHeadAttention, attention
 from mha_course.caching import GroupedQueryAttention, kv_cache_bytes, repeat_kv
 from mha_course.datasets.grammar import sentences
+from mha_course.example import guess, trained_model
 from mha_course.exercises import QUESTIONS, predict, reading
 from mha_course.exercises.lessons.l15_language_model import next_token_targets
 from mha_course.experiments import costs
+from mha_course.experiments.head_analysis import ablate_heads
 from mha_course.experiments.head_tasks import TwoTokenSum, learn
 from mha_course.experiments.leakage import token_dependence
 from mha_course.masks import causal_mask, combine_masks, padding_mask
@@ -39,6 +41,14 @@ def raising(name, **names):
 
 
 # 0 Start here
+def without_head_1():
+    model = ablate_heads(trained_model(), [(1, 1)])
+    word, probability = guess(
+        "the grey cat that chased the loud dogs were hungry , so <mask> ate greedily", model=model
+    )[0]
+    return "no word in particular" if probability < 0.5 else word
+
+
 def context_of_a():
     x = torch.tensor([[1.0, 0.0], [2.0, 1.0], [0.0, 2.0]])
     context = F.scaled_dot_product_attention(x, x, x)[0]  # (2,)

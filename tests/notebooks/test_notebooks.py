@@ -115,11 +115,44 @@ def test_a_lesson_has_all_its_parts(path):
     assert sum(line.startswith("# ") for line in heads) == 1
     for part in ("See it", "Do it", "Break it", "Where it lives", "Recap"):
         assert any(line.startswith(f"## {part}") for line in heads), part
-    for needed in ("**You need**", "**After this lesson you can**", "minutes."):
+    for needed in ("**You need**", "**After this lesson you can**", authoring.minutes_line(notebook)):
         assert needed in prose[0], needed
     source = "\n".join(cell.source for cell in code_cells(notebook))
     assert source.count("predict(") >= 2
     assert source.count("check(") >= 1
+
+
+def test_minutes_are_those_of_words_code_exercises_and_things_to_move():
+    def lesson(*cells):
+        return nbformat.v4.new_notebook(cells=list(cells))
+
+    text, code = nbformat.v4.new_markdown_cell, nbformat.v4.new_code_cell
+    words, exercise = text("## See it\n" + "word " * 597), text("**Exercise `f`** ●●○ 4 minutes. " + "word " * 115)
+    folded = {"tags": ["drawing"]}
+    assert authoring.minutes(lesson(words)) == (5, 5)  # 600 words
+    assert authoring.minutes(lesson(words, text("more"))) == (10, 10)
+    assert authoring.minutes(lesson(words, exercise)) == (10, 10)  # 120 words and what it says
+    assert authoring.minutes(lesson(words, exercise, text("more"))) == (15, 15)
+    assert authoring.minutes(lesson(words, code("x = 1\n\n" * 75))) == (10, 10)  # 75 lines that are not empty
+    assert authoring.minutes(lesson(words, code("x = 1\n" * 76))) == (15, 15)
+    assert authoring.minutes(lesson(words, code("# Draw.\n" * 300, metadata=folded))) == (5, 5)
+    labs = [
+        code(f"# Show.\n{name}(weights)", metadata=folded) for name in ("ScalingLab", "HeadExplorer", "ShapeTracer")
+    ]
+    assert authoring.minutes(lesson(words, code("from w import Lab", metadata=folded))) == (5, 5)
+    assert authoring.minutes(lesson(words, *labs)) == (15, 15)  # 6 for three
+    deeper, below = text("## Deeper: more"), text("### A part\n" + "word " * 600)
+    assert authoring.minutes(lesson(words, deeper, below)) == (5, 15)
+    assert authoring.minutes(lesson(deeper, below, words)) == (5, 15)
+
+
+def test_part_1_keeps_to_its_hours():
+    core = [authoring.minutes(read(path))[0] for path in LESSONS[:8]]
+    assert sum(core) <= 390
+    assert max(core[:7]) <= 60
+    assert core[7] <= 80
+    for path in LESSONS[:8]:
+        assert any(authoring.MOVES.search(cell.source) for cell in code_cells(read(path))), path.stem
 
 
 def test_every_lesson_is_set_up_in_the_same_way():

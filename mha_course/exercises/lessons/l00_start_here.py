@@ -41,6 +41,16 @@ QUESTIONS = {
         },
         units="%",
     ),
+    "without-head-1": Question(
+        "“The grey cat that chased the loud dogs were hungry, so …”: the verb is wrong. What does the model guess "
+        "without head 1?",
+        right_at=1,
+        answers={
+            "it, as before": "Three heads are left, but none brings what head 1 brought. Switch it off and see.",
+            "they": "Without head 1 the model believes the verb, which stands next to the pronoun and is plural.",
+            "no word in particular": "It still sees a verb, which is plural, and believes that.",
+        },
+    ),
     "context-of-a": Question(
         "Tokens a = (1, 0), b = (2, 1) and c = (0, 2) attend to each other. Which point can be the context of a?",
         right_at=1,
