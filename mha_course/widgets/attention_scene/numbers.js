@@ -14,15 +14,15 @@ export function readSteps(packet) {
   const widths = { x: C, out: C, parts: C, scores: S, scaled_scores: S, masked_scores: S, weights: S };
   const whole = { x: true, out: true };
   const value = (name, head, row, column) => {
-    const width = widths[name] ?? D;
-    return arrays[name][((whole[name] ? 0 : head * S) + row) * width + column];
+    if (name === "merged") return arrays.merged[row * C + head * D + column]; // the part of a head
+    return arrays[name][((whole[name] ? 0 : head * S) + row) * (widths[name] ?? D) + column];
   };
   const most = {};
   for (const [name, values] of Object.entries(arrays))
     most[name] = values.reduce((top, one) => (Number.isFinite(one) ? Math.max(top, Math.abs(one)) : top), 0) || 1;
   const hidden = (head, row, column) => value("masked_scores", head, row, column) === -Infinity;
   const word = (i) => apart(tokens[i], 12);
-  return { ...packet, C, arrays, value, most, hidden, word, masked: arrays.masked_scores.includes(-Infinity) };
+  return { ...packet, C, arrays, value, most, hidden, word };
 }
 
 /** Keep the largest parts, and sum up the others. */
@@ -130,7 +130,7 @@ export function sentenceOf(steps, { stage, row, head }) {
   const and = (text) => (follows && text ? `: ${text}` : "");
   const back = arrays.x ? ", which is added back to x" : "";
   return [
-    `Multi-head attention as a whole: ${S} words go in at the left, and every word leaves with what it found${and(`in head ${head}, ${share}`)}.`,
+    `${S} words go in at the left, and leave at the right with what they found${follows ? `; in head ${head}, ${share}` : ""}.`,
     `x: each of the ${S} words is a row of ${C} numbers${and(`${it} is the row in orange`)}.`,
     `Three projections of x: a query q, a key k and a value v for every word.`,
     `q, k and v are cut into ${H} heads of ${D} numbers each; head ${head} is followed from here.`,

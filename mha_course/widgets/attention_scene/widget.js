@@ -5,7 +5,7 @@ import { apart, clamp, hasModifier, make, makeButton, say } from "../dom.js";
 import { bytesOf } from "../head_explorer/data.js";
 import { followTheme } from "../page.js";
 import { Painter, lookOf } from "./draw.js";
-import { NARROWEST, hit, layOut } from "./layout.js";
+import { hit, sizesOf } from "./layout.js";
 import { STAGES, lookInside, readSteps, sentenceOf, strongest } from "./numbers.js";
 
 const TWEEN = 300; // milliseconds
@@ -13,7 +13,7 @@ const PAUSE = 5000; // milliseconds that a stage stays while it plays
 const SPOKEN = 350; // milliseconds until a number is read aloud: what is passed over is not
 const LAST = STAGES.length - 1;
 const FAINT = 0.14; // what is not lit while walking
-const LOOKS_INTO = ["scores", "x", "q", "q", "scores", "scores", "weights", "context", "context", "out"]; // by stage
+const LOOKS_INTO = ["scores", null, "q", "q", "scores", "scores", "weights", "context", "context", "out"]; // by stage
 const KEYS =
   "In the picture: Space or → goes to the next stage, ← back, Escape to the overview; ↑ and ↓ follow another word, " +
   "Page Up and Page Down another head. Enter looks inside: arrow keys then go from number to number, Escape leaves.";
@@ -23,7 +23,6 @@ class Scene {
     this.model = model;
     this.options = { ...model.get("options"), cividis: bytesOf(model.get("options").cividis) };
     this.hover = this.cursor = this.now = this.playing = null;
-    this.width = 0;
     this.still = matchMedia("(prefers-reduced-motion: reduce)");
     this.queue = makeQueue(
       () => this.send(),
@@ -63,9 +62,9 @@ class Scene {
     Object.assign(this.root, { role: "group", ariaLabel: "Multi-head attention as a whole" });
     el.append(this.root);
     this.foot.hidden = !this.options.asks;
-    this.canvas.addEventListener("pointermove", (event) => this.point(hit(this.plan, this.placeOf(event))));
+    this.canvas.addEventListener("pointermove", (event) => this.point(this.found(event)));
     this.canvas.addEventListener("pointerleave", () => this.point(null));
-    this.canvas.addEventListener("click", (event) => this.click(hit(this.plan, this.placeOf(event))));
+    this.canvas.addEventListener("click", (event) => this.click(this.found(event)));
   }
 
   followModel() {
@@ -92,17 +91,13 @@ class Scene {
   }
 
   followPage() {
-    const size = new ResizeObserver(() => {
-      const width = Math.max(NARROWEST, this.paper.clientWidth);
-      if (!this.paper.clientWidth || width === this.width) return;
-      this.width = width;
-      this.draw();
-    });
-    size.observe(this.root);
-    const stop = followTheme(this.root, () => {
+    const again = () => {
       this.painter = null;
       this.soon();
-    });
+    };
+    const size = new ResizeObserver(() => this.soon()); // it may have been out of sight
+    size.observe(this.root);
+    const stop = followTheme(this.root, again);
     return () => {
       size.disconnect();
       stop();
@@ -135,13 +130,13 @@ class Scene {
       ArrowUp: () => this.put({ row: clamp(row - 1, 0, S - 1) }),
       PageUp: () => this.put({ head: head - 1 }),
       PageDown: () => this.put({ head: head + 1 }),
-      Enter: () => this.lookAt(this.startOf(this.view())),
+      Enter: () => this.lookAt(this.startOf({ ...this.view(), row: Math.max(row, 0) })),
       Escape: () => this.go(-1),
     };
     const move = (down, right) => () => {
       const { row: y, column: x } = this.cursor;
-      const part = this.plan.parts[this.cursor.name];
-      const last = part.columns / part.bands - 1;
+      const part = this.steps.plan.parts[this.cursor.name];
+      const last = sizesOf(part).columns - 1;
       this.lookAt({ ...this.cursor, row: clamp(y + down, 0, S - 1), column: clamp(x + right, 0, last) });
     };
     const inside = {
@@ -158,13 +153,15 @@ class Scene {
 
   // What the learner does.
 
-  placeOf({ clientX, clientY }) {
+  /** Return what lies under the pointer. */
+  found({ clientX, clientY }) {
     const { left, top } = this.canvas.getBoundingClientRect();
-    return { x: clientX - left, y: clientY - top };
+    const { plan, S } = this.steps;
+    return hit(plan, S, (name) => this.painter.apart(name), { x: clientX - left, y: clientY - top });
   }
 
   point(found) {
-    const hover = found?.name && this.steps.value(found.name, 0, 0, 0) !== undefined ? found : null;
+    const hover = found?.name ? found : null;
     this.canvas.style.cursor = found ? "pointer" : "default";
     if (JSON.stringify(hover) === JSON.stringify(this.hover)) return;
     this.hover = hover;
@@ -180,14 +177,13 @@ class Scene {
     });
   }
 
-  /** Return the number that a stage looks into first: the row's largest. */
+  /** Return the number of a row that a stage looks into first, its largest; null where nothing is followed. */
   startOf({ stage, row, head }) {
     const name = LOOKS_INTO[stage + 1];
-    const { columns, bands } = this.plan.parts[name];
-    const cell = { name, head, row: Math.max(0, row) };
-    const sizes = Array.from({ length: columns / bands }, (_, i) => Math.abs(this.steps.value(name, head, cell.row, i)));
-    const finite = sizes.map((size) => (Number.isFinite(size) ? size : 0));
-    return { ...cell, column: finite.indexOf(Math.max(...finite)) };
+    if (row < 0 || !name) return null;
+    const { columns } = sizesOf(this.steps.plan.parts[name]);
+    const sizes = Array.from({ length: columns }, (_, i) => Math.abs(this.steps.value(name, head, row, i)));
+    return { name, head, row, column: sizes.indexOf(Math.max(...sizes.filter(Number.isFinite))) };
   }
 
   lookAt(cursor) {
@@ -233,11 +229,16 @@ class Scene {
     const { S, H, tokens, yours } = this.steps;
     const options = Array.from({ length: S }, (_, i) => new Option(`${i + 1} ${apart(tokens[i], 16)}`, i));
     this.words.replaceChildren(new Option("no word", -1), ...options);
-    const buttons = Array.from({ length: H }, (_, h) => makeButton("", `${h}`, () => this.put({ head: h }), `head ${h}`));
+    const buttons = Array.from({ length: H }, (_, h) =>
+      makeButton("", `${h}`, () => this.put({ head: h }), `head ${h}`),
+    );
     this.heads.replaceChildren(make("span", "", "Head"), ...buttons);
     const all = yours.includes("q") && yours.includes("out");
     const some = `${yours.join(", ")}: your function's numbers. All others are the course's.`;
-    say(this.whose, all ? "These numbers are your function's." : yours.length ? some : "These numbers are the course's.");
+    say(
+      this.whose,
+      all ? "These numbers are your function's." : yours.length ? some : "These numbers are the course's.",
+    );
     this.soon();
   }
 
@@ -253,11 +254,25 @@ class Scene {
   /** Return the numbers to which a transition moves: how visible each thing is, and where it stands. */
   aim({ stage, row, head }) {
     const lit = stage < 0 ? null : STAGES[stage].lit;
-    const things = ["x", "q", "k", "v", "scores", "weights", "context", "out", "projection", "scaling", "output", "residual"];
+    const things = [
+      "x",
+      "q",
+      "k",
+      "v",
+      "scores",
+      "weights",
+      "context",
+      "out",
+      "projection",
+      "scaling",
+      "output",
+      "residual",
+    ];
     const aim = Object.fromEntries(things.map((name) => [name, !lit || lit.includes(name) ? 1 : FAINT]));
     for (let h = 0; h < this.steps.H; h++) aim[`head${h}`] = Number(h === head);
     aim.words = lit && !["q", "scores", "weights", "context", "out"].some((name) => lit.includes(name)) ? aim.x : 1;
     aim.others = stage >= 2 && stage < 7 ? 0.25 : stage < 0 ? 0.55 : 1;
+    aim.always = 1;
     aim.split = Number(stage < 0 || stage >= 2);
     aim.merged = Number(stage >= 7);
     aim.followed = Number(row >= 0);
@@ -270,40 +285,55 @@ class Scene {
     this.due ??= requestAnimationFrame((time) => this.draw(time));
   }
 
-  draw(time = performance.now()) {
-    cancelAnimationFrame(this.due);
+  draw(time) {
     this.due = null;
-    if (!this.root.isConnected || !this.width) return;
+    if (!this.root.isConnected || !this.paper.clientWidth) return;
     const view = this.view();
+    const moving = this.move(view, time);
+    this.painter ??= new Painter(this.canvas, this.steps, lookOf(this.root, this.options));
+    this.show(view);
+    if (moving) this.soon();
+    this.root.dataset.drawn = `${this.steps.serial} ${view.stage} ${view.row} ${view.head} ${moving ? "moving" : "still"}`;
+  }
+
+  /** Draw what is seen now, and write what it is. */
+  show(view) {
+    const pointed = this.hover ?? this.cursor;
+    const cell = pointed && { head: view.head, ...pointed };
+    const shown = cell ?? this.startOf(view);
+    const inside = shown && lookInside(this.steps, shown);
+    this.painter.paint(this.now, { ...view, cell, inside });
+    const text = cell || this.narrow() ? inside?.text : ""; // where it is narrow the bars may be out of sight
+    this.write(view, text ?? "");
+  }
+
+  /** Move all numbers of a transition, and say whether there is more of it to come. */
+  move(view, time) {
     const aim = this.aim(view);
     const key = JSON.stringify(aim);
     if (key !== this.key) {
-      this.tween = { from: this.now ?? aim, start: time };
-      if (!this.now?.followed) this.tween.from = { ...this.tween.from, row: aim.row }; // it appears where it is
+      const from = { ...(this.now ?? aim) };
+      if (!from.followed) from.row = aim.row; // it appears where it is
+      this.tween = { from, start: time };
       if (this.key && view.stage !== this.stage) this.scrollTo(view.stage);
       [this.key, this.stage] = [key, view.stage];
     }
     const passed = this.still.matches ? 1 : clamp((time - this.tween.start) / TWEEN, 0, 1);
-    const share = passed === 1 ? 1 : 1 - (1 - passed) ** 3;
-    this.now = Object.fromEntries(
-      Object.entries(aim).map(([name, to]) => [name, this.tween.from[name] + (to - this.tween.from[name]) * share]),
-    );
-    this.plan = layOut(this.width, this.steps, this.now);
-    this.painter ??= new Painter(this.canvas, this.steps, lookOf(this.root, this.options));
-    const cell = this.hover ?? this.cursor;
-    const at = cell && { head: view.head, ...cell };
-    const own = view.best && !["x", "q"].includes(LOOKS_INTO[view.stage + 1]) ? this.startOf(view) : null;
-    const inside = (at ?? own) && lookInside(this.steps, at ?? own);
-    this.painter.paint(this.plan, this.now, { ...view, cell: at, inside });
-    this.write(view, at ? inside.text : "");
-    if (passed < 1) this.soon();
-    this.root.dataset.drawn = `${this.steps.serial} ${key} ${passed === 1}`;
+    const share = 1 - (1 - passed) ** 3;
+    const { from } = this.tween;
+    const moved = Object.entries(aim).map(([name, to]) => [name, from[name] + (to - from[name]) * share]);
+    this.now = Object.fromEntries(moved);
+    return passed < 1;
+  }
+
+  narrow() {
+    return this.paper.clientWidth < this.steps.plan.width;
   }
 
   /** Bring what is lit into sight, where the picture is wider than its place. */
   scrollTo(stage) {
-    if (this.paper.clientWidth >= this.width) return;
-    const lit = stage < 0 ? [] : STAGES[stage].lit.map((name) => this.plan.parts[name]).filter(Boolean);
+    if (!this.narrow()) return;
+    const lit = stage < 0 ? [] : STAGES[stage].lit.map((name) => this.steps.plan.parts[name]).filter(Boolean);
     const left = lit.length ? Math.min(...lit.map(({ x }) => x)) - 80 : 0;
     this.paper.scrollTo({ left, behavior: this.still.matches ? "auto" : "smooth" });
   }

@@ -20,9 +20,10 @@ from torch import nn
 
 from mha_course import plots
 from mha_course.attention import AttentionSteps
-from mha_course.errors import ShapeError, require
+from mha_course.errors import require
 from mha_course.plots.figures import STREAMS
 from mha_course.plots.inputs import as_array, as_names
+from mha_course.plots.scene_plan import ScenePlan
 from mha_course.plots.words import apart
 from mha_course.widgets.attention_scene.watch import stages_of
 from mha_course.widgets.base import INTERRUPTED, StaticFallbackWidget, error_line, esm
@@ -110,8 +111,11 @@ class AttentionScene(StaticFallbackWidget):
             cut = np.split(arrays["merged"], self._sizes["H"], axis=1), np.split(weight, self._sizes["H"], axis=1)
             sent["parts"] = np.stack([merged @ part.T for merged, part in zip(*cut, strict=True)])  # (H, S, C)
         numbers = {name: array.astype(np.float32).tobytes() for name, array in sent.items()}
-        sizes = {axis: self._sizes[axis] for axis in "SHD"}
-        return {**sizes, "serial": serial, "tokens": self._tokens, "arrays": numbers, "yours": list(yours)}
+        H, S, D = (self._sizes[axis] for axis in "HSD")
+        masked = bool(np.isneginf(arrays["masked_scores"]).any())
+        plan = ScenePlan(self._tokens, H, D, x="x" in arrays, masked=masked, yours=yours).message()
+        known = {"H": H, "S": S, "D": D, "tokens": self._tokens, "yours": list(yours), "plan": plan, "masked": masked}
+        return {**known, "serial": serial, "arrays": numbers}
 
     @traitlets.observe("request")
     def _answer(self, change: dict[str, Any]) -> None:
@@ -153,8 +157,8 @@ class AttentionScene(StaticFallbackWidget):
         self.text = f"{S} words on their way through {H} heads of {D} numbers"
         if row >= 0:
             weights = self._given["weights"][head, row]
-            words = (apart(self._tokens[i], 14) for i in (row, int(weights.argmax())))
-            self.text += "; in head {} “{}” puts {:.2f} on “{}”".format(head, next(words), weights.max(), next(words))
+            word, best = (apart(self._tokens[i], 14) for i in (row, int(weights.argmax())))
+            self.text += f"; in head {head} “{word}” puts {weights.max():.2f} on “{best}”"
         self.text += "."
 
     def picture(self) -> Figure:
