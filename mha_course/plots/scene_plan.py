@@ -138,7 +138,7 @@ class ScenePlan:
         end, centre = self.parts["out"]["x"] + WIDE, LEFT + WIDE / 2
         x, left, right = end + 18, end + 10, end + 26
         way = f"M {centre} {TOP - 6} L {centre} 16 L {x} 16 L {x} {MIDDLE - 14}"
-        self._stroke(f"{way} M {end + 4} {MIDDLE} L {left} {MIDDLE}", "muted", "residual")
+        self._stroke(f"{way} M {end + 4} {MIDDLE} L {left} {MIDDLE}", "line", "residual")
         self._stroke(f"M {x} {MIDDLE - 9} L {x - 3} {MIDDLE - 15} L {x + 3} {MIDDLE - 15} Z", "muted", "residual", 0)
         high, low = MIDDLE - 10.7, MIDDLE + 10.7  # handles with which two curves make a circle
         ring = f"M {left} {MIDDLE} C {left} {high} {right} {high} {right} {MIDDLE}"

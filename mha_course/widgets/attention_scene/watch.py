@@ -3,31 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import asdict, is_dataclass
-from typing import Any, NamedTuple
+from typing import Any
 
 from torch import Tensor
 from torch.overrides import TorchFunctionMode
 
+from mha_course.attention import AttentionSteps
+from mha_course.errors import require
+
 PRODUCTS = ("matmul", "__matmul__", "bmm", "linear")
 
 
-class _Call(NamedTuple):
-    name: str
-    inputs: tuple[Any, ...]
-    result: Any
-
-
 class _Calls(TorchFunctionMode):
-    """Note all calls of torch."""
+    """Note the name, the inputs and the result of every call of torch."""
 
     def __init__(self) -> None:
         super().__init__()
-        self.made: list[_Call] = []
+        self.made: list[tuple[str, tuple[Any, ...], Any]] = []
 
     def __torch_function__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         result = function(*args, **(kwargs or {}))
-        self.made.append(_Call(getattr(function, "__name__", ""), tuple(args), result))
+        self.made.append((getattr(function, "__name__", ""), tuple(args), result))
         return result
 
 
@@ -41,22 +37,23 @@ def stages_of(function: Callable[[], Any]) -> dict[str, Any] | None:
         result = function()
     if result is None:
         return None
-    if is_dataclass(result) and not isinstance(result, type):
-        return asdict(result)
-    if not (isinstance(result, tuple) and len(result) == 2):
-        return dict(result)
+    if isinstance(result, AttentionSteps):
+        return vars(result)
+    pair = isinstance(result, tuple) and len(result) == 2 and all(isinstance(one, Tensor) for one in result)
+    expected = "(out, weights), or AttentionSteps"
+    require(pair, "recompute", "it must return two tensors", expected=expected, got=type(result).__name__)
     out, weights = result
     found = {"out": out, "weights": weights}
-    shape = getattr(weights, "shape", None)
     for name, inputs, made in calls.made:
-        if name in PRODUCTS and len(inputs) > 1 and isinstance(inputs[1], Tensor):
-            left, right = inputs[:2]
-            if left is weights:
-                found |= {"v": right, "context": made}
-            elif made is out:
-                found |= {"merged": left}
-            elif "v" not in found and made.shape == shape:
-                found |= {"q": left, "k": right.mT, "scores": made}
-        elif name == "softmax" and made is weights:
-            found |= {"masked_scores": inputs[0]}
+        if name == "softmax" and made is weights:
+            found["masked_scores"] = inputs[0]
+        if name not in PRODUCTS or not all(isinstance(one, Tensor) for one in inputs[:2]):
+            continue
+        left, right, *_ = inputs
+        if left is weights:
+            found |= {"v": right, "context": made}
+        elif made is out:
+            found["merged"] = left
+        elif "v" not in found and made.shape == weights.shape:
+            found |= {"q": left, "k": right.mT, "scores": made}
     return found

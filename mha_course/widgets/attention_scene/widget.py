@@ -80,7 +80,7 @@ class AttentionScene(StaticFallbackWidget):
         for axis, most in LARGEST.items():
             rule, got = f"the scene shows up to {most} of {axis}", f"{axis}={self._sizes[axis]}"
             require(self._sizes[axis] <= most, PLACE, rule, expected=f"{axis} <= {most}", got=got)
-        self._given = self._read(given)
+        self._given = self._shown = self._read(given)
         self._tokens = as_names(PLACE, "tokens", "row", tokens, self._sizes["S"])
         self._out_proj, self._recompute = out_proj, recompute
         row = self._tokens.index(follow) if follow in self._tokens else -1
@@ -106,10 +106,11 @@ class AttentionScene(StaticFallbackWidget):
         sent = dict(arrays)
         if self._out_proj is not None:
             weight = self._out_proj.weight.detach().cpu().double().numpy()  # (C, C) as (out, in)
-            bias = self._out_proj.bias
-            sent["bias"] = np.zeros(len(weight)) if bias is None else bias.detach().cpu().double().numpy()
             cut = np.split(arrays["merged"], self._sizes["H"], axis=1), np.split(weight, self._sizes["H"], axis=1)
             sent["parts"] = np.stack([merged @ part.T for merged, part in zip(*cut, strict=True)])  # (H, S, C)
+            bias, rest = self._out_proj.bias, arrays["out"] - sent["parts"].sum(0)  # a learner may leave the bias out
+            none = bias is None or np.allclose(rest, 0, atol=1e-4)
+            sent["bias"] = np.zeros(len(weight)) if none else bias.detach().cpu().double().numpy()
         numbers = {name: array.astype(np.float32).tobytes() for name, array in sent.items()}
         H, S, D = (self._sizes[axis] for axis in "HSD")
         masked = bool(np.isneginf(arrays["masked_scores"]).any())
@@ -146,7 +147,9 @@ class AttentionScene(StaticFallbackWidget):
         if "weights" in yours and "masked_scores" not in yours:  # a softmax of their own: up to a constant a row
             with np.errstate(divide="ignore"):
                 yours["masked_scores"] = np.log(yours["weights"])
-        self.packet = self._message(self._given | yours, serial, tuple(yours))
+        self._shown = self._given | yours
+        self._describe()
+        self.packet = self._message(self._shown, serial, tuple(yours))
         return ""
 
     @traitlets.observe("row", "head")
@@ -156,7 +159,7 @@ class AttentionScene(StaticFallbackWidget):
         head, row = min(max(self.head, 0), H - 1), min(self.row, S - 1)
         self.text = f"{S} words on their way through {H} heads of {D} numbers"
         if row >= 0:
-            weights = self._given["weights"][head, row]
+            weights = self._shown["weights"][head, row]
             word, best = (apart(self._tokens[i], 14) for i in (row, int(weights.argmax())))
             self.text += f"; in head {head} “{word}” puts {weights.max():.2f} on “{best}”"
         self.text += "."
@@ -164,7 +167,7 @@ class AttentionScene(StaticFallbackWidget):
     def picture(self) -> Figure:
         """Draw the overview, with the word that is followed."""
         head = min(max(self.head, 0), self._sizes["H"] - 1)
-        return plots.attention_scene(self._given, self._tokens, head=head, follow=self.row)
+        return plots.attention_scene(self._shown, self._tokens, head=head, follow=self.row)
 
 
 @cache
