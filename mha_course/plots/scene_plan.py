@@ -29,7 +29,7 @@ class ScenePlan:
         H, D: how many heads, and how many numbers each has.
         x: whether there is an x to draw.
         masked: whether something is hidden.
-        yours: the stages that a learner's function made.
+        yours: the stages that a learner's function made, where it did not make all.
     """
 
     def __init__(
@@ -46,7 +46,7 @@ class ScenePlan:
         else:
             del self.parts["x"]
         for name, part in self.parts.items():
-            self._label(name, part, " · yours" if name in yours else "")
+            self._label(name, part, "yours" if name in yours else f"{part['rows']}×{part['columns']}")
         for i, token in enumerate(tokens):
             word, middle = apart(token, 12), (i + 0.5) * SIDE / self.S + 4
             self._write(word, 68, TOP + middle, "words", color="ink", align="right", row=i)
@@ -146,12 +146,9 @@ class ScenePlan:
         self._stroke(f"{ring} C {right} {low} {left} {low} {left} {MIDDLE} {plus}", "muted", "residual")
         self._write("x is added back", centre + 12, 32, "residual")
 
-    def _label(self, name: str, part: Part, note: str) -> None:
+    def _label(self, name: str, part: Part, shape: str) -> None:
         """Name a matrix and its shape: above it or below it, where there is room, kᵀ and v at their left."""
-        shape, bold = (
-            f"{part['rows']}×{part['columns']}{note}",
-            {"color": name if name in STREAMS else "ink", "bold": True},
-        )
+        bold = {"color": name if name in STREAMS else "ink", "bold": True}
         if name in ("k", "v"):
             x, y = part["x"] - 12, part["y"] - 6 if name == "k" else part["y"] + part["h"]
             self._write("kᵀ" if name == "k" else name, x, y - 15, name, size=13, align="right", **bold)

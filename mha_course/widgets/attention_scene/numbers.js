@@ -11,7 +11,7 @@ export function readSteps(packet) {
   const C = H * D;
   const arrays = {};
   for (const [name, bytes] of Object.entries(packet.arrays)) arrays[name] = new Float32Array(bytesOf(bytes).buffer);
-  const widths = { x: C, out: C, parts: C, scores: S, scaled_scores: S, masked_scores: S, weights: S };
+  const widths = { x: C, out: C, parts: C, scores: S, masked_scores: S, weights: S };
   const whole = { x: true, out: true };
   const value = (name, head, row, column) => {
     if (name === "merged") return arrays.merged[row * C + head * D + column]; // the part of a head
@@ -44,7 +44,9 @@ function insideScore(steps, { head, row, column }) {
   const shown = D > MOST ? largest(parts, MOST) : parts;
   const total = value("scores", head, row, column);
   const title = `q of ${word(row)} · k of ${word(column)}`;
-  const note = `÷ √${D} = ${number(value("scaled_scores", head, row, column))}`;
+  const [seen, scaled] = [value("masked_scores", head, row, column), total / Math.sqrt(D)];
+  const agrees = Math.abs(seen - scaled) < 1e-3 * steps.most.scores || seen === -Infinity;
+  const note = agrees ? `÷ √${D} = ${number(scaled)}` : `to the softmax goes ${number(seen)}`;
   const text = `${title} in head ${head}: ${listed(shown)} = ${number(total)}; ${note}`;
   return { title, parts: shown, total, text, note };
 }

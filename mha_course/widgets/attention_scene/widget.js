@@ -181,6 +181,8 @@ class Scene {
   startOf({ stage, row, head }) {
     const name = LOOKS_INTO[stage + 1];
     if (row < 0 || !name) return null;
+    if (name === "scores" || name === "weights")
+      return { name, head, row, column: strongest(this.steps, head, row)?.column ?? 0 };
     const { columns } = sizesOf(this.steps.plan.parts[name]);
     const sizes = Array.from({ length: columns }, (_, i) => Math.abs(this.steps.value(name, head, row, i)));
     return { name, head, row, column: sizes.indexOf(Math.max(...sizes.filter(Number.isFinite))) };

@@ -29,7 +29,7 @@ from mha_course.widgets.attention_scene.watch import stages_of
 from mha_course.widgets.base import INTERRUPTED, StaticFallbackWidget, error_line, esm
 
 HERE, PLACE = Path(__file__).parent, "AttentionScene"
-NAMES = tuple(field.name for field in fields(AttentionSteps))
+NAMES = tuple(field.name for field in fields(AttentionSteps) if field.name != "scaled_scores")
 AXES = {**dict.fromkeys(NAMES, "HSS"), **dict.fromkeys(("q", "k", "v", "context"), "HSD")}
 AXES |= dict.fromkeys(("x", "merged", "out"), "SC")
 LARGEST = {"S": 32, "H": 8, "C": 128}
@@ -114,7 +114,9 @@ class AttentionScene(StaticFallbackWidget):
         numbers = {name: array.astype(np.float32).tobytes() for name, array in sent.items()}
         H, S, D = (self._sizes[axis] for axis in "HSD")
         masked = bool(np.isneginf(arrays["masked_scores"]).any())
-        plan = ScenePlan(self._tokens, H, D, x="x" in arrays, masked=masked, yours=yours).message()
+        plan = ScenePlan(
+            self._tokens, H, D, x="x" in arrays, masked=masked, yours=() if "q" in yours else yours
+        ).message()
         known = {"H": H, "S": S, "D": D, "tokens": self._tokens, "yours": list(yours), "plan": plan, "masked": masked}
         return {**known, "serial": serial, "arrays": numbers}
 
