@@ -7,7 +7,7 @@ its Axes, one that draws several returns their Figure; ``show`` shows either wit
 from mha_course.plots.blocks import block_wirings, norm_groups
 from mha_course.plots.cache import cache_sizes, decoding_step, kv_sharing
 from mha_course.plots.charts import Lines, bars, curves, learning_curves, line_panels, r2_by_head_width, token_bars
-from mha_course.plots.diagrams import Matrix, pipeline, plane, product, weighted_sum, whole_pass
+from mha_course.plots.diagrams import Matrix, pipeline, plane, product, weighted_sum
 from mha_course.plots.figures import (
     ACCENT,
     BAR,
@@ -27,13 +27,13 @@ from mha_course.plots.heatmaps import head_grid, head_rows, heatmap, heatmap_row
 from mha_course.plots.images import attention_overlay, image_grid, patches
 from mha_course.plots.masks import MaskGrid, mask_grids
 from mha_course.plots.positions import cross_attention, encoding_waves, rope_pairs
+from mha_course.plots.scene import attention_scene
 
 __all__ = [
     "ACCENT", "BAR", "HATCH", "INK", "LINE", "QUIET", "Lines", "MaskGrid", "Matrix", "attention_overlay",
-    "bars", "block_wirings", "cache_sizes", "cross_attention", "curves", "decoding_step", "display_width",
-    "encoding_waves", "fold_out", "head_grid", "head_rows", "heatmap", "heatmap_row", "image_grid", "kv_sharing",
-    "learning_curves", "line_panels", "mask_grids", "memory_traffic", "new_figure", "norm_groups",
+    "attention_scene", "bars", "block_wirings", "cache_sizes", "cross_attention", "curves", "decoding_step",
+    "display_width", "encoding_waves", "fold_out", "head_grid", "head_rows", "heatmap", "heatmap_row", "image_grid",
+    "kv_sharing", "learning_curves", "line_panels", "mask_grids", "memory_traffic", "new_figure", "norm_groups",
     "number_tables", "online_softmax", "patches", "pipeline", "plane", "png", "product", "r2_by_head_width",
     "recomputation", "rope_pairs", "show", "strongest", "tiles", "token_bars", "unregistered", "weighted_sum",
-    "whole_pass",
 ]  # fmt: skip

@@ -12,7 +12,6 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 from torch import Tensor
 
-from mha_course.attention import AttentionSteps
 from mha_course.errors import require
 from mha_course.plots.drawing import arrow, box
 from mha_course.plots.figures import ACCENT, BAR, INK, QUIET, STREAMS, new_figure
@@ -161,29 +160,4 @@ def weighted_sum(weights: Tensor, v: Tensor, names: Sequence[str]) -> Figure:
     for ax in axes[1, :2]:
         ax.axis("off")
     figure.colorbar(image, ax=axes[:, 2], aspect=30)
-    return figure
-
-
-def whole_pass(x: Tensor, steps: AttentionSteps, names: Sequence[str], head: int) -> Figure:
-    """Draw every tensor of one pass as it is: x, the stages of one head, and the output.
-
-    Args: x (1, S, C), steps that the module made of it, the names of the S tokens, and the head whose stages are drawn.
-    """
-    of_head = {name: getattr(steps, name)[0, head] for name in ("q", "k", "v", "scaled_scores", "weights", "context")}
-    shown = {"x": x[0], **of_head, "merged": steps.merged[0], "out": steps.out[0]}
-    figure = new_figure(13, 5.2)
-    rows: Any = [
-        ["x", "q", "scaled_scores", "weights", "context", "merged", "out"],
-        [".", "k", ".", "v", ".", ".", "."],
-    ]
-    axes = figure.subplot_mosaic(rows, width_ratios=(1.3, 0.7, 1, 1, 0.7, 1.3, 1.3))
-    for name, tensor in shown.items():
-        numbers, ax = tensor.detach().cpu().numpy(), axes[name]
-        limit = float(abs(numbers).max())
-        low, colors = (0.0, "cividis") if name == "weights" else (-limit, "vlag")
-        ax.imshow(numbers, cmap=colors, vmin=low, vmax=limit, aspect="auto", interpolation="nearest")
-        ax.set_title(f"{name}\n{len(numbers)} × {numbers.shape[1]}", fontsize=9.5, loc="left", color=INK)
-        ax.set(xticks=[], yticks=[])
-        if name in ("x", "k"):
-            ax.set_yticks(range(len(names)), names, fontsize=7, parse_math=False)
     return figure

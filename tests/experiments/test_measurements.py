@@ -78,16 +78,6 @@ def test_a_mixture_shows_its_parts_and_their_sum(draw):
     assert torch.allclose(torch.tensor(pictures[2][0]), weights @ v)
 
 
-def test_the_whole_pass_shows_each_stage(draw):
-    mha, x = MultiHeadAttention(24, 4).double(), draw(1, 5, 24)
-    steps = mha.steps(x)
-    figure = plots.whole_pass(x, steps, list("abcde"), head=2)
-    shown = {ax.get_title(loc="left").split("\n")[0]: ax.images[0].get_array() for ax in figure.axes}
-    assert list(shown) == ["x", "q", "scaled_scores", "weights", "context", "merged", "out", "k", "v"]
-    assert torch.allclose(torch.tensor(shown["weights"]), steps.weights[0, 2])
-    assert torch.allclose(torch.tensor(shown["out"]), steps.out[0])
-
-
 def test_cost_of_heads_that_do_not_fit():
     with pytest.raises(ShapeError, match="num_heads must divide d_model"):
         costs.cost(10, 3, batch=1, tokens=2)

@@ -7,6 +7,7 @@ from mha_course.widgets.labs import LABS
 START = """
 import numpy as np, torch
 from mha_course import plots
+from mha_course.attention import MultiHeadAttention
 from mha_course.models import CausalLanguageModel, language
 from mha_course.tracing import trace
 from mha_course.widgets import *
@@ -14,6 +15,8 @@ scores, words = torch.randn(6, 6, generator=torch.Generator().manual_seed(0)), "
 small = {"d_model": 8, "num_heads": 2, "d_ff": 8, "num_layers": 1}
 def split(x): return x.view(1, 3, 2, 4).transpose(1, 2)
 followed = trace(split, torch.zeros(1, 3, 8), axes="B S C", sizes={"H": 2})
+inputs = torch.randn(1, 6, 8, generator=torch.Generator().manual_seed(0))
+seen = MultiHeadAttention(8, 2)
 def weights(temperature): return (scores / temperature).softmax(-1)
 def draw(size): return plots.heatmap(np.eye(size)), f"An identity of {size}."
 """
@@ -46,6 +49,10 @@ def first_move(name, controls, values):
 
 # How it is made, what the browser sets, what is true then, and which trait the browser gets back. Labs are found.
 CASES = {
+    "AttentionScene": (
+        "AttentionScene(seen.steps(inputs), tokens=words, recompute=lambda: seen(-inputs), follow='it')",
+        {"request": {"serial": 1}}, "'q' in made.packet['yours']", "packet",
+    ),
     "HeadExplorer": (
         "HeadExplorer(weights(1), queries=words, recompute=weights)",
         {"request": {"serial": 1, "values": {"temperature": 5.0}}},

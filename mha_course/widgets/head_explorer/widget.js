@@ -1,6 +1,7 @@
 // All heads as small pictures, and one of them large.
 
 import { clamp, make, makeButton, say, short } from "../dom.js";
+import { followTheme } from "../page.js";
 import { bytesOf, number, readMaps } from "./data.js";
 import { fitCanvas } from "./draw.js";
 import { followKeys, followPointer } from "./input.js";
@@ -84,30 +85,15 @@ class Explorer {
 
   /** Follow the widget's width and the page's theme, and return how to stop. */
   followPage() {
-    const soon = () => this.soon();
     const size = new ResizeObserver(([{ contentRect }]) => {
       if (!contentRect.width || contentRect.width === this.width) return;
       this.width = contentRect.width;
       this.layThumbs();
       this.draw();
     });
-    const theme = new MutationObserver(soon);
-    const dark = matchMedia("(prefers-color-scheme: dark)");
-    // JupyterLab skips what is out of sight: a theme that changes meanwhile shows no new colours until it is back.
-    const coloursOf = ({ ink, paper } = {}) => `${ink} ${paper}`;
-    const compareColours = () => {
-      if (coloursOf(lookOf(this.root)) !== coloursOf(this.scene?.look)) this.soon();
-    };
-    const sight = new IntersectionObserver(compareColours);
+    const stop = followTheme(this.root, () => this.soon());
     size.observe(this.root);
-    sight.observe(this.root);
-    theme.observe(document.documentElement, { attributeFilter: ["theme", "class"] }); // of Colab
-    theme.observe(document.body, { attributeFilter: ["data-jp-theme-light", "data-jp-theme-name", "class"] });
-    dark.addEventListener("change", soon);
-    document.addEventListener("load", compareColours, true); // the style sheet of a theme may come after its name
-    const observers = [size, theme, sight].map((observer) => () => observer.disconnect());
-    const unload = () => document.removeEventListener("load", compareColours, true);
-    return [...observers, unload, () => dark.removeEventListener("change", soon)];
+    return [() => size.disconnect(), stop];
   }
 
   /** Return the map that is shown: of new maps there may be fewer than before. */

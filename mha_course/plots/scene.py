@@ -1,0 +1,148 @@
+"""One pass through multi-head attention as a whole, every matrix where it takes part in a product."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.colors import LinearSegmentedColormap
+from matplotlib.figure import Figure
+from matplotlib.patches import PathPatch, Rectangle
+from matplotlib.path import Path
+from numpy.typing import NDArray
+
+from mha_course.plots.figures import ACCENT, HATCH, INK, STREAMS, new_figure
+from mha_course.plots.scene_plan import BOTTOM, GAP, HEIGHT, SIDE, TOP, WIDTH, ScenePlan
+
+COLORS = {**STREAMS, "ink": INK, "muted": "#667085", "line": "#c6cad2", "accent": ACCENT}
+SIGNED = LinearSegmentedColormap.from_list("signed", ["#215caa", "#ffffff", "#be202e"])
+COMMANDS = {"M": Path.MOVETO, "L": Path.LINETO, "C": Path.CURVE4, "Z": Path.CLOSEPOLY}
+Stages = Mapping[str, NDArray[np.float64]]
+
+
+def attention_scene(stages: Stages, tokens: Sequence[str], *, head: int = 0, follow: int = -1) -> Figure:
+    """Draw x, q, kᵀ and v with their heads, the scores and weights of one head, the context of all, and out.
+
+    Args:
+        stages: those of one sentence, by their names in AttentionSteps; x is drawn where it is there.
+        tokens: S words.
+        head: whose scores and weights are drawn.
+        follow: the token that is followed, by its index; -1 follows none.
+    """
+    H, _, D = stages["q"].shape
+    hidden = np.isneginf(stages["masked_scores"][head])
+    plan = ScenePlan(tokens, H, D, x="x" in stages, masked=bool(hidden.any()))
+    figure = new_figure(WIDTH / 92, HEIGHT / 92, layout="none")
+    ax = figure.add_axes((0, 0, 1, 1))
+    for each in plan.strokes:
+        light = 1.0 if each["head"] in (-1, head) else 0.5
+        _stroke(ax, each["path"], COLORS[each["color"]], each["width"], light)
+    for name, part in plan.parts.items():
+        _draw_part(ax, name, part, stages[name], head, follow)
+    cell = SIDE / len(tokens)
+    hatch: dict[str, Any] = {"linewidth": 0, **HATCH}
+    for i, j in zip(*hidden.nonzero(), strict=True):
+        corner = plan.parts["weights"]["x"] + j * cell, TOP + i * cell
+        ax.add_patch(Rectangle(corner, cell, cell, **hatch))
+    for h, box in enumerate(plan.heads):
+        _image(ax, stages["weights"][h], (box["x"], box["y"], box["side"], box["side"]), 1 if h == head else 0.55, True)
+    for ramp in plan.ramps:
+        low = 0 if ramp.get("weights") else -1
+        _image(ax, np.linspace(low, 1, 128)[None], (ramp["x"], ramp["y"], ramp["w"], 8), 1, low == 0)
+    _write(ax, plan.texts, follow, head)
+    if follow >= 0:
+        _follow(ax, plan.parts, stages, head, follow)
+    ax.set(xlim=(0, WIDTH), ylim=(HEIGHT, 0), aspect="auto")
+    ax.axis("off")
+    return figure
+
+
+def _stroke(ax: Axes, path: str, color: str, width: float, alpha: float, zorder: float = 1) -> None:
+    """Draw a path as an SVG has it, of the commands M, L, C and Z; one without a width is filled."""
+    vertices, codes = [], []
+    for command, numbers in re.findall(r"([MLCZ])([^MLCZ]*)", path):
+        points = [float(number) for number in numbers.split()] or [0.0, 0.0]
+        vertices += list(zip(points[::2], points[1::2], strict=True))
+        codes += [COMMANDS[command]] * (len(points) // 2)
+    line = {"edgecolor": color if width else "none", "facecolor": "none" if width else color}
+    shape = PathPatch(Path(vertices, codes), linewidth=0.8 * width, alpha=alpha, zorder=zorder, **line)
+    ax.add_patch(shape)
+
+
+def _write(ax: Axes, texts: Sequence[Mapping[str, Any]], follow: int, head: int) -> None:
+    last: Any = None
+    for each in texts:
+        lit = each.get("row", -2) == follow
+        bold = each.get("bold") or lit or each.get("head") == head
+        style: dict[str, Any] = {"fontsize": each["size"] * 0.78, "fontweight": "bold" if bold else "normal"}
+        style |= {"color": ACCENT if lit else COLORS[each["color"]], "parse_math": False}
+        if each.get("after"):
+            drop = (each["x"], -2 if each["y"] != last.get_position()[1] else 0)
+            last = ax.annotate(
+                each["text"], (1, 0), drop, xycoords=last, textcoords="offset points", va="bottom", **style
+            )
+        else:
+            turn = {"rotation": 90, "ha": "right", "va": "bottom"} if each.get("turned") else {"ha": each["align"]}
+            last = ax.text(each["x"], each["y"], each["text"], **({"va": "baseline"} | turn), **style)
+
+
+def _image(ax: Axes, numbers: NDArray[np.float64], box: tuple[float, ...], alpha: float, weights: bool) -> None:
+    x, y, width, height = box
+    most = 1.0 if weights else float(np.abs(numbers[np.isfinite(numbers)]).max(initial=0.0)) or 1.0
+    look: dict[str, Any] = {"cmap": "cividis", "vmin": 0} if weights else {"cmap": SIGNED, "vmin": -most}
+    extent = (x, x + width, y + height, y)
+    ax.imshow(numbers, extent=extent, vmax=most, aspect="auto", interpolation="nearest", alpha=alpha, **look)
+
+
+def _draw_part(
+    ax: Axes, name: str, part: Mapping[str, Any], numbers: NDArray[np.float64], head: int, follow: int
+) -> None:
+    """Draw a matrix, in bands where it has heads; the head that is lit is darker, and so is the row."""
+    x, y, width, height = (part[key] for key in "xywh")
+    square, turned = "square" in part, part.get("turned")
+    bands = [numbers[head]] if square else list(numbers) if numbers.ndim == 3 else [numbers]
+    size = ((height if turned else width) + GAP) / len(bands) - GAP
+    for h, band in enumerate(bands):
+        at = h * (size + GAP)
+        area = (x, y + at, width, size) if turned else (x + at, y, size, height)
+        light = 1.0 if h == head or len(bands) == 1 else 0.55
+        _image(ax, band.T if turned else band, area, light, name == "weights")
+        color = STREAMS.get(name, COLORS["line"])
+        ax.add_patch(Rectangle(area[:2], *area[2:], fill=False, edgecolor=color, linewidth=0.8, alpha=light))
+    edges = np.arange(1, part["columns"]) * width / part["columns"] if square else np.zeros(0)
+    ax.hlines(y + edges, x, x + width, color="white", linewidth=0.8)
+    ax.vlines(x + edges, y, y + height, color="white", linewidth=0.8)
+    if follow >= 0 and name not in ("k", "v"):
+        cell = height / part["rows"]
+        for top, tall in ((y, follow * cell), (y + (follow + 1) * cell, height - (follow + 1) * cell)):
+            ax.add_patch(Rectangle((x - 1, top), width + 2, tall, color="white", alpha=0.6, linewidth=0, zorder=3))
+        row = (x - 1, y + follow * cell - 1)
+        ax.add_patch(Rectangle(row, width + 2, cell + 2, fill=False, edgecolor=ACCENT, linewidth=1.4, zorder=5))
+
+
+def _follow(ax: Axes, parts: Mapping[str, Any], stages: Stages, head: int, row: int) -> None:
+    """Draw lines from q to every key, as thick as its score, and from the weights to the values, as thick as these."""
+    numbers, shares = stages["scores"][head, row], stages["weights"][head, row]
+    H, S, _ = stages["q"].shape
+    q, v, cell = parts["q"], parts["v"], SIDE / S
+    y, start, key = TOP + (row + 0.5) * cell, q["x"] + q["w"] + 3, TOP - 17
+    sizes = ((numbers - numbers.min()) / (np.ptp(numbers) or 1.0)) ** 2
+    for j, (size, share) in enumerate(zip(sizes, shares, strict=True)):
+        at, middle = parts["scores"]["x"] + (j + 0.5) * cell, (y + key) / 2
+        path = f"M {start} {y} C {(start + at) / 2} {middle} {at} {middle} {at} {key}"
+        _stroke(ax, path, ACCENT, 0.6 + 3 * size, 0.2 + 0.7 * size, 4)
+        at, end = parts["weights"]["x"] + (j + 0.5) * cell, v["y"] + (j + 0.5) * v["h"] / S
+        path = f"M {at} {y + cell / 2} C {at} {BOTTOM + 60} {v['x'] - 60} {end} {v['x'] - 3} {end}"
+        if share > 0.005:
+            _stroke(ax, path, ACCENT, 0.8 + 5 * share, 0.3 + 0.6 * share, 4)
+    band, low = v["x"] + (head + 0.5) * (v["w"] + GAP) / H - GAP / 2, y + cell / 2 + 3
+    _stroke(ax, f"M {band} {v['y'] - 2} L {band} {low + 5}", ACCENT, 3, 1, 4)
+    _stroke(ax, f"M {band} {low} L {band - 4} {low + 7} L {band + 4} {low + 7} Z", ACCENT, 0, 1, 4)
+    for one, other in (("x", "q"), ("scores", "weights"), ("context", "out")):
+        if one in parts:
+            _stroke(
+                ax, f"M {parts[one]['x'] + parts[one]['w'] + 3} {y} L {parts[other]['x'] - 3} {y}", ACCENT, 1.5, 1, 4
+            )

@@ -1,0 +1,146 @@
+// What Python sent, as numbers; what each number is made of; and the sentences of the stages. Nothing here draws.
+
+import { apart } from "../dom.js";
+import { bytesOf, number } from "../head_explorer/data.js";
+
+const [FEW, MOST] = [9, 16]; // parts of a number that are shown one by one: with words, and without
+
+/** Read all arrays; each is found by `value(name, head, row, column)`. */
+export function readSteps(packet) {
+  const { S, H, D, tokens } = packet;
+  const C = H * D;
+  const arrays = {};
+  for (const [name, bytes] of Object.entries(packet.arrays)) arrays[name] = new Float32Array(bytesOf(bytes).buffer);
+  const widths = { x: C, out: C, parts: C, scores: S, masked_scores: S, weights: S };
+  const whole = { x: true, out: true };
+  const value = (name, head, row, column) => {
+    if (name === "merged") return arrays.merged[row * C + head * D + column]; // the part of a head
+    return arrays[name][((whole[name] ? 0 : head * S) + row) * (widths[name] ?? D) + column];
+  };
+  const most = {};
+  for (const [name, values] of Object.entries(arrays))
+    most[name] = values.reduce((top, one) => (Number.isFinite(one) ? Math.max(top, Math.abs(one)) : top), 0) || 1;
+  const hidden = (head, row, column) => value("masked_scores", head, row, column) === -Infinity;
+  const word = (i) => apart(tokens[i], 12);
+  return { ...packet, C, arrays, value, most, hidden, word };
+}
+
+/** Keep the largest parts, and sum up the others. */
+function largest(parts, most = FEW) {
+  const sorted = [...parts].sort((a, b) => Math.abs(b.value) - Math.abs(a.value));
+  if (sorted.length <= most) return sorted;
+  const rest = sorted.slice(most - 1).reduce((sum, { value }) => sum + value, 0);
+  return [...sorted.slice(0, most - 1), { name: `${sorted.length - most + 1} more`, value: rest }];
+}
+
+const indices = (count) => Array.from({ length: count }, (_, i) => i);
+const listed = (parts) => parts.map(({ value }, i) => (i ? signed(value) : number(value))).join(" ");
+const signed = (value) => (value < 0 ? `− ${number(-value)}` : `+ ${number(value)}`);
+
+function insideScore(steps, { head, row, column }) {
+  const { D, value, word } = steps;
+  const product = (d) => value("q", head, row, d) * value("k", head, column, d);
+  const parts = indices(D).map((d) => ({ name: `${d}`, value: product(d) }));
+  const shown = D > MOST ? largest(parts, MOST) : parts;
+  const total = value("scores", head, row, column);
+  const title = `q of ${word(row)} · k of ${word(column)}`;
+  const [seen, scaled] = [value("masked_scores", head, row, column), total / Math.sqrt(D)];
+  const agrees = Math.abs(seen - scaled) < 1e-3 * steps.most.scores || seen === -Infinity;
+  const note = agrees ? `÷ √${D} = ${number(scaled)}` : `to the softmax goes ${number(seen)}`;
+  const text = `${title} in head ${head}: ${listed(shown)} = ${number(total)}; ${note}`;
+  return { title, parts: shown, total, text, note };
+}
+
+function insideWeight(steps, { head, row, column }) {
+  const { S, value, word, hidden } = steps;
+  const title = `softmax over the row of ${word(row)}`;
+  const total = value("weights", head, row, column);
+  if (hidden(head, row, column)) {
+    const text = `${word(column)} is hidden from ${word(row)}: its score is −∞, its weight ${number(total)}`;
+    return { title, parts: [], total, text };
+  }
+  const scores = indices(S).map((j) => value("masked_scores", head, row, j));
+  const top = Math.max(...scores);
+  const parts = scores.map((score, j) => ({ name: word(j), value: Math.exp(score - top), lit: j === column }));
+  const sum = parts.reduce((all, part) => all + part.value, 0);
+  const power = `exp(${number(scores[column])} − ${number(top)}) = ${number(parts[column].value)}`;
+  const text = `${word(row)} → ${word(column)} in head ${head}: ${power}, of the row's sum ${number(sum)}: ${number(total)}`;
+  return { title, parts: largest(parts), total, text, note: `${number(parts[column].value)} of ${number(sum)}` };
+}
+
+function insideContext(steps, { head, row, column }) {
+  const { S, value, word } = steps;
+  const product = (j) => value("weights", head, row, j) * value("v", head, j, column);
+  const parts = largest(indices(S).map((j) => ({ name: word(j), value: product(j) })));
+  const total = value("context", head, row, column);
+  const title = `context of ${word(row)}: weight · v`;
+  const first = parts.slice(0, 3).map((part) => `${part.name} ${number(part.value)}`);
+  const text = `context of ${word(row)}, number ${column} of head ${head}: weight · v, largest first: ${first.join(", ")} … = ${number(total)}`;
+  return { title, parts, total, text };
+}
+
+function insideOut(steps, { row, column }) {
+  const { H, value, arrays, word } = steps;
+  const total = value("out", 0, row, column);
+  const title = `out of ${word(row)}, number ${column}`;
+  if (!arrays.parts) return { title, parts: [], total, text: `${title}: ${number(total)}` };
+  const parts = indices(H).map((h) => ({ name: `head ${h}`, value: value("parts", h, row, column) }));
+  parts.push({ name: "bias", value: arrays.bias[column] });
+  const rest = total - parts.reduce((sum, part) => sum + part.value, 0);
+  if (Math.abs(rest) > 1e-3 * steps.most.out) parts.push({ name: "other", value: rest });
+  const text = `${title}: ${parts.map((part) => `${part.name} ${number(part.value, true)}`).join(", ")} = ${number(total)}`;
+  return { title, parts, total, text };
+}
+
+/** Say what a number is made of: a title, its parts, their total, and all of it as text. */
+export function lookInside(steps, cell) {
+  const made = { scores: insideScore, weights: insideWeight, context: insideContext, out: insideOut }[cell.name];
+  if (made) return made(steps, cell);
+  const total = steps.value(cell.name, cell.head, cell.row, cell.column);
+  const of = cell.name === "x" ? "" : ` of head ${cell.head}`;
+  const title = `${cell.name} of ${steps.word(cell.row)}, number ${cell.column}${of}`;
+  return { title, parts: [], total, text: `${title}: ${number(total)}` };
+}
+
+/** Return the key that a row looks at most, and its weight; null where it sees none. */
+export function strongest(steps, head, row) {
+  const weights = indices(steps.S).map((j) => steps.value("weights", head, row, j));
+  const column = weights.indexOf(Math.max(...weights));
+  return weights[column] > 0 ? { column, weight: weights[column] } : null;
+}
+
+export const STAGES = [
+  { name: "input", lit: ["x"] },
+  { name: "projection", lit: ["x", "q", "k", "v", "projection"] },
+  { name: "head splitting", lit: ["q", "k", "v"] },
+  { name: "scores", lit: ["q", "k", "scores"] },
+  { name: "scaling", lit: ["scores", "scaling"] },
+  { name: "softmax", lit: ["scores", "scaling", "weights"] },
+  { name: "weighted sum", lit: ["weights", "v", "context"] },
+  { name: "concatenation", lit: ["context"] },
+  { name: "output", lit: ["context", "out", "output", "x", "residual"] },
+];
+
+/** Say in one sentence what is lit. */
+export function sentenceOf(steps, { stage, row, head }) {
+  const { S, H, D, C, word, arrays } = steps;
+  const follows = row >= 0;
+  const it = follows ? `“${word(row)}”` : "a word";
+  const best = follows && strongest(steps, head, row);
+  const found = best ? `“${word(best.column)}”` : "none";
+  const share = best ? `${it} puts ${number(best.weight)} on ${found}` : follows ? `${it} sees nothing` : "";
+  const and = (text) => (follows && text ? `: ${text}` : "");
+  const back = arrays.x ? ", which is added back to x" : "";
+  return [
+    `${S} words go in at the left, and leave at the right with what they found${follows ? `; in head ${head}, ${share}` : ""}.`,
+    `x: each of the ${S} words is a row of ${C} numbers${and(`${it} is the row in orange`)}.`,
+    `Three projections of x: a query q, a key k and a value v for every word.`,
+    `q, k and v are cut into ${H} heads of ${D} numbers each; head ${head} is followed from here.`,
+    `Every row of q meets every column of kᵀ, ${D} products a score${and(best ? `${it} scores ${number(steps.value("scores", head, row, best.column))} with ${found}` : "")}.`,
+    `Scores are divided by √${D} = ${number(Math.sqrt(D))}; ${steps.masked ? "what the mask hides is shut out here" : "no mask shuts anything out here"}.`,
+    `Softmax makes weights of each row of scores, which sum to 1${and(share)}.`,
+    `The weights of a row mix the rows of v into its context${and(best ? `that of ${it} is ${number(best.weight)} of v of ${found}` : share)}.`,
+    `The contexts of all ${H} heads lie side by side: ${C} numbers for each word again.`,
+    `W_O mixes what the heads found into out${back}.`,
+  ][stage + 1];
+}

@@ -1,0 +1,370 @@
+// The whole of multi-head attention in one picture: it is walked, followed and looked into without a kernel.
+
+import { GONE, makeQueue } from "../controls.js";
+import { apart, clamp, hasModifier, make, makeButton, say } from "../dom.js";
+import { bytesOf } from "../head_explorer/data.js";
+import { followTheme } from "../page.js";
+import { Painter, lookOf } from "./draw.js";
+import { hit, sizesOf } from "./layout.js";
+import { STAGES, lookInside, readSteps, sentenceOf, strongest } from "./numbers.js";
+
+const TWEEN = 300; // milliseconds
+const PAUSE = 5000; // milliseconds that a stage stays while it plays
+const SPOKEN = 350; // milliseconds until a number is read aloud: what is passed over is not
+const LAST = STAGES.length - 1;
+const FAINT = 0.14; // what is not lit while walking
+const LOOKS_INTO = ["scores", null, "q", "q", "scores", "scores", "weights", "context", "context", "out"]; // by stage
+const KEYS =
+  "In the picture: Space or → goes to the next stage, ← back, Escape to the overview; ↑ and ↓ follow another word, " +
+  "Page Up and Page Down another head. Enter looks inside: arrow keys then go from number to number, Escape leaves.";
+
+class Scene {
+  constructor(model, el) {
+    this.model = model;
+    this.options = { ...model.get("options"), cividis: bytesOf(model.get("options").cividis) };
+    this.hover = this.cursor = this.now = this.playing = null;
+    this.still = matchMedia("(prefers-reduced-motion: reduce)");
+    this.queue = makeQueue(
+      () => this.send(),
+      () => this.tell(GONE),
+    );
+    this.build(el);
+    this.stops = [this.followKeys(), this.followModel(), this.followPage()];
+    this.packetCame();
+    this.tell(model.get("trouble").text);
+  }
+
+  build(el) {
+    const step = (by) => () => this.go(this.model.get("stage") + by);
+    this.back = makeButton("back", "Back", step(-1));
+    this.next = makeButton("next", "Next", step(1));
+    this.play = makeButton("play", "Play", () => this.setPlaying(this.playing === null));
+    this.count = make("span", "count");
+    this.words = make("select", "follow");
+    this.words.addEventListener("change", () => this.put({ row: Number(this.words.value) }));
+    const follow = make("label", "", make("span", "", "Follow"), this.words);
+    this.heads = make("div", "heads");
+    Object.assign(this.heads, { role: "group", ariaLabel: "Head" });
+    const bar = make("div", "bar", this.back, this.next, this.play, this.count, follow, this.heads);
+    this.sentence = Object.assign(make("p", "sentence"), { ariaLive: "polite" });
+    this.canvas = make("canvas");
+    Object.assign(this.canvas, { tabIndex: 0, role: "application", ariaRoleDescription: "picture", ariaLabel: KEYS });
+    this.paper = make("div", "paper", this.canvas);
+    this.readout = make("p", "readout");
+    this.spoken = Object.assign(make("p", "spoken"), { ariaLive: "polite" });
+    this.whose = make("span", "whose");
+    this.ask = makeButton("recompute", "Recompute", () => this.queue.ask({}));
+    this.trouble = make("span", "trouble");
+    this.trouble.setAttribute("role", "status");
+    this.foot = make("div", "foot", this.whose, this.ask, this.trouble);
+    const keys = make("details", "keys foot", make("summary", "", "Keys"), make("p", "", KEYS));
+    this.root = make("div", "mha-scene", bar, this.sentence, this.paper, this.readout, this.spoken, this.foot, keys);
+    Object.assign(this.root, { role: "group", ariaLabel: "Multi-head attention as a whole" });
+    el.append(this.root);
+    this.foot.hidden = !this.options.asks;
+    this.canvas.addEventListener("pointermove", (event) => this.point(this.found(event)));
+    this.canvas.addEventListener("pointerleave", () => this.point(null));
+    this.canvas.addEventListener("click", (event) => this.click(this.found(event)));
+  }
+
+  followModel() {
+    const soon = () => this.soon();
+    const landed = (serial, text) => {
+      this.tell(text);
+      this.queue.landed(serial);
+      this.queue.pump();
+    };
+    const calls = {
+      packet: () => {
+        this.packetCame();
+        landed(this.model.get("packet").serial, "");
+      },
+      trouble: () => landed(this.model.get("trouble").serial, this.model.get("trouble").text),
+      stage: soon,
+      row: soon,
+      head: soon,
+    };
+    for (const [name, call] of Object.entries(calls)) this.model.on(`change:${name}`, call);
+    return () => {
+      for (const [name, call] of Object.entries(calls)) this.model.off(`change:${name}`, call);
+    };
+  }
+
+  followPage() {
+    const again = () => {
+      this.painter = null;
+      this.soon();
+    };
+    const size = new ResizeObserver(() => this.soon()); // it may have been out of sight
+    size.observe(this.root);
+    const stop = followTheme(this.root, again);
+    return () => {
+      size.disconnect();
+      stop();
+    };
+  }
+
+  followKeys() {
+    const press = (event) => {
+      // on the window, because JupyterLab listens on the document before we would hear of it
+      const path = event.composedPath();
+      const [target] = path;
+      if (!path.includes(this.root) || hasModifier(event) || event.key === "Tab") return;
+      const ours = target === this.canvas && this.answer(event.key);
+      if (ours || !(target === this.canvas) || event.key === "Enter") event.stopPropagation();
+      if (ours) event.preventDefault();
+    };
+    window.addEventListener("keydown", press, true);
+    return () => window.removeEventListener("keydown", press, true);
+  }
+
+  /** Answer to a key in the picture, and say whether it was one of ours. */
+  answer(key) {
+    const { stage, row, head } = this.view();
+    const { S } = this.steps;
+    const turns = {
+      " ": () => this.go(stage + 1),
+      ArrowRight: () => this.go(stage + 1),
+      ArrowLeft: () => this.go(stage - 1),
+      ArrowDown: () => this.put({ row: clamp(row + 1, 0, S - 1) }),
+      ArrowUp: () => this.put({ row: clamp(row - 1, 0, S - 1) }),
+      PageUp: () => this.put({ head: head - 1 }),
+      PageDown: () => this.put({ head: head + 1 }),
+      Enter: () => this.lookAt(this.startOf({ ...this.view(), row: Math.max(row, 0) })),
+      Escape: () => this.go(-1),
+    };
+    const move = (down, right) => () => {
+      const { row: y, column: x } = this.cursor;
+      const part = this.steps.plan.parts[this.cursor.name];
+      const last = sizesOf(part).columns - 1;
+      this.lookAt({ ...this.cursor, row: clamp(y + down, 0, S - 1), column: clamp(x + right, 0, last) });
+    };
+    const inside = {
+      ArrowRight: move(0, 1),
+      ArrowLeft: move(0, -1),
+      ArrowDown: move(1, 0),
+      ArrowUp: move(-1, 0),
+      Escape: () => this.lookAt(null),
+    };
+    const call = this.cursor && Object.hasOwn(inside, key) ? inside[key] : turns[key];
+    call?.();
+    return Boolean(call);
+  }
+
+  // What the learner does.
+
+  /** Return what lies under the pointer. */
+  found({ clientX, clientY }) {
+    const { left, top } = this.canvas.getBoundingClientRect();
+    const { plan, S } = this.steps;
+    return hit(plan, S, (name) => this.painter.apart(name), { x: clientX - left, y: clientY - top });
+  }
+
+  point(found) {
+    const hover = found?.name ? found : null;
+    this.canvas.style.cursor = found ? "pointer" : "default";
+    if (JSON.stringify(hover) === JSON.stringify(this.hover)) return;
+    this.hover = hover;
+    this.soon();
+  }
+
+  click(found) {
+    if (!found) return;
+    const again = found.row === this.model.get("row") && !found.name; // a word that is followed already
+    this.put({
+      ...(found.row !== undefined && { row: again ? -1 : found.row }),
+      ...(found.head !== undefined && { head: found.head }),
+    });
+  }
+
+  /** Return the number of a row that a stage looks into first, its largest; null where nothing is followed. */
+  startOf({ stage, row, head }) {
+    const name = LOOKS_INTO[stage + 1];
+    if (row < 0 || !name) return null;
+    if (name === "scores" || name === "weights")
+      return { name, head, row, column: strongest(this.steps, head, row)?.column ?? 0 };
+    const { columns } = sizesOf(this.steps.plan.parts[name]);
+    const sizes = Array.from({ length: columns }, (_, i) => Math.abs(this.steps.value(name, head, row, i)));
+    return { name, head, row, column: sizes.indexOf(Math.max(...sizes.filter(Number.isFinite))) };
+  }
+
+  lookAt(cursor) {
+    this.cursor = cursor;
+    this.soon();
+  }
+
+  /** Go to a stage: -1 is the overview. */
+  go(stage) {
+    this.cursor = null;
+    this.setPlaying(this.playing !== null && stage < LAST);
+    this.put({ stage: clamp(stage, -1, LAST) });
+  }
+
+  setPlaying(plays) {
+    clearTimeout(this.playing);
+    this.playing = plays ? setTimeout(() => this.go(this.model.get("stage") + 1), PAUSE) : null;
+    say(this.play, plays ? "Pause" : "Play");
+  }
+
+  put(values) {
+    const most = { stage: LAST, row: this.steps.S - 1, head: this.steps.H - 1 };
+    for (const [name, value] of Object.entries(values))
+      this.model.set(name, clamp(value, name === "head" ? 0 : -1, most[name]));
+    this.model.save_changes();
+  }
+
+  send() {
+    const serial = this.model.get("request").serial + 1;
+    this.model.set("request", { serial });
+    this.model.save_changes();
+    return serial;
+  }
+
+  tell(text) {
+    say(this.trouble, text);
+    this.trouble.classList.toggle("bad", Boolean(text));
+  }
+
+  packetCame() {
+    this.steps = readSteps(this.model.get("packet"));
+    this.painter = null;
+    const { S, H, tokens, yours } = this.steps;
+    const options = Array.from({ length: S }, (_, i) => new Option(`${i + 1} ${apart(tokens[i], 16)}`, i));
+    this.words.replaceChildren(new Option("no word", -1), ...options);
+    const buttons = Array.from({ length: H }, (_, h) =>
+      makeButton("", `${h}`, () => this.put({ head: h }), `head ${h}`),
+    );
+    this.heads.replaceChildren(make("span", "", "Head"), ...buttons);
+    const all = yours.includes("q") && yours.includes("out");
+    const some = `${yours.join(", ")}: your function's numbers. All others are the course's.`;
+    say(
+      this.whose,
+      all ? "These numbers are your function's." : yours.length ? some : "These numbers are the course's.",
+    );
+    this.soon();
+  }
+
+  // What is shown.
+
+  view() {
+    const get = (name, low, high) => clamp(this.model.get(name), low, high);
+    const row = get("row", -1, this.steps.S - 1);
+    const head = get("head", 0, this.steps.H - 1);
+    return { stage: get("stage", -1, LAST), row, head, best: row >= 0 ? strongest(this.steps, head, row) : null };
+  }
+
+  /** Return the numbers to which a transition moves: how visible each thing is, and where it stands. */
+  aim({ stage, row, head }) {
+    const lit = stage < 0 ? null : STAGES[stage].lit;
+    const things = [
+      "x",
+      "q",
+      "k",
+      "v",
+      "scores",
+      "weights",
+      "context",
+      "out",
+      "projection",
+      "scaling",
+      "output",
+      "residual",
+    ];
+    const aim = Object.fromEntries(things.map((name) => [name, !lit || lit.includes(name) ? 1 : FAINT]));
+    for (let h = 0; h < this.steps.H; h++) aim[`head${h}`] = Number(h === head);
+    aim.words = lit && !["q", "scores", "weights", "context", "out"].some((name) => lit.includes(name)) ? aim.x : 1;
+    aim.others = stage >= 2 && stage < 7 ? 0.25 : stage < 0 ? 0.55 : 1;
+    aim.always = 1;
+    aim.split = Number(stage < 0 || stage >= 2);
+    aim.merged = Number(stage >= 7);
+    aim.followed = Number(row >= 0);
+    aim.row = Math.max(0, row);
+    return aim;
+  }
+
+  /** Draw with the next frame, when all changes of this moment are there. */
+  soon() {
+    this.due ??= requestAnimationFrame((time) => this.draw(time));
+  }
+
+  draw(time) {
+    this.due = null;
+    if (!this.root.isConnected || !this.paper.clientWidth) return;
+    const view = this.view();
+    const moving = this.move(view, time);
+    this.painter ??= new Painter(this.canvas, this.steps, lookOf(this.root, this.options));
+    this.show(view);
+    if (moving) this.soon();
+    this.root.dataset.drawn = `${this.steps.serial} ${view.stage} ${view.row} ${view.head} ${moving ? "moving" : "still"}`;
+  }
+
+  /** Draw what is seen now, and write what it is. */
+  show(view) {
+    const pointed = this.hover ?? this.cursor;
+    const cell = pointed && { head: view.head, ...pointed };
+    const shown = cell ?? this.startOf(view);
+    const inside = shown && lookInside(this.steps, shown);
+    this.painter.paint(this.now, { ...view, cell, inside });
+    const text = cell || this.narrow() ? inside?.text : ""; // where it is narrow the bars may be out of sight
+    this.write(view, text ?? "");
+  }
+
+  /** Move all numbers of a transition, and say whether there is more of it to come. */
+  move(view, time) {
+    const aim = this.aim(view);
+    const key = JSON.stringify(aim);
+    if (key !== this.key) {
+      const from = { ...(this.now ?? aim) };
+      if (!from.followed) from.row = aim.row; // it appears where it is
+      this.tween = { from, start: time };
+      if (this.key && view.stage !== this.stage) this.scrollTo(view.stage);
+      [this.key, this.stage] = [key, view.stage];
+    }
+    const passed = this.still.matches ? 1 : clamp((time - this.tween.start) / TWEEN, 0, 1);
+    const share = 1 - (1 - passed) ** 3;
+    const { from } = this.tween;
+    const moved = Object.entries(aim).map(([name, to]) => [name, from[name] + (to - from[name]) * share]);
+    this.now = Object.fromEntries(moved);
+    return passed < 1;
+  }
+
+  narrow() {
+    return this.paper.clientWidth < this.steps.plan.width;
+  }
+
+  /** Bring what is lit into sight, where the picture is wider than its place. */
+  scrollTo(stage) {
+    if (!this.narrow()) return;
+    const lit = stage < 0 ? [] : STAGES[stage].lit.map((name) => this.steps.plan.parts[name]).filter(Boolean);
+    const left = lit.length ? Math.min(...lit.map(({ x }) => x)) - 80 : 0;
+    this.paper.scrollTo({ left, behavior: this.still.matches ? "auto" : "smooth" });
+  }
+
+  write({ stage, row, head }, text) {
+    say(this.sentence, sentenceOf(this.steps, { stage, row, head }));
+    say(this.count, stage < 0 ? "Overview" : `${stage + 1} of ${LAST + 1}`);
+    this.back.setAttribute("aria-disabled", stage < 0);
+    this.next.setAttribute("aria-disabled", stage === LAST);
+    this.words.value = row;
+    for (const [h, button] of this.heads.querySelectorAll("button").entries()) button.ariaPressed = `${h === head}`;
+    say(this.readout, text || "Click a word to follow it; point at a number to see what it is made of.");
+    clearTimeout(this.speaking);
+    this.speaking = setTimeout(() => say(this.spoken, text), SPOKEN);
+  }
+
+  remove() {
+    for (const stop of this.stops) stop();
+    cancelAnimationFrame(this.due);
+    clearTimeout(this.playing);
+    clearTimeout(this.speaking);
+    this.queue.stop();
+    this.root.remove();
+  }
+}
+
+function render({ model, el }) {
+  const scene = new Scene(model, el);
+  return () => scene.remove();
+}
+
+export default { render };

@@ -1,0 +1,178 @@
+"""The whole of multi-head attention in one picture: every stage of one pass, where each number stands.
+
+Axes: S tokens, H heads, D = head_dim, C = H * D.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import fields
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import traitlets
+from matplotlib import colormaps
+from matplotlib.figure import Figure
+from numpy.typing import NDArray
+from torch import nn
+
+from mha_course import plots
+from mha_course.attention import AttentionSteps
+from mha_course.errors import require
+from mha_course.plots.figures import STREAMS
+from mha_course.plots.inputs import as_array, as_names
+from mha_course.plots.scene_plan import ScenePlan
+from mha_course.plots.words import apart
+from mha_course.widgets.attention_scene.watch import stages_of
+from mha_course.widgets.base import INTERRUPTED, StaticFallbackWidget, error_line, esm
+
+HERE, PLACE = Path(__file__).parent, "AttentionScene"
+NAMES = tuple(field.name for field in fields(AttentionSteps) if field.name != "scaled_scores")
+AXES = {**dict.fromkeys(NAMES, "HSS"), **dict.fromkeys(("q", "k", "v", "context"), "HSD")}
+AXES |= dict.fromkeys(("x", "merged", "out"), "SC")
+LARGEST = {"S": 32, "H": 8, "C": 128}
+Arrays = dict[str, NDArray[np.float64]]
+
+
+class AttentionScene(StaticFallbackWidget):
+    """Show one pass as a whole: follow a word through it, walk through its stages, look into its numbers.
+
+    Args:
+        steps: what ``MultiHeadAttention.steps(x)`` returned for one sentence: up to 32 words, 8 heads, width 128.
+        tokens: its S words.
+        recompute: called without arguments when the learner asks; it returns steps, or (out, weights) as
+            ``MultiHeadAttention`` does: then the other stages are those that were seen on its way to them.
+        x: what went in, (S, C) or (1, S, C); without it the picture begins with the words.
+        out_proj: the Linear that made ``out``; without it nothing says what each head adds.
+        follow: the word that is followed at the start.
+        head: the head that is lit at the start.
+    Raises: ShapeError.
+    """
+
+    _esm = esm("widget.js", folder=HERE)
+    _css = HERE / "attention_scene.css"
+    # What Python sends: the numbers, an error of the learner's function; colours, once.
+    packet = traitlets.Dict().tag(sync=True)
+    trouble = traitlets.Dict().tag(sync=True)
+    options = traitlets.Dict().tag(sync=True)
+    # What the browser asks: to recompute, with a serial number. Nothing else needs the kernel.
+    request = traitlets.Dict().tag(sync=True, echo_update=False)
+    stage = traitlets.Int(-1).tag(sync=True)
+    row = traitlets.Int(-1).tag(sync=True)
+    head = traitlets.Int(0).tag(sync=True)
+
+    def __init__(
+        self,
+        steps: AttentionSteps,
+        *,
+        tokens: Sequence[str],
+        recompute: Callable[[], Any] | None = None,
+        x: Any = None,
+        out_proj: nn.Linear | None = None,
+        follow: str | None = None,
+        head: int = 0,
+    ) -> None:
+        given = {name: getattr(steps, name) for name in NAMES} | ({} if x is None else {"x": x})
+        q = as_array(PLACE, steps.q, ("H", "S", "D"))
+        self._sizes = dict(zip("HSD", q.shape, strict=True)) | {"C": q.shape[0] * q.shape[2]}
+        for axis, most in LARGEST.items():
+            rule, got = f"the scene shows up to {most} of {axis}", f"{axis}={self._sizes[axis]}"
+            require(self._sizes[axis] <= most, PLACE, rule, expected=f"{axis} <= {most}", got=got)
+        self._given = self._shown = self._read(given)
+        self._tokens = as_names(PLACE, "tokens", "row", tokens, self._sizes["S"])
+        self._out_proj, self._recompute = out_proj, recompute
+        row = self._tokens.index(follow) if follow in self._tokens else -1
+        options = {"streams": STREAMS, "accent": plots.ACCENT, "cividis": _cividis(), "asks": recompute is not None}
+        packet = self._message(self._given, 0, ())
+        trouble = {"serial": 0, "text": ""}
+        super().__init__(packet=packet, trouble=trouble, options=options, request={"serial": 0}, row=row, head=head)
+        self._describe()
+
+    def _read(self, given: Mapping[str, Any]) -> Arrays:
+        """Bring stages to arrays of one sentence, or raise ShapeError for one that does not fit."""
+        arrays = {}
+        for name, tensor in given.items():
+            array, axes = as_array(f"{PLACE}: {name}", tensor, tuple(AXES[name])), AXES[name]
+            want = tuple(self._sizes[axis] for axis in axes)
+            expected, got = f"({', '.join(axes)}) = {want}", str(array.shape)
+            require(array.shape == want, PLACE, f"{name} does not fit q", expected=expected, got=got)
+            arrays[name] = array
+        return arrays
+
+    def _message(self, arrays: Arrays, serial: int, yours: Sequence[str]) -> dict[str, Any]:
+        """Return what the browser draws, with what each head adds to out where the Linear is known."""
+        sent = dict(arrays)
+        if self._out_proj is not None:
+            weight = self._out_proj.weight.detach().cpu().double().numpy()  # (C, C) as (out, in)
+            cut = np.split(arrays["merged"], self._sizes["H"], axis=1), np.split(weight, self._sizes["H"], axis=1)
+            sent["parts"] = np.stack([merged @ part.T for merged, part in zip(*cut, strict=True)])  # (H, S, C)
+            bias, rest = self._out_proj.bias, arrays["out"] - sent["parts"].sum(0)  # a learner may leave the bias out
+            none = bias is None or np.allclose(rest, 0, atol=1e-4)
+            sent["bias"] = np.zeros(len(weight)) if none else bias.detach().cpu().double().numpy()
+        numbers = {name: array.astype(np.float32).tobytes() for name, array in sent.items()}
+        H, S, D = (self._sizes[axis] for axis in "HSD")
+        masked = bool(np.isneginf(arrays["masked_scores"]).any())
+        plan = ScenePlan(
+            self._tokens, H, D, x="x" in arrays, masked=masked, yours=() if "q" in yours else yours
+        ).message()
+        known = {"H": H, "S": S, "D": D, "tokens": self._tokens, "yours": list(yours), "plan": plan, "masked": masked}
+        return {**known, "serial": serial, "arrays": numbers}
+
+    @traitlets.observe("request")
+    def _answer(self, change: dict[str, Any]) -> None:
+        """Recompute. What goes wrong is shown in place, and the last picture stays."""
+        serial = change["new"].get("serial")
+        if self._recompute is None or not serial:
+            return  # nothing was asked
+        try:
+            trouble = self._call(serial)
+        except KeyboardInterrupt:  # somebody stopped the kernel: it answers again
+            trouble = INTERRUPTED
+        if trouble:
+            self.trouble = {"serial": serial, "text": trouble}
+
+    def _call(self, serial: int) -> str:
+        """Call the function and send what it made; return what went wrong, or nothing."""
+        assert self._recompute is not None
+        try:
+            found = stages_of(self._recompute)
+        except Exception as error:
+            return f"your function: {error_line(error)}"
+        if found is None:
+            return "your function returns nothing yet (None): expected steps, or (out, weights)"
+        try:
+            yours = self._read({name: found[name] for name in NAMES if found.get(name) is not None})
+        except Exception as error:
+            return f"your function returned something else: {error_line(error).removeprefix(f'{PLACE}: ')}"
+        if "weights" in yours and "masked_scores" not in yours:  # a softmax of their own: up to a constant a row
+            with np.errstate(divide="ignore"):
+                yours["masked_scores"] = np.log(yours["weights"])
+        self._shown = self._given | yours
+        self._describe()
+        self.packet = self._message(self._shown, serial, tuple(yours))
+        return ""
+
+    @traitlets.observe("row", "head")
+    def _describe(self, _: Any = None) -> None:
+        """Say in one sentence what is to be seen."""
+        H, S, D = (self._sizes[axis] for axis in "HSD")
+        head, row = min(max(self.head, 0), H - 1), min(self.row, S - 1)
+        self.text = f"{S} words on their way through {H} heads of {D} numbers"
+        if row >= 0:
+            weights = self._shown["weights"][head, row]
+            word, best = (apart(self._tokens[i], 14) for i in (row, int(weights.argmax())))
+            self.text += f"; in head {head} “{word}” puts {weights.max():.2f} on “{best}”"
+        self.text += "."
+
+    def picture(self) -> Figure:
+        """Draw the overview, with the word that is followed."""
+        head = min(max(self.head, 0), self._sizes["H"] - 1)
+        return plots.attention_scene(self._shown, self._tokens, head=head, follow=self.row)
+
+
+@cache
+def _cividis() -> bytes:
+    """Return 256 colours from 0 to 1: red, green and blue, a byte each."""
+    return (colormaps["cividis"](np.linspace(0, 1, 256))[:, :3] * 255).round().astype("u1").tobytes()

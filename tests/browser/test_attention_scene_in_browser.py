@@ -1,0 +1,206 @@
+"""The attention scene in a browser, without a kernel: what is said and drawn, held against the numbers given."""
+
+import re
+
+import pytest
+import torch
+
+from mha_course.attention import MultiHeadAttention
+from mha_course.widgets import AttentionScene
+
+WORDS = ["it", "was", "<b>the</b>", "grey", "cat"]
+
+
+@pytest.fixture
+def steps(draw):
+    torch.manual_seed(0)
+    mha = MultiHeadAttention(24, 4).double()
+    x = draw(1, 5, 24)
+    with torch.no_grad():
+        given = mha.steps(x)
+    return given, {"tokens": WORDS, "x": x, "out_proj": mha.out_proj.requires_grad_(False)}
+
+
+@pytest.fixture
+def show(widget_page, steps):
+    """Show the scene in a page of its own: ``show(reduced_motion="reduce")``; further options go to the page."""
+    given, options = steps
+
+    def open_page(made=None, **page):
+        opened = widget_page(made or AttentionScene(given, **options), **page)
+        opened.wait_for_selector("[data-drawn$=still]")
+        return opened
+
+    return open_page
+
+
+def settle(page):
+    """Wait until a transition is over."""
+    page.evaluate("new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)))")
+    page.wait_for_selector("[data-drawn$=still]")
+
+
+def state(page):
+    return page.evaluate("['stage', 'row', 'head'].map((name) => model.get(name))")
+
+
+def place(page, name, row, column, head=0):
+    """Return where a cell is on the page."""
+    made = """([name, row, column, head]) => {
+      const { parts, gap } = model.get('packet').plan, part = parts[name];
+      const size = ((part.turned ? part.h : part.w) + gap) / part.bands - gap;
+      const [rows, columns] = [part.rows, part.columns / part.bands];
+      return [part.x + head * (size + gap) + (column + 0.5) * size / columns, part.y + (row + 0.5) * part.h / rows];
+    }"""
+    box = page.locator(".mha-scene canvas").bounding_box()
+    x, y = page.evaluate(made, [name, row, column, head])
+    return box["x"] + x, box["y"] + y
+
+
+def point(page, *cell):
+    page.mouse.move(*place(page, *cell))
+    settle(page)
+    return page.locator(".readout").inner_text()
+
+
+def numbers(text):
+    return [float(found) for found in re.findall(r"-?\d+\.\d+", re.sub(r"− ?", "-", text))]
+
+
+def pixel(page, name, row, column):
+    """Return the colour of a cell."""
+    box, (x, y) = page.locator(".mha-scene canvas").bounding_box(), place(page, name, row, column)
+    read = "([x, y]) => [...document.querySelector('.mha-scene canvas').getContext('2d').getImageData(x, y, 1, 1).data]"
+    return page.evaluate(read, [x - box["x"] + 3, y - box["y"] + 3])
+
+
+def test_a_score_tells_the_products_whose_sum_it_is(show, steps):
+    page, (given, _) = show(), steps
+    page.evaluate("model.set('head', 2)")
+    settle(page)
+    *products, total, scaled = numbers(point(page, "scores", 3, 4).partition("head 2:")[2].replace("√6", ""))
+    q, k = given.q[0, 2, 3], given.k[0, 2, 4]
+    assert products == pytest.approx((q * k).tolist(), abs=0.006)
+    assert total == pytest.approx(float(q @ k), abs=0.006)
+    assert scaled == pytest.approx(float(q @ k) / 6**0.5, abs=0.006)
+
+
+def test_weights_contexts_and_outs_tell_what_they_are_made_of(show, steps):
+    page, (given, options) = show(), steps
+    text = point(page, "weights", 1, 0)
+    assert text.startswith("was → it in head 0: exp(")
+    assert numbers(text)[-1] == pytest.approx(float(given.weights[0, 0, 1, 0]), abs=0.006)
+    text = point(page, "context", 1, 3, 2)
+    assert "number 3 of head 2" in text
+    parts = given.weights[0, 2, 1] * given.v[0, 2, :, 3]
+    first = [float(parts[i]) for i in parts.abs().argsort(descending=True)[:3]]
+    assert numbers(text) == pytest.approx([*first, float(given.context[0, 2, 1, 3])], abs=0.006)
+    text = point(page, "out", 4, 7)
+    weight = options["out_proj"].weight[7].view(4, 6)
+    heads = (given.context[0, :, 4] * weight).sum(-1).tolist()
+    assert numbers(text)[:4] == pytest.approx(heads, abs=0.006)
+    assert numbers(text)[-1] == pytest.approx(float(given.out[0, 4, 7]), abs=0.006)
+    assert sum(numbers(text)[:-1]) == pytest.approx(numbers(text)[-1], abs=0.03)
+
+
+def test_words_and_heads_are_followed_by_click_menu_and_button(show):
+    page = show()
+    page.mouse.click(*place(page, "q", 3, 1, 2))
+    settle(page)
+    assert state(page) == [-1, 3, 2]
+    assert "in head 2, “grey” puts" in page.locator(".sentence").inner_text()
+    page.locator("select.follow").select_option("3 <b>the</b>")
+    page.get_by_role("button", name="head 0").click()
+    settle(page)
+    assert state(page) == [-1, 2, 0]
+    assert page.get_by_role("button", name="head 0").get_attribute("aria-pressed") == "true"
+    assert page.locator(".mha-scene b").count() == 0  # a word is no HTML
+
+
+def test_the_walk_goes_by_keys_and_keeps_them_from_the_page(show):
+    page = show()
+    page.locator(".mha-scene canvas").focus()
+    said = set()
+    for key in ["Space", "ArrowRight"] * 5:
+        page.keyboard.press(key)
+        settle(page)
+        said.add(page.locator(".sentence").inner_text())
+    assert state(page)[0] == 8
+    assert len(said) == 9
+    assert page.locator(".count").inner_text() == "9 of 9"
+    for key in ("ArrowDown", "ArrowDown", "PageDown", "ArrowLeft", "Enter"):
+        page.keyboard.press(key)
+    settle(page)
+    assert state(page) == [7, 1, 1]
+    assert "context of was" in page.locator(".readout").inner_text()
+    before = page.locator(".readout").inner_text()
+    page.keyboard.press("ArrowRight")
+    settle(page)
+    assert page.locator(".readout").inner_text() != before
+    for _ in range(2):  # out of the numbers, then out of the walk
+        page.keyboard.press("Escape")
+    settle(page)
+    assert state(page)[0] == -1
+    assert page.evaluate("leaked") == []
+
+
+def test_transitions_move_unless_motion_is_to_be_reduced(show):
+    seen = """async () => {
+      const root = document.querySelector('.mha-scene'), all = [];
+      model.set('stage', 4);
+      for (let i = 0; i < 12; i++) {
+        await new Promise(requestAnimationFrame);
+        all.push(root.dataset.drawn.split(' ').at(-1));
+      }
+      return all;
+    }"""
+    assert "moving" in show().evaluate(seen)
+    assert "moving" not in show(reduced_motion="reduce").evaluate(seen)
+
+
+def test_it_follows_the_theme(show, steps):
+    page, (given, _) = show(reduced_motion="reduce"), steps
+    scores = given.scores[0, 0]
+    low, high, zero = (divmod(int(i), 5) for i in (scores.argmin(), scores.argmax(), scores.abs().argmin()))
+    red, green, blue, _ = pixel(page, "scores", *high)
+    assert red > max(green, blue) + 60
+    red, green, blue, _ = pixel(page, "scores", *low)
+    assert blue > red + 60
+    light = pixel(page, "scores", *zero)
+    page.add_style_tag(content=":root { --jp-layout-color0: #111111; --jp-ui-font-color1: #dddddd }")
+    page.evaluate("document.body.dataset.jpThemeLight = 'false'")
+    settle(page)
+    assert min(light[:3]) > 190
+    assert max(pixel(page, "scores", *zero)[:3]) < 90
+
+
+def test_on_a_phone_it_scrolls_inside_itself_to_what_is_lit(show):
+    page = show(width=360, height=800, reduced_motion="reduce")
+    assert page.evaluate("document.documentElement.scrollWidth") == 360
+    for _ in range(7):
+        page.get_by_role("button", name="Next").click()
+    settle(page)
+    left = page.evaluate("document.querySelector('.mha-scene .paper').scrollLeft")
+    part = page.evaluate("model.get('packet').plan.parts.weights")
+    assert left < part["x"] < left + 300
+
+
+def test_recompute_asks_the_kernel_and_says_so_when_there_is_none(show, steps):
+    given, options = steps
+    page = show(AttentionScene(given, recompute=lambda: given, **options), reduced_motion="reduce")
+    assert page.locator(".whose").inner_text() == "These numbers are the course's."
+    page.get_by_role("button", name="Recompute").click()
+    assert page.evaluate("model.get('request').serial") == 1
+    page.evaluate("model.set('trouble', { serial: 1, text: 'your function: ValueError: no heads' })")
+    assert page.locator(".trouble").inner_text() == "your function: ValueError: no heads"
+    page.get_by_role("button", name="Recompute").click()
+    page.evaluate("model.set('packet', { ...model.get('packet'), serial: 2, yours: ['q', 'out'] })")
+    settle(page)
+    assert page.locator(".whose").inner_text() == "These numbers are your function's."
+    assert page.locator(".trouble").inner_text() == ""
+    page.get_by_role("button", name="Recompute").click()
+    page.wait_for_timeout(3200)
+    assert "does not answer" in page.locator(".trouble").inner_text()
+    page.get_by_role("button", name="Next").click()  # all else still works
+    settle(page)
+    assert state(page)[0] == 0

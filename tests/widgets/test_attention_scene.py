@@ -1,0 +1,202 @@
+"""The attention scene in Python: what is sent, what a learner's function becomes, and what is refused."""
+
+import numpy as np
+import pytest
+import torch
+
+from mha_course import example, plots
+from mha_course.attention import MultiHeadAttention, attention, merge_heads, split_heads
+from mha_course.errors import ShapeError
+from mha_course.plots.scene_plan import HEIGHT, WIDTH, ScenePlan
+from mha_course.widgets import AttentionScene
+
+WORDS = ["it", "was", "the", "grey", "cat"]
+
+
+@pytest.fixture
+def mha():
+    torch.manual_seed(0)
+    module = MultiHeadAttention(24, 4).double()
+    torch.nn.init.normal_(module.out_proj.bias)
+    return module
+
+
+@pytest.fixture
+def scene(mha, draw):
+    """Make a scene of five words: ``scene(recompute=…)``."""
+    x = draw(1, 5, 24)
+    return lambda **options: AttentionScene(mha.steps(x), tokens=WORDS, x=x, out_proj=mha.out_proj, **options)
+
+
+def sent(made):
+    return {name: np.frombuffer(data, np.float32) for name, data in made.packet["arrays"].items()}
+
+
+def ask(made):
+    """Ask to recompute, and return what went wrong."""
+    serial = made.request["serial"] + 1
+    made.request = {"serial": serial}
+    answered = made.packet["serial"] == serial
+    assert answered != (made.trouble["serial"] == serial)  # one answer, not two
+    return "" if answered else made.trouble["text"]
+
+
+def test_all_numbers_are_sent_once_as_they_were(mha, draw):
+    x = draw(1, 5, 24)
+    mask = torch.ones(5, 5, dtype=torch.bool).tril()
+    steps = mha.steps(x, mask=mask)
+    made = AttentionScene(steps, tokens=WORDS, x=x, out_proj=mha.out_proj)
+    arrays = sent(made)
+    for name in ("q", "k", "v", "scores", "masked_scores", "weights", "context", "merged", "out"):
+        given = getattr(steps, name).detach().numpy().astype(np.float32)
+        assert np.array_equal(arrays[name], given.ravel()), name
+    assert np.array_equal(arrays["x"], x.numpy().astype(np.float32).ravel())
+    assert made.packet["masked"]
+    alone = AttentionScene(mha.steps(x[:1]), tokens=WORDS)  # steps and tokens are enough
+    assert not {"x", "parts", "bias"} & set(alone.packet["arrays"])
+    assert "x" not in alone.packet["plan"]["parts"]
+
+
+def test_what_each_head_adds_is_out_when_the_others_are_taken_away(mha, draw):
+    x = draw(1, 5, 24)
+    steps = mha.steps(x)
+    arrays = sent(AttentionScene(steps, tokens=WORDS, out_proj=mha.out_proj))
+    parts = torch.from_numpy(arrays["parts"].reshape(4, 5, 24).copy()).double()
+    with torch.no_grad():
+        for head in range(4):
+            without = steps.context.clone()
+            without[:, head] = 0
+            adds = steps.out - mha.out_proj(merge_heads(without))
+            torch.testing.assert_close(parts[head], adds[0], atol=1e-5, rtol=1e-5)
+    total = parts.sum(0).numpy() + arrays["bias"]
+    np.testing.assert_allclose(total, steps.out[0].detach(), atol=1e-5)
+
+
+def test_the_running_example_is_light():
+    found = example.load()
+    steps = found.mha.steps(found.x)
+    made = AttentionScene(steps, tokens=found.tokens, x=found.x, out_proj=found.mha.out_proj, follow="it", head=1)
+    assert made.row == 12
+    assert "in head 1 “it” puts 0.96 on “cat”" in made.text
+    arrays = sum(map(len, made.packet["arrays"].values()))
+    assert arrays + len(str(made.packet["plan"])) + len(str(made._esm)) + len(str(made._css)) < 300_000
+    assert made.png().startswith(b"\x89PNG")
+
+
+def learners(split):
+    """Return multi-head attention as a learner writes it, with this way to split."""
+
+    def function(x, linears):
+        q, k, v = (split(linear(x)) for linear in linears[:3])
+        weights = torch.softmax(q @ k.transpose(-2, -1) / q.size(-1) ** 0.5, dim=-1)
+        return linears[3](merge_heads(weights @ v)), weights
+
+    return function
+
+
+@pytest.mark.parametrize("wrong", [False, True])
+def test_the_stages_of_a_learners_function_are_found(scene, mha, draw, wrong):
+    x = draw(1, 5, 24)
+    linears = [mha.q_proj, mha.k_proj, mha.v_proj, mha.out_proj]
+    split = (lambda x: x.view(1, 4, 5, 6)) if wrong else (lambda x: split_heads(x, 4))
+    made = scene(recompute=lambda: learners(split)(x, linears))
+    before = sent(made)
+    assert ask(made) == ""
+    after = sent(made)
+    assert {"q", "k", "v", "scores", "masked_scores", "weights", "context", "merged", "out"} <= set(
+        made.packet["yours"]
+    )
+    q, k, v = (split(linear(x)) for linear in linears[:3])
+    context, weights = attention(q, k, v)
+    for name, tensor in {"q": q, "k": k, "v": v, "weights": weights, "context": context}.items():
+        np.testing.assert_allclose(after[name], tensor.detach().numpy().ravel(), atol=1e-5, err_msg=name)
+        assert np.allclose(after[name], before[name], atol=1e-5) != wrong, name  # a wrong split is a wrong picture
+
+
+def test_what_is_not_found_stays_and_is_named(scene, mha, draw):
+    made = scene(recompute=lambda: (torch.zeros(1, 5, 24), torch.full((1, 4, 5, 5), 0.2)))
+    before = sent(made)["q"]
+    assert ask(made) == ""
+    assert set(made.packet["yours"]) == {"out", "weights", "masked_scores"}
+    assert np.array_equal(sent(made)["q"], before)
+    assert [text["shows"] for text in made.packet["plan"]["texts"] if text["text"] == "yours"] == ["weights", "out"]
+    whole = scene(recompute=lambda: mha.steps(draw(1, 5, 24, seed=1)))
+    assert ask(whole) == ""
+    assert len(whole.packet["yours"]) == 9
+
+
+def fail():
+    raise ValueError("no\nheads")
+
+
+def interrupt():
+    raise KeyboardInterrupt
+
+
+@pytest.mark.parametrize(
+    ("function", "said"),
+    [
+        (fail, "your function: ValueError: no heads"),
+        (interrupt, "your function was interrupted"),
+        (lambda: None, "your function returns nothing yet (None)"),
+        (lambda: (torch.zeros(1, 5, 8), torch.zeros(1, 4, 5, 5)), "your function returned something else: out"),
+        (lambda: 3, "your function: recompute: it must return two tensors"),
+    ],
+)
+def test_errors_of_a_function_are_one_line_and_the_picture_stays(scene, function, said):
+    made = scene(recompute=function)
+    before = made.packet
+    text = ask(made)
+    assert text.startswith(said)
+    assert "\n" not in text
+    assert made.packet is before
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"tokens": WORDS[:3]}, "tokens must name every row. expected 5 names, got 3 names"),
+        ({"tokens": "it was"}, "tokens must name every row"),
+        ({"x": torch.zeros(1, 4, 24)}, "x does not fit q. expected (S, C) = (5, 24)"),
+    ],
+)
+def test_what_does_not_fit_is_refused(mha, draw, change, said):
+    with pytest.raises(ShapeError, match="AttentionScene") as error:
+        AttentionScene(mha.steps(draw(1, 5, 24)), **{"tokens": WORDS, **change})
+    assert said in str(error.value)
+
+
+def test_more_than_one_sentence_or_too_many_words_are_refused(mha, draw):
+    with pytest.raises(ShapeError, match="one sentence"):
+        AttentionScene(mha.steps(draw(2, 5, 24)), tokens=WORDS)
+    with pytest.raises(ShapeError, match=r"expected S <= 32, got S=40"):
+        AttentionScene(mha.steps(draw(1, 40, 24)), tokens=range(40))
+    with pytest.raises(ShapeError, match=r"k does not fit q"):
+        AttentionScene(mha.steps(draw(1, 5, 24), draw(1, 4, 24)), tokens=WORDS)
+
+
+@pytest.mark.parametrize(("S", "H", "D"), [(1, 1, 4), (5, 2, 3), (15, 4, 12), (32, 8, 16)])
+def test_nothing_lies_outside_the_picture_or_over_another_matrix(S, H, D):
+    plan = ScenePlan(["word"] * S, H, D, x=True, masked=False)
+    boxes = [(part["x"], part["y"], part["w"], part["h"]) for part in plan.parts.values()]
+    boxes += [(box["x"], box["y"], box["side"], box["side"]) for box in plan.heads]
+    for n, (x, y, w, h) in enumerate(boxes):
+        assert x >= 0
+        assert y >= 0
+        assert x + w <= WIDTH
+        assert y + h <= HEIGHT
+        for left, top, wide, tall in boxes[:n]:
+            assert x >= left + wide or left >= x + w or y >= top + tall or top >= y + h
+    for text in plan.texts:
+        assert text["size"] >= 11
+
+
+def test_the_static_picture_shows_the_row_that_is_followed(scene):
+    made = scene(follow="cat", head=2)
+    figure = made.picture()
+    (ax,) = figure.axes
+    lit = [text.get_text() for text in ax.texts if text.get_color() == plots.ACCENT]
+    assert lit == ["cat"]
+    images = [image.get_array() for image in ax.images]
+    weights = sent(made)["weights"].reshape(4, 5, 5)[2]
+    assert any(image.shape == (5, 5) and np.allclose(image, weights) for image in images)
