@@ -15,6 +15,7 @@ from pygments.formatters import HtmlFormatter
 from pygments.lexers import PythonLexer
 
 from mha_course.plots import LINE
+from mha_course.widgets.base import DECK_VIEW
 
 LENGTH, SHORT = 700, 130  # letters that one slide of words may hold, and those that get no slide of their own
 _PRIME = '<mo lspace="0" rspace="0">&#x02032;</mo>'
@@ -89,13 +90,13 @@ def size(text: str) -> int:
 
 def python(source: str) -> str:
     """Highlight code."""
-    return str(highlight(source.strip("\n"), PythonLexer(), HtmlFormatter(cssclass="code", wrapcode=True)))
+    return str(highlight(source.strip("\n"), PythonLexer(), HtmlFormatter(cssclass="python", wrapcode=True)))
 
 
 def styles() -> str:
     """Return the colours of code, for light and dark."""
     light, dark = HtmlFormatter(style="xcode"), HtmlFormatter(style="github-dark")
-    return f"{light.get_style_defs('.code')}\n{dark.get_style_defs('.dark .code')}"
+    return f"{light.get_style_defs('.python')}\n{dark.get_style_defs('.dark .python')}"
 
 
 def outputs(cell: NotebookNode) -> list[str]:
@@ -104,7 +105,9 @@ def outputs(cell: NotebookNode) -> list[str]:
     for output in cell.get("outputs", []):
         data = output.get("data", {})
         page = data.get("text/html", "")
-        if picture := _FIGURE.search(page):
+        if DECK_VIEW in data:
+            found.append(live(data[DECK_VIEW]))
+        elif picture := _FIGURE.search(page):
             found.append(f"<figure><img {picture[1]}><figcaption><p>{picture[2]}</p></figcaption></figure>")
         elif "image/png" in data:
             alt = html.escape(output.metadata.get("image/png", {}).get("alt", ""))
@@ -112,6 +115,8 @@ def outputs(cell: NotebookNode) -> list[str]:
             found.append(f'<figure><img alt="{alt}" src="data:image/png;base64,{source}"></figure>')
         elif page:
             found.append(f'<div class="html">{page}</div>')
+        elif found and found[-1].startswith('<div class="live"'):
+            continue  # what it shows at the start
         elif found and found[-1].startswith("<figure>"):
             caption = "".join(f"<p>{html.escape(line)}</p>" for line in unwrap(output.get("text", "")))
             found[-1] = found[-1].replace("</figure>", f"<figcaption>{caption}</figcaption></figure>")
@@ -120,6 +125,18 @@ def outputs(cell: NotebookNode) -> list[str]:
             wide = " wide" if max(map(len, text.split("\n"))) > LONG else ""
             found.append(f'<pre class="said{wide}">{html.escape(text)}</pre>')
     return found
+
+
+def live(widget: dict[str, str]) -> str:
+    """Return the place of a widget, with its state."""
+    state = widget["state"].replace("<", "\\u003c")
+    return f'<div class="live" data-widget="{widget["name"]}"><script type="application/json">{state}</script></div>'
+
+
+def script(widget: dict[str, str]) -> str:
+    """Return the script of a widget as one that sets what live.js draws with."""
+    body = widget["esm"].replace("export default", f"(window.widgets ??= {{}}).{widget['name']} =")
+    return f"(() => {{\n{body}\n}})();"
 
 
 def columns(said: str) -> int:

@@ -5,8 +5,10 @@ from __future__ import annotations
 import base64
 import html
 import io
+import math
+import os
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Any
@@ -15,9 +17,13 @@ import matplotlib.pyplot as plt
 from IPython.display import display
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.text import Text
 
 from mha_course.errors import ShapeError
 
+ON_SLIDES = os.environ.get("MHA_COURSE_FIGURES") == "slide"  # the decks have all that is shown drawn anew
+TALL, WIDE = (1000, 790), (1728, 620)  # pixels of a slide of 1920 that a picture has, beside words or below them
+READABLE = 21  # pixels of the smallest letters on a slide
 LINE = 88  # characters that fit beside JupyterLab's file list
 ACCENT, BAR, QUIET, INK = "#d08000", "#5b7fb4", "#e8eaee", "#1f2430"
 CARD = "background:#ffffff;border-radius:8px;padding:12px;max-width:100%;height:auto;box-sizing:border-box"
@@ -49,13 +55,45 @@ def png(picture: Axes | Figure) -> bytes:
     figure = picture if isinstance(picture, Figure) else picture.get_figure(root=True)
     if figure is None:
         raise ShapeError("png", "picture must belong to a figure", expected="an Axes or Figure", got=repr(picture))
-    file = io.BytesIO()
+    file, look = io.BytesIO(), {"dpi": 150, "facecolor": "white"}
+    if ON_SLIDES:
+        look["dpi"] = 1.5 * enlarge(figure)
+        letters = [text.get_fontsize() for text in figure.findobj(Text) if text.get_visible() and text.get_text()]
+        look["metadata"] = {"Smallest text": str(min(letters, default=0) / 72 * look["dpi"])}  # in pixels, to be tested
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", "Glyph .* missing")  # a box stands for a letter that the font lacks
-        box = "tight" if figure.get_layout_engine() else None  # what is laid out by hand has its margins
-        figure.savefig(file, dpi=150, bbox_inches=box, facecolor="white")
+        # What is laid out by hand has its margins, until its letters grow.
+        box = "tight" if figure.get_layout_engine() or ON_SLIDES else None
+        figure.savefig(file, bbox_inches=box, **look)
     plt.close(figure)
     return file.getvalue()
+
+
+def enlarge(figure: Figure) -> float:
+    """Raise letters that a room could not read where the picture is as large as a slide lets it be.
+
+    Returns: the pixels of an inch on the slide.
+    """
+    for _ in range(3):  # larger letters take room from the picture
+        figure.draw_without_rendering()
+        size = figure.get_tightbbox()
+        across, down = TALL if size.width < 1.6 * size.height else WIDE
+        scale = min(across / size.width, down / size.height)
+        for text in figure.findobj(Text):
+            text.set_fontsize(max(text.get_fontsize(), 72 * READABLE / scale))
+    for ax in figure.axes:
+        leave_out([label for label in ax.get_yticklabels() if label.get_text()])
+    return scale
+
+
+def leave_out(labels: Sequence[Text]) -> None:
+    """Hide so many of the names along a vertical axis that the others have room."""
+    if len(labels) > 1:
+        boxes = [label.get_window_extent() for label in labels]
+        pitch = abs(boxes[-1].y0 - boxes[0].y0) / (len(boxes) - 1)
+        every = math.ceil(0.8 * max(box.height for box in boxes) / max(pitch, 1))
+        for number, label in enumerate(labels):
+            label.set_visible(number % every == 0)
 
 
 def display_width(data: bytes) -> int:

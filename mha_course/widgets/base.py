@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import json
 import re
 import textwrap
 import warnings
@@ -19,6 +20,7 @@ from mha_course.errors import SentenceError, ShapeError
 from mha_course.plots.words import visible
 
 INTERRUPTED = "your function was interrupted; move a control to call it again"
+DECK_VIEW = "application/vnd.mha-course.deck+json"  # what draws a widget on a slide, where there is no kernel
 WIDGET_VIEW = "application/vnd.jupyter.widget-view+json"
 MOST = 300  # letters of an error
 _IMPORT = re.compile(r'^import (\{[^}]*\}) from "([^"]+)";$', re.MULTILINE)
@@ -53,6 +55,18 @@ def esm(name: str, *, folder: Path) -> str:
     return "\n".join([*parts, main])
 
 
+def alone(widget: anywidget.AnyWidget) -> dict[str, Any]:
+    """Return what draws a widget without a kernel: its name, script, style and state, in which bytes are base64."""
+    names = [name for name in widget.keys if not name.startswith("_")]
+    state = json.dumps({name: getattr(widget, name) for name in names}, default=_encoded)
+    return {"name": type(widget).__name__, "esm": str(widget._esm), "css": str(widget._css), "state": state}
+
+
+def _encoded(value: Any) -> dict[str, str] | None:
+    """Write bytes as JSON can; a script has no use for what else is no JSON, such as the layout of ipywidgets."""
+    return {"base64": base64.b64encode(value).decode()} if isinstance(value, bytes) else None
+
+
 class LearnerFunctionError(Exception):
     """Something that a learner's function raised; its text says which function, and what."""
 
@@ -72,11 +86,12 @@ class StaticFallback:
     """A picture that answers to controls; where it cannot, a static one shows, and ``text`` says what is to be seen.
 
     A subclass sets ``text`` (one sentence) before it is displayed. The static picture is ``static`` (HTML that needs no
-    script and no style sheet), or what ``picture`` draws.
+    script and no style sheet), or what ``picture`` draws; on a slide it is live if it ``needs_kernel`` not.
     """
 
     text: str
     static: str = ""
+    needs_kernel = True
     model_id: str
 
     # ipywidgets 7 defines this method, and IPython prefers it to _repr_mimebundle_: the static picture would be lost.
@@ -102,12 +117,17 @@ class StaticFallback:
 
     def _repr_mimebundle_(self, **_: Any) -> tuple[dict[str, Any], dict[str, Any]]:
         view = {"version_major": 2, "version_minor": 1, "model_id": self.model_id}
+        data: dict[str, Any] = {"text/plain": repr(self), WIDGET_VIEW: view}
+        if plots.figures.ON_SLIDES and not self.needs_kernel:
+            return data | {DECK_VIEW: alone(self)}, {}
         if self.static:
-            return {"text/plain": repr(self), "text/html": self.static, WIDGET_VIEW: view}, {}
+            return data | {"text/html": self.static}, {}
         png = self.png()
-        data = {"text/plain": repr(self), "image/png": base64.b64encode(png).decode(), WIDGET_VIEW: view}
+        data["image/png"] = base64.b64encode(png).decode()
         return data, {"image/png": {"alt": self.text, "width": plots.display_width(png)}}
 
 
 class StaticFallbackWidget(StaticFallback, anywidget.AnyWidget):
     """A picture that runs in the browser: a subclass sets ``_esm`` and ``_css`` to the files beside it."""
+
+    needs_kernel = False
