@@ -15,6 +15,7 @@ from pygments.formatters import HtmlFormatter
 from pygments.lexers import PythonLexer
 
 from mha_course.plots import LINE
+from mha_course.plots.figures import BESIDE, FINE
 from mha_course.widgets.base import DECK_VIEW
 
 LENGTH, SHORT = 700, 130  # letters that one slide of words may hold, and those that get no slide of their own
@@ -118,7 +119,8 @@ def outputs(cell: NotebookNode) -> list[str]:
         elif found and found[-1].startswith('<div class="live"'):
             continue  # what it shows at the start
         elif found and found[-1].startswith("<figure>"):
-            caption = "".join(f"<p>{html.escape(line)}</p>" for line in unwrap(output.get("text", "")))
+            said = output.get("text", "").removeprefix("At the start: ")
+            caption = "".join(f"<p>{html.escape(line)}</p>" for line in unwrap(said))
             found[-1] = found[-1].replace("</figure>", f"<figcaption>{caption}</figcaption></figure>")
         else:
             text = output.get("text", data.get("text/plain", "")).rstrip()
@@ -144,10 +146,23 @@ def columns(said: str) -> int:
     return max(map(len, html.unescape(re.sub("<.*?>", "", said)).split("\n")))
 
 
-def aspect(figure: str) -> float:
-    """Return the width of a picture as a multiple of its height, from the first bytes of its PNG."""
+def shown_size(figure: str) -> tuple[float, float]:
+    """Return the pixels of a slide for which a picture was drawn, from the first bytes of its PNG."""
     head = base64.b64decode(figure.partition("base64,")[2][:32])
-    return int.from_bytes(head[16:20], "big") / int.from_bytes(head[20:24], "big")
+    return int.from_bytes(head[16:20], "big") / FINE, int.from_bytes(head[20:24], "big") / FINE
+
+
+def crowded(parts: list[str]) -> bool:
+    """Say whether a picture has too little room among these parts of one slide."""
+    figures = [part for part in parts if "<figure>" in part]
+    if len(figures) != 1 or len(parts) == 1:
+        return len(figures) > 1
+    width, height = shown_size(figures[0])
+    others = "".join(part for part in parts if part not in figures)
+    letters = len(re.sub("<[^>]*>", "", others)) + 60 * others.count("</p>") + 60 * others.count("</li>")
+    if width <= BESIDE[0] + 10 and width < 1.6 * height:
+        return letters > LENGTH
+    return height + 0.7 * letters > 860  # a line of 80 letters is 57 pixels high
 
 
 def unwrap(text: str) -> list[str]:

@@ -164,10 +164,11 @@ def _add(found: list[Slide], cell: NotebookNode, kind: str, lecture: dict[str, A
     if not found or (kind in ("slide", "subslide") and not empty):
         found.append(Slide(above, title=bool(heading and heading[1] == "#")))
     first = found[-1]
-    text = cell.source[heading.end() :] if heading else cell.source
+    text = lecture.get("text", cell.source[heading.end() :] if heading else cell.source)
     for number, parts in enumerate(_parts(cell, lecture, text, whole=first.title)):
-        if number or (found[-1].parts and any(part.startswith('<div class="live"') for part in parts)):
-            found.append(Slide(above))  # a widget takes all the room
+        live = any(part.startswith('<div class="live"') for part in (*found[-1].parts, *parts))
+        if number or (found[-1].parts and parts and (live or slide_html.crowded(found[-1].parts + parts))):
+            found.append(Slide(above))
         found[-1].parts += [f'<div class="fragment">{part}</div>' if kind == "fragment" else part for part in parts]
     first.minutes += lecture.get("minutes", 0)
     if "notes" in lecture:
@@ -186,10 +187,13 @@ def _parts(cell: NotebookNode, lecture: dict[str, Any], text: str, *, whole: boo
     drawn = any(not part.startswith("<pre") for part in outputs)
     show = lecture.get("show", "output" if drawn else "both")
     code = [slide_html.python(cell.source)] if show != "output" else []
-    shown = code + (outputs if show != "code" else [])
-    live = [part for part in shown if part.startswith('<div class="live"')]
-    others = [part for part in shown if part not in live]
-    return [others, *([part] for part in live)] if others else [[part] for part in live] or [[]]
+    if live := [part for part in outputs if part.startswith('<div class="live"')]:
+        return [*([code] if code else []), *([part] for part in live)]
+    if "text" in lecture:
+        caption = f"<figcaption>{slide_html.words(lecture['text'])}</figcaption></figure>"
+        pictures = [part.partition("<figcaption>")[0] for part in outputs if part.startswith("<figure>")]
+        outputs = [picture.removesuffix("</figure>") + caption for picture in pictures]
+    return [code + (outputs if show != "code" else [])]
 
 
 def _section(slide: Slide, number: int, count: int) -> str:
@@ -199,7 +203,8 @@ def _section(slide: Slide, number: int, count: int) -> str:
     table = any(part.count("\n") > 3 for part in texts)
     wide = max((slide_html.columns(part) for part in texts), default=0) > NARROW
     alone = len(figures) != 1 or len(slide.parts) == 1 or wide
-    beside = not alone and (table or slide_html.aspect(figures[0]) < 1.6)
+    width, height = slide_html.shown_size(figures[0]) if figures else (0, 0)
+    beside = not alone and (table or width < 1.6 * height)
     kinds = {"title": slide.title, "beside": beside, "picture": bool(figures)}
     classes = " ".join(name for name, applies in kinds.items() if applies)
     level = 1 if slide.title else 2
@@ -223,7 +228,11 @@ def _index(folder: Path) -> str:
     for path in sorted(folder.glob("[0-9][0-9]_*.html")):
         title = path.read_text(encoding="utf-8").partition("<title>")[2].partition("</title>")[0]
         rows += f'<li><a href="{path.name}">{title}</a></li>'
-    style = "body { font: 20px/1.7 system-ui, sans-serif; margin: 3em auto; max-width: 34em } ul { list-style: none }"
+    style = """:root { color-scheme: light dark } ul { list-style: none; padding: 0 }
+        body { font: 20px/1.7 system-ui, sans-serif; margin: 3em auto; max-width: 34em; padding: 0 1em;
+          color: light-dark(#1b1f24, #e6edf3); background: light-dark(#fff, #12161c) }
+        h1, a { color: light-dark(#0b57a4, #7cb7ff) } li { border-top: 1px solid light-dark(#d0d7de, #3d444d) }
+        a { display: block; padding: .3em 0; text-decoration: none } a:hover { text-decoration: underline }"""
     return _page("Decks", style, f"<main><h1>Decks</h1><ul>{rows}</ul></main>")
 
 

@@ -22,8 +22,9 @@ from matplotlib.text import Text
 from mha_course.errors import ShapeError
 
 ON_SLIDES = os.environ.get("MHA_COURSE_FIGURES") == "slide"  # the decks have all that is shown drawn anew
-TALL, WIDE = (1000, 790), (1728, 620)  # pixels of a slide of 1920 that a picture has, beside words or below them
-READABLE = 21  # pixels of the smallest letters on a slide
+# Pixels of a slide of 1920 that a picture has beside words, below two lines, or alone; and its smallest letters.
+BESIDE, BELOW, ALONE, READABLE = (1000, 790), (1728, 610), (1728, 780), 21
+FINE = 1.5  # pixels of a picture for one of the slide, so that it is sharp on better screens
 LINE = 88  # characters that fit beside JupyterLab's file list
 ACCENT, BAR, QUIET, INK = "#d08000", "#5b7fb4", "#e8eaee", "#1f2430"
 CARD = "background:#ffffff;border-radius:8px;padding:12px;max-width:100%;height:auto;box-sizing:border-box"
@@ -57,9 +58,9 @@ def png(picture: Axes | Figure) -> bytes:
         raise ShapeError("png", "picture must belong to a figure", expected="an Axes or Figure", got=repr(picture))
     file, look = io.BytesIO(), {"dpi": 150, "facecolor": "white"}
     if ON_SLIDES:
-        look["dpi"] = 1.5 * enlarge(figure)
-        letters = [text.get_fontsize() for text in figure.findobj(Text) if text.get_visible() and text.get_text()]
-        look["metadata"] = {"Smallest text": str(min(letters, default=0) / 72 * look["dpi"])}  # in pixels, to be tested
+        look["dpi"] = FINE * enlarge(figure)
+        least = min((text.get_fontsize() for text in _letters(figure)), default=10)
+        look["metadata"] = {"Smallest text": str(least / 72 * look["dpi"])}  # in pixels, for tests
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", "Glyph .* missing")  # a box stands for a letter that the font lacks
         # What is laid out by hand has its margins, until its letters grow.
@@ -74,26 +75,44 @@ def enlarge(figure: Figure) -> float:
 
     Returns: the pixels of an inch on the slide.
     """
+    figure.draw_without_rendering()
+    size, least = figure.get_tightbbox(), min((text.get_fontsize() for text in _letters(figure)), default=10)
+    room = BESIDE if size.width < 1.6 * size.height else BELOW
+    if least * _scale(figure, room) < 72 * READABLE * 0.7:
+        room = ALONE
     for _ in range(3):  # larger letters take room from the picture
-        figure.draw_without_rendering()
-        size = figure.get_tightbbox()
-        across, down = TALL if size.width < 1.6 * size.height else WIDE
-        scale = min(across / size.width, down / size.height)
         for text in figure.findobj(Text):
-            text.set_fontsize(max(text.get_fontsize(), 72 * READABLE / scale))
-    for ax in figure.axes:
-        leave_out([label for label in ax.get_yticklabels() if label.get_text()])
-    return scale
+            text.set_fontsize(max(text.get_fontsize(), 72 * READABLE / _scale(figure, room)))
+        for ax in figure.axes:
+            _leave_out(ax.get_xticklabels(), across=True)
+            _leave_out(ax.get_yticklabels(), across=False)
+        figure.draw_without_rendering()
+    return _scale(figure, room)
 
 
-def leave_out(labels: Sequence[Text]) -> None:
-    """Hide so many of the names along a vertical axis that the others have room."""
-    if len(labels) > 1:
-        boxes = [label.get_window_extent() for label in labels]
-        pitch = abs(boxes[-1].y0 - boxes[0].y0) / (len(boxes) - 1)
-        every = math.ceil(0.8 * max(box.height for box in boxes) / max(pitch, 1))
-        for number, label in enumerate(labels):
-            label.set_visible(number % every == 0)
+def _letters(figure: Figure) -> list[Text]:
+    return [text for text in figure.findobj(Text) if text.get_visible() and text.get_text().strip()]
+
+
+def _scale(figure: Figure, room: tuple[int, int]) -> float:
+    """Return how many pixels an inch has where the picture fills the room."""
+    size = figure.get_tightbbox()
+    return min(room[0] / size.width, room[1] / size.height)
+
+
+def _leave_out(labels: Sequence[Text], *, across: bool) -> None:
+    """Hide so many of the names along an axis that the others have room."""
+    shown = [label for label in labels if label.get_text()]
+    if len(shown) < 2:
+        return
+    boxes, places = [label.get_window_extent() for label in shown], [label.get_position() for label in shown]
+    ends = [label.get_transform().transform(place) for label, place in zip(shown, places, strict=True)]
+    pitch = abs(ends[-1] - ends[0]).max() / (len(shown) - 1)
+    slant = shown[0].get_rotation() if across else 90
+    letters = max(label.get_fontsize() for label in shown) * shown[0].get_figure(root=True).dpi / 72
+    need = letters / math.sin(math.radians(slant)) if slant else 1.1 * max(box.width for box in boxes)
+    for number, label in enumerate(shown):
+        label.set_visible(number % math.ceil(need / max(pitch, 1)) == 0)
 
 
 def display_width(data: bytes) -> int:
