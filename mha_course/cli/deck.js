@@ -133,12 +133,12 @@ function tell() {
   const shown = `${at} ${page.documentElement.className}`;
   if (page.body.dataset.shown === shown) return;
   page.body.dataset.shown = shown;
-  part("#notes h2").textContent = slides[at].ariaLabel;
+  part("#notes > h2").textContent = slides[at].ariaLabel;
   const notes = [...new Set([first, at])].map((n) => slides[n].querySelector("aside.notes")?.innerHTML || "");
-  part("#notes div").innerHTML = notes.join("<hr>");
+  part("#notes > div").innerHTML = notes.join("<hr>");
   const following = slides[at + 1];
-  part("#next p").textContent = following ? `Next: ${following.ariaLabel}` : "This is the last slide.";
-  part("#next main").replaceChildren(...(following ? [pictureOf(following)] : []));
+  part("#next > p").textContent = following ? `Next: ${following.ariaLabel}` : "This is the last slide.";
+  part("#next > main").replaceChildren(...(following ? [pictureOf(following)] : []));
 }
 
 function keys(event) {

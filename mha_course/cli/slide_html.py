@@ -119,8 +119,8 @@ def outputs(cell: NotebookNode) -> list[str]:
         elif found and found[-1].startswith('<div class="live"'):
             continue  # what it shows at the start
         elif found and found[-1].startswith("<figure>"):
-            said = output.get("text", "").removeprefix("At the start: ")
-            caption = "".join(f"<p>{html.escape(line)}</p>" for line in unwrap(said))
+            lines = [line.removeprefix("At the start: ") for line in unwrap(output.get("text", ""))]
+            caption = "".join(f"<p>{html.escape(line)}</p>" for line in lines)
             found[-1] = found[-1].replace("</figure>", f"<figcaption>{caption}</figcaption></figure>")
         else:
             text = output.get("text", data.get("text/plain", "")).rstrip()
@@ -162,7 +162,8 @@ def crowded(parts: list[str]) -> bool:
     letters = len(re.sub("<[^>]*>", "", others)) + 60 * others.count("</p>") + 60 * others.count("</li>")
     if width <= BESIDE[0] + 10 and width < 1.6 * height:
         return letters > LENGTH
-    return height + 0.7 * letters > 860  # a line of 80 letters is 57 pixels high
+    caption = len(re.sub("<[^>]*>", "", figures[0])) + 60
+    return height + 0.7 * letters + 0.28 * caption > 860  # 80 letters are a line of 57 pixels, 125 one of 35 below
 
 
 def unwrap(text: str) -> list[str]:

@@ -18,7 +18,6 @@ import html
 import re
 import sys
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -87,14 +86,11 @@ def build(
             fix="choose one",
         )
     folder.mkdir(parents=True, exist_ok=True)
-
-    def write(number: str) -> Path:
-        path = folder / f"{lessons[number].stem}.html"
-        path.write_text(deck(lessons[number], solutions=solutions, saved=saved), encoding="utf-8")
-        return path
-
-    with ThreadPoolExecutor(2) as pool:  # a lesson that starts leaves a core free
-        written = list(pool.map(write, chosen))
+    written = []
+    for number in chosen:
+        written.append(folder / f"{lessons[number].stem}.html")
+        written[-1].write_text(deck(lessons[number], solutions=solutions, saved=saved), encoding="utf-8")
+        print(f"built {written[-1].name}", flush=True)
     (folder / "index.html").write_text(_index(folder), encoding="utf-8")
     return [*written, folder / "index.html"]
 
@@ -250,8 +246,6 @@ def main(argv: Sequence[str]) -> int:
     except (ShapeError, CellExecutionError) as error:
         print(f"mha_course: {error}", file=sys.stderr)
         return 1
-    for path in written[:-1]:
-        print(f"built {path.relative_to(launch.ROOT)}")
     print(f"All decks are listed in {written[-1]}. They need no network; S opens the speaker's window.")
     return 0
 

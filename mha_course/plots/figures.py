@@ -23,7 +23,7 @@ from mha_course.errors import ShapeError
 
 ON_SLIDES = os.environ.get("MHA_COURSE_FIGURES") == "slide"  # the decks have all that is shown drawn anew
 # Pixels of a slide of 1920 that a picture has beside words, below two lines, or alone; and its smallest letters.
-BESIDE, BELOW, ALONE, READABLE = (1000, 790), (1728, 610), (1728, 780), 21
+BESIDE, BELOW, ALONE, READABLE = (1000, 695), (1728, 610), (1728, 760), 21
 FINE = 1.5  # pixels of a picture for one of the slide, so that it is sharp on better screens
 LINE = 88  # characters that fit beside JupyterLab's file list
 ACCENT, BAR, QUIET, INK = "#d08000", "#5b7fb4", "#e8eaee", "#1f2430"
@@ -81,8 +81,9 @@ def enlarge(figure: Figure) -> float:
     if least * _scale(figure, room) < 72 * READABLE * 0.7:
         room = ALONE
     for _ in range(3):  # larger letters take room from the picture
+        least = 72 * READABLE / _scale(figure, room)
         for text in figure.findobj(Text):
-            text.set_fontsize(max(text.get_fontsize(), 72 * READABLE / _scale(figure, room)))
+            text.set_fontsize(max(text.get_fontsize(), least))
         for ax in figure.axes:
             _leave_out(ax.get_xticklabels(), across=True)
             _leave_out(ax.get_yticklabels(), across=False)
