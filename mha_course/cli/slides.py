@@ -34,7 +34,7 @@ from mha_course.widgets.base import DECK_VIEW, esm
 LESSONS, DECKS, HERE = launch.ROOT / launch.LESSONS, launch.ROOT / "decks", Path(__file__).parent
 TYPES = ("slide", "subslide", "fragment", "-", "notes", "skip")
 SHOWS = ("output", "code", "both")
-NARROW = 52  # columns of output that have room beside a picture
+NARROW = 34  # columns of output that have room beside a picture
 _HEADING = re.compile(r"(#+) (.+?)(?:\n+|$)")
 _PAGE = """<!doctype html>
 <html lang="en"><head><meta charset="utf-8"><title>{title}</title>
