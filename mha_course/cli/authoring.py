@@ -5,12 +5,14 @@ from __future__ import annotations
 import argparse
 import itertools
 import math
+import os
 import re
 import sys
 import tomllib
 from collections.abc import Sequence
 from operator import itemgetter
 from pathlib import Path
+from typing import Any
 
 import nbformat
 import torch
@@ -94,11 +96,18 @@ def render(text: str, *, folder: Path = LESSONS) -> str:
 
     Raises: nbclient's CellExecutionError where a cell fails.
     """
-    notebook, resources = nbformat.reads(text, as_version=4), {"metadata": {"path": folder}}
-    client = NotebookClient(notebook, timeout=300, kernel_name="python3", resources=resources, store_widget_state=False)
-    client.execute()
-    normalise(notebook)
+    notebook = nbformat.reads(text, as_version=4)
+    execute(notebook, folder)
     return nbformat.writes(notebook) + "\n"
+
+
+def execute(notebook: NotebookNode, folder: Path = LESSONS, **environment: str) -> None:
+    """Execute a notebook in a folder, top to bottom, with these variables set, and normalise it."""
+    options: dict[str, Any] = {"timeout": 300, "kernel_name": "python3", "store_widget_state": False}
+    quiet = ["--IPKernelApp.log_level=40"]  # no word of sockets without encryption
+    client = NotebookClient(notebook, resources={"metadata": {"path": folder}}, extra_arguments=quiet, **options)
+    client.execute(env=os.environ | environment)
+    normalise(notebook)
 
 
 def normalise(notebook: NotebookNode) -> None:

@@ -1,8 +1,11 @@
-"use strict";
+import { enliven } from "./live.js";
+
 const main = document.querySelector("main");
-const slides = [...document.querySelectorAll("section")];
+const slides = [...document.querySelectorAll("main > section")];
+const CONTROLS = "a, summary, input, select, button, .live";
 const root = document.documentElement;
 const begun = Date.now();
+const LEAST = 0.76; // of the size of letters: the smallest are then 20 pixels
 let at = 0,
   entered = Date.now(),
   view = null;
@@ -11,6 +14,8 @@ const section = (n) => {
   while (n > 0 && !slides[n].dataset.minutes) n -= 1;
   return n;
 };
+const planned = slides.map((slide) => Number(slide.dataset.minutes || 0));
+const minutesTo = (n) => planned.slice(0, n).reduce((all, some) => all + some, 0);
 const fragments = (n) => [...slides[n].querySelectorAll(".fragment")];
 
 function spills(content) {
@@ -34,7 +39,7 @@ function fit() {
       slide.classList.toggle("columns", columns > 1);
       let size = most;
       do slide.style.setProperty("--fit", size.toFixed(3));
-      while (spills(content) && (size -= 0.025) >= 0.575);
+      while (spills(content) && (size -= 0.025) >= LEAST);
       if (!spills(content)) break;
     }
   }
@@ -56,7 +61,7 @@ function show(n, seen = false) {
     slide.ariaHidden = i !== at ? "true" : null;
   });
   fragments(at).forEach((part) => part.classList.toggle("seen", seen));
-  document.querySelector("output").value = `${at + 1} / ${slides.length}`;
+  document.querySelector("footer output").value = `${at + 1} / ${slides.length}`;
   document.querySelector(".progress").style.width = `${(1920 * (at + 1)) / slides.length}px`;
   history.replaceState(null, "", `#${at + 1}`);
   slides[at].focus({ preventScroll: true });
@@ -84,35 +89,60 @@ function toggle(name) {
 }
 
 function speaker() {
-  view = window.open("", "speaker", "width=960,height=680");
+  view = window.open("", "speaker", "width=1180,height=720");
   if (!view) return;
   const page = view.document;
   page.title = "Speaker";
-  page.body.innerHTML = `<style>body { font: 22px/1.5 system-ui, sans-serif; margin: 24px; color: #1b1f24 }
-    #time { font-size: 30px; font-weight: 600 } #here { color: #0b57a4 } hr { border: 0; border-top: 1px solid #ccc }
-    </style><p id="time"></p><p id="here"></p><div id="notes"></div><hr><p id="next"></p>`;
+  page.head.replaceChildren(document.querySelector("style").cloneNode(true));
+  page.body.className = "speaker";
+  page.body.innerHTML = `<div id="time"><b></b><span></span><time></time></div>
+    <div id="notes"><h2></h2><div></div></div><div id="next"><p></p><main></main></div>`;
   page.onkeydown = keys;
+  page.body.dataset.shown = "";
   tell();
+}
+
+/** Copy a slide as it will be when all of it is seen; what is drawn on a canvas is copied, too. */
+function pictureOf(slide) {
+  const copy = slide.cloneNode(true);
+  copy.inert = false;
+  copy.classList.add("current");
+  copy.querySelectorAll(".fragment").forEach((part) => part.classList.add("seen"));
+  const drawn = [...slide.querySelectorAll("canvas")];
+  copy.querySelectorAll("canvas").forEach((canvas, i) => {
+    if (drawn[i].width && drawn[i].height) canvas.getContext("2d").drawImage(drawn[i], 0, 0);
+  });
+  return copy;
 }
 
 function tell() {
   if (!view || view.closed) return;
-  const part = (id) => view.document.getElementById(id);
+  const page = view.document;
+  const part = (selector) => page.querySelector(selector);
   const first = section(at);
-  const minutes = (then) => (Date.now() - then) / 60000;
-  const clock = new Date().toLocaleTimeString([], { hour: "2-digit", minute: "2-digit" });
-  const left = Number(slides[first].dataset.minutes || 0) - minutes(entered);
-  const soFar = Math.floor(minutes(begun));
-  part("time").textContent = `${clock} · ${soFar} min so far · ${left.toFixed(1)} min left for this section`;
-  part("here").textContent = slides[at].ariaLabel;
-  const notes = [...new Set([first, at])].map((n) => slides[n].querySelector(".notes")?.innerHTML || "");
-  if (part("notes").dataset.shown !== String(at)) part("notes").innerHTML = notes.join("<hr>");
-  part("notes").dataset.shown = String(at);
-  part("next").textContent = at + 1 < slides.length ? `Next: ${slides[at + 1].ariaLabel}` : "This is the last slide.";
+  const span = (since) => {
+    const seconds = Math.floor((Date.now() - since) / 1000);
+    return `${Math.floor(seconds / 60)}:${String(seconds % 60).padStart(2, "0")}`;
+  };
+  page.documentElement.className = root.classList.contains("dark") ? "dark" : "";
+  const [from, whole] = [minutesTo(first), minutesTo(slides.length)];
+  const plan = `the plan for here: ${from} to ${from + planned[first]} of ${whole} min`;
+  part("#time b").textContent = span(begun);
+  part("#time span").textContent = `${plan} · this section: ${span(entered)} of ${planned[first]} min`;
+  part("time").textContent = new Date().toLocaleTimeString([], { hour: "2-digit", minute: "2-digit" });
+  const shown = `${at} ${page.documentElement.className}`;
+  if (page.body.dataset.shown === shown) return;
+  page.body.dataset.shown = shown;
+  part("#notes > h2").textContent = slides[at].ariaLabel;
+  const notes = [...new Set([first, at])].map((n) => slides[n].querySelector("aside.notes")?.innerHTML || "");
+  part("#notes > div").innerHTML = notes.join("<hr>");
+  const following = slides[at + 1];
+  part("#next > p").textContent = following ? `Next: ${following.ariaLabel}` : "This is the last slide.";
+  part("#next > main").replaceChildren(...(following ? [pictureOf(following)] : []));
 }
 
 function keys(event) {
-  if (event.ctrlKey || event.metaKey || event.altKey) return;
+  if (event.defaultPrevented || event.ctrlKey || event.metaKey || event.altKey) return;
   const does = {
     ArrowRight: next,
     ArrowDown: next,
@@ -131,17 +161,17 @@ function keys(event) {
     f: () => (document.fullscreenElement ? document.exitFullscreen() : root.requestFullscreen()),
   };
   const key = event.key.length === 1 ? event.key.toLowerCase() : event.key;
-  const inside = event.target.closest?.("a, summary, input, select, button");
-  if (!does[key] || (inside && key === " ")) return;
+  const inside = event.target.closest?.(CONTROLS);
+  if (!does[key] || (inside && !key.startsWith("Page"))) return;
   event.preventDefault();
   if (event.shiftKey && key === " ") back();
   else does[key]();
 }
 
 function click(event) {
-  if (event.target.closest("a, summary, input, select, button")) return;
+  if (event.target.closest(CONTROLS)) return;
   if (root.classList.contains("overview")) {
-    const chosen = slides.indexOf(event.target.closest("section"));
+    const chosen = slides.indexOf(event.target.closest("main > section"));
     if (chosen >= 0) {
       toggle("overview");
       show(chosen);
@@ -151,6 +181,7 @@ function click(event) {
 }
 
 addEventListener("keydown", keys);
+addEventListener("keydown", (event) => event.key.startsWith("Page") && keys(event), true); // a widget has them not
 addEventListener("click", click);
 addEventListener("resize", scale);
 addEventListener("hashchange", () => show(Number(location.hash.slice(1)) - 1 || 0));
@@ -159,6 +190,7 @@ scale();
 show(Number(location.hash.slice(1)) - 1 || 0);
 setInterval(tell, 1000);
 addEventListener("load", async () => {
+  enliven(document.querySelectorAll(".live"));
   await Promise.all([...document.images].map((image) => image.decode().catch(() => image.alt)));
   fit();
   root.dataset.ready = "yes";

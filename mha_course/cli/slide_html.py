@@ -15,6 +15,8 @@ from pygments.formatters import HtmlFormatter
 from pygments.lexers import PythonLexer
 
 from mha_course.plots import LINE
+from mha_course.plots.figures import BESIDE, FINE
+from mha_course.widgets.base import DECK_VIEW
 
 LENGTH, SHORT = 700, 130  # letters that one slide of words may hold, and those that get no slide of their own
 _PRIME = '<mo lspace="0" rspace="0">&#x02032;</mo>'
@@ -89,13 +91,13 @@ def size(text: str) -> int:
 
 def python(source: str) -> str:
     """Highlight code."""
-    return str(highlight(source.strip("\n"), PythonLexer(), HtmlFormatter(cssclass="code", wrapcode=True)))
+    return str(highlight(source.strip("\n"), PythonLexer(), HtmlFormatter(cssclass="python", wrapcode=True)))
 
 
 def styles() -> str:
     """Return the colours of code, for light and dark."""
     light, dark = HtmlFormatter(style="xcode"), HtmlFormatter(style="github-dark")
-    return f"{light.get_style_defs('.code')}\n{dark.get_style_defs('.dark .code')}"
+    return f"{light.get_style_defs('.python')}\n{dark.get_style_defs('.dark .python')}"
 
 
 def outputs(cell: NotebookNode) -> list[str]:
@@ -104,7 +106,9 @@ def outputs(cell: NotebookNode) -> list[str]:
     for output in cell.get("outputs", []):
         data = output.get("data", {})
         page = data.get("text/html", "")
-        if picture := _FIGURE.search(page):
+        if DECK_VIEW in data:
+            found.append(live(data[DECK_VIEW]))
+        elif picture := _FIGURE.search(page):
             found.append(f"<figure><img {picture[1]}><figcaption><p>{picture[2]}</p></figcaption></figure>")
         elif "image/png" in data:
             alt = html.escape(output.metadata.get("image/png", {}).get("alt", ""))
@@ -112,8 +116,11 @@ def outputs(cell: NotebookNode) -> list[str]:
             found.append(f'<figure><img alt="{alt}" src="data:image/png;base64,{source}"></figure>')
         elif page:
             found.append(f'<div class="html">{page}</div>')
+        elif found and found[-1].startswith('<div class="live"'):
+            continue  # what it shows at the start
         elif found and found[-1].startswith("<figure>"):
-            caption = "".join(f"<p>{html.escape(line)}</p>" for line in unwrap(output.get("text", "")))
+            lines = [line.removeprefix("At the start: ") for line in unwrap(output.get("text", ""))]
+            caption = "".join(f"<p>{html.escape(line)}</p>" for line in lines)
             found[-1] = found[-1].replace("</figure>", f"<figcaption>{caption}</figcaption></figure>")
         else:
             text = output.get("text", data.get("text/plain", "")).rstrip()
@@ -122,15 +129,41 @@ def outputs(cell: NotebookNode) -> list[str]:
     return found
 
 
+def live(widget: dict[str, str]) -> str:
+    """Return the place of a widget, with its state."""
+    state = widget["state"].replace("<", "\\u003c")
+    return f'<div class="live" data-widget="{widget["name"]}"><script type="application/json">{state}</script></div>'
+
+
+def script(widget: dict[str, str]) -> str:
+    """Return the script of a widget as one that sets what live.js draws with."""
+    body = widget["esm"].replace("export default", f"(window.widgets ??= {{}}).{widget['name']} =")
+    return f"(() => {{\n{body}\n}})();"
+
+
 def columns(said: str) -> int:
     """Return the length of the longest line of an output."""
     return max(map(len, html.unescape(re.sub("<.*?>", "", said)).split("\n")))
 
 
-def aspect(figure: str) -> float:
-    """Return the width of a picture as a multiple of its height, from the first bytes of its PNG."""
+def shown_size(figure: str) -> tuple[float, float]:
+    """Return the pixels of a slide for which a picture was drawn, from the first bytes of its PNG."""
     head = base64.b64decode(figure.partition("base64,")[2][:32])
-    return int.from_bytes(head[16:20], "big") / int.from_bytes(head[20:24], "big")
+    return int.from_bytes(head[16:20], "big") / FINE, int.from_bytes(head[20:24], "big") / FINE
+
+
+def crowded(parts: list[str]) -> bool:
+    """Say whether a picture has too little room among these parts of one slide."""
+    figures = [part for part in parts if "<figure>" in part]
+    if len(figures) != 1 or len(parts) == 1:
+        return len(figures) > 1
+    width, height = shown_size(figures[0])
+    others = "".join(part for part in parts if part not in figures)
+    letters = len(re.sub("<[^>]*>", "", others)) + 60 * others.count("</p>") + 60 * others.count("</li>")
+    if width <= BESIDE[0] + 10 and width < 1.6 * height:
+        return letters > LENGTH
+    caption = len(re.sub("<[^>]*>", "", figures[0])) + 60
+    return height + 0.7 * letters + 0.28 * caption > 860  # 80 letters are a line of 57 pixels, 125 one of 35 below
 
 
 def unwrap(text: str) -> list[str]:

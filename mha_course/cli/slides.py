@@ -3,12 +3,17 @@
 Every cell says in ``slideshow.slide_type`` what it becomes: ``slide`` and ``subslide`` begin a slide, ``-`` goes on the
 same one, ``fragment`` too, and waits for a key; ``notes`` are for the lecturer alone, ``skip`` is left out. The first
 cell of a section also has ``lecture``: its ``minutes`` and its ``notes``. On any cell, ``lecture.show`` is ``output``,
-``code`` or ``both``. The engine, deck.js and deck.css, is ours: reveal.js would add 173 kB and save nothing here.
+``code`` or ``both``, and ``lecture.text`` is what a lecturer shows instead of words that are for a reader: those of a
+Markdown cell, or the sentence below a picture. Lessons are executed for their decks: pictures are drawn for a room, and
+widgets that need no kernel are live. The engine, deck.js and deck.css, is ours: reveal.js would add 173 kB and save
+nothing here.
 """
 
 from __future__ import annotations
 
 import argparse
+import base64
+import hashlib
 import html
 import re
 import sys
@@ -18,25 +23,27 @@ from pathlib import Path
 from typing import Any
 
 import nbformat
+from nbclient.exceptions import CellExecutionError
 from nbformat import NotebookNode
 
-from mha_course.cli import launch, slide_html
+from mha_course.cli import authoring, launch, slide_html
 from mha_course.errors import ShapeError, require
 from mha_course.exercises.hint_ladder import reference
+from mha_course.widgets.base import DECK_VIEW, esm
 
 LESSONS, DECKS, HERE = launch.ROOT / launch.LESSONS, launch.ROOT / "decks", Path(__file__).parent
 TYPES = ("slide", "subslide", "fragment", "-", "notes", "skip")
 SHOWS = ("output", "code", "both")
-NARROW = 52  # columns of output that have room beside a picture
+NARROW = 34  # columns of output that have room beside a picture
 _HEADING = re.compile(r"(#+) (.+?)(?:\n+|$)")
 _PAGE = """<!doctype html>
 <html lang="en"><head><meta charset="utf-8"><title>{title}</title>
 <meta name="viewport" content="width=device-width, initial-scale=1">
 <meta http-equiv="Content-Security-Policy"
- content="default-src 'none'; img-src data:; style-src 'unsafe-inline'; script-src 'unsafe-inline'">
+ content="default-src 'none'; img-src data:; style-src 'unsafe-inline'; script-src {allowed}">
 <style>{style}</style></head><body>
 {body}
-<script>{script}</script></body></html>
+{scripts}</body></html>
 """
 
 
@@ -57,10 +64,13 @@ class Slide:
         return self.heading + (f": {re.sub('<.*?>', '', bold[1]).rstrip('.:')}" if bold and not self.title else "")
 
 
-def build(numbers: Sequence[str] = (), *, solutions: bool = False, folder: Path = DECKS) -> list[Path]:
+def build(
+    numbers: Sequence[str] = (), *, solutions: bool = False, saved: bool = False, folder: Path = DECKS
+) -> list[Path]:
     """Write the decks of some lessons, of all without numbers, and an index; return what was written.
 
-    Args: numbers are such as ``"3"`` or ``"03"``; with solutions, each exercise is followed by its reference.
+    Args: numbers are such as ``"3"`` or ``"03"``; with solutions, each exercise is followed by its reference; saved
+        takes the outputs that the notebooks have, in which pictures are small and no widget is live.
     Raises: ShapeError for a number without a lesson, or a cell without a slide type.
     """
     lessons = {path.name[:2]: path for path in sorted(LESSONS.glob("*.ipynb"))}
@@ -75,24 +85,43 @@ def build(numbers: Sequence[str] = (), *, solutions: bool = False, folder: Path 
             got=number,
             fix="choose one",
         )
-    pages = {folder / f"{lessons[number].stem}.html": deck(lessons[number], solutions=solutions) for number in chosen}
     folder.mkdir(parents=True, exist_ok=True)
-    for path, page in pages.items():
-        path.write_text(page, encoding="utf-8")
+    written = []
+    for number in chosen:
+        written.append(folder / f"{lessons[number].stem}.html")
+        written[-1].write_text(deck(lessons[number], solutions=solutions, saved=saved), encoding="utf-8")
+        print(f"built {written[-1].name}", flush=True)
     (folder / "index.html").write_text(_index(folder), encoding="utf-8")
-    return [*pages, folder / "index.html"]
+    return [*written, folder / "index.html"]
 
 
-def deck(path: Path, *, solutions: bool = False) -> str:
+def deck(path: Path, *, solutions: bool = False, saved: bool = False) -> str:
     """Return the deck of a notebook as one page of HTML."""
-    found = slides(nbformat.read(path, as_version=4), path.stem, solutions=solutions)
+    notebook = nbformat.read(path, as_version=4)
+    if not saved:
+        authoring.execute(notebook, MHA_COURSE_FIGURES="slide", MHA_COURSE_PROGRESS="off", OMP_NUM_THREADS="1")
+    found = slides(notebook, path.stem, solutions=solutions)
     lesson = found[0].heading
     body = "\n".join(_section(slide, number, len(found)) for number, slide in enumerate(found, start=1))
-    style = (HERE / "deck.css").read_text(encoding="utf-8") + slide_html.styles()
-    script = (HERE / "deck.js").read_text(encoding="utf-8")
+    outputs = [output.get("data", {}) for cell in notebook.cells for output in cell.get("outputs", ())]
+    widgets = {data[DECK_VIEW]["name"]: data[DECK_VIEW] for data in outputs if DECK_VIEW in data}
+    style = (HERE / "deck.css").read_text(encoding="utf-8")
     title = html.escape(lesson)
     foot = f'<footer><span>{title}</span><output></output><i class="progress"></i></footer>'
-    return _PAGE.format(title=title, style=style, body=f"<main>\n{body}\n{foot}</main>", script=script)
+    return _page(
+        title,
+        "".join([style, slide_html.styles(), *(widget["css"] for widget in widgets.values())]),
+        f"<main>\n{body}\n{foot}</main>",
+        [*map(slide_html.script, widgets.values()), esm("deck.js", folder=HERE)],
+    )
+
+
+def _page(title: str, style: str, body: str, scripts: Sequence[str] = ()) -> str:
+    """Write a page that runs these scripts and no other."""
+    hashes = [base64.b64encode(hashlib.sha256(script.encode()).digest()).decode() for script in scripts]
+    allowed = " ".join(f"'sha256-{one}'" for one in hashes) or "'none'"
+    marked = "\n".join(f"<script>{script}</script>" for script in scripts)
+    return _PAGE.format(title=title, allowed=allowed, style=style, body=body, scripts=marked)
 
 
 def slides(notebook: NotebookNode, name: str, *, solutions: bool = False) -> list[Slide]:
@@ -131,9 +160,10 @@ def _add(found: list[Slide], cell: NotebookNode, kind: str, lecture: dict[str, A
     if not found or (kind in ("slide", "subslide") and not empty):
         found.append(Slide(above, title=bool(heading and heading[1] == "#")))
     first = found[-1]
-    text = cell.source[heading.end() :] if heading else cell.source
+    text = lecture.get("text", cell.source[heading.end() :] if heading else cell.source)
     for number, parts in enumerate(_parts(cell, lecture, text, whole=first.title)):
-        if number:
+        live = any(part.startswith('<div class="live"') for part in (*found[-1].parts, *parts))
+        if number or (found[-1].parts and parts and (live or slide_html.crowded(found[-1].parts + parts))):
             found.append(Slide(above))
         found[-1].parts += [f'<div class="fragment">{part}</div>' if kind == "fragment" else part for part in parts]
     first.minutes += lecture.get("minutes", 0)
@@ -153,6 +183,12 @@ def _parts(cell: NotebookNode, lecture: dict[str, Any], text: str, *, whole: boo
     drawn = any(not part.startswith("<pre") for part in outputs)
     show = lecture.get("show", "output" if drawn else "both")
     code = [slide_html.python(cell.source)] if show != "output" else []
+    if live := [part for part in outputs if part.startswith('<div class="live"')]:
+        return [*([code] if code else []), *([part] for part in live)]
+    if "text" in lecture:
+        caption = f"<figcaption>{slide_html.words(lecture['text'])}</figcaption></figure>"
+        pictures = [part.partition("<figcaption>")[0] for part in outputs if part.startswith("<figure>")]
+        outputs = [picture.removesuffix("</figure>") + caption for picture in pictures]
     return [code + (outputs if show != "code" else [])]
 
 
@@ -163,7 +199,8 @@ def _section(slide: Slide, number: int, count: int) -> str:
     table = any(part.count("\n") > 3 for part in texts)
     wide = max((slide_html.columns(part) for part in texts), default=0) > NARROW
     alone = len(figures) != 1 or len(slide.parts) == 1 or wide
-    beside = not alone and (table or slide_html.aspect(figures[0]) < 1.6)
+    width, height = slide_html.shown_size(figures[0]) if figures else (0, 0)
+    beside = not alone and (table or width < 1.6 * height)
     kinds = {"title": slide.title, "beside": beside, "picture": bool(figures)}
     classes = " ".join(name for name, applies in kinds.items() if applies)
     level = 1 if slide.title else 2
@@ -187,8 +224,12 @@ def _index(folder: Path) -> str:
     for path in sorted(folder.glob("[0-9][0-9]_*.html")):
         title = path.read_text(encoding="utf-8").partition("<title>")[2].partition("</title>")[0]
         rows += f'<li><a href="{path.name}">{title}</a></li>'
-    style = "body { font: 20px/1.7 system-ui, sans-serif; margin: 3em auto; max-width: 34em } ul { list-style: none }"
-    return _PAGE.format(title="Decks", style=style, body=f"<main><h1>Decks</h1><ul>{rows}</ul></main>", script="")
+    style = """:root { color-scheme: light dark } ul { list-style: none; padding: 0 }
+        body { font: 20px/1.7 system-ui, sans-serif; margin: 3em auto; max-width: 34em; padding: 0 1em;
+          color: light-dark(#1b1f24, #e6edf3); background: light-dark(#fff, #12161c) }
+        h1, a { color: light-dark(#0b57a4, #7cb7ff) } li { border-top: 1px solid light-dark(#d0d7de, #3d444d) }
+        a { display: block; padding: .3em 0; text-decoration: none } a:hover { text-decoration: underline }"""
+    return _page("Decks", style, f"<main><h1>Decks</h1><ul>{rows}</ul></main>")
 
 
 def main(argv: Sequence[str]) -> int:
@@ -196,14 +237,15 @@ def main(argv: Sequence[str]) -> int:
     parser = argparse.ArgumentParser(prog="python3 -m mha_course slides")
     parser.add_argument("numbers", nargs="*", help="such as 00 03; all without")
     parser.add_argument("--solutions", action="store_true", help="a solution after each exercise")
+    parser.add_argument("--saved", action="store_true", help="take the outputs that the notebooks have")
     chosen = parser.parse_args(argv)
+    if not chosen.saved:
+        print("Every lesson is executed for its deck. All of them take about four minutes.")
     try:
-        written = build(chosen.numbers, solutions=chosen.solutions)
-    except ShapeError as error:
+        written = build(chosen.numbers, solutions=chosen.solutions, saved=chosen.saved)
+    except (ShapeError, CellExecutionError) as error:
         print(f"mha_course: {error}", file=sys.stderr)
         return 1
-    for path in written[:-1]:
-        print(f"built {path.relative_to(launch.ROOT)}")
     print(f"All decks are listed in {written[-1]}. They need no network; S opens the speaker's window.")
     return 0
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 import base64
 import html
 import io
+import math
+import os
 import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -15,9 +17,14 @@ import matplotlib.pyplot as plt
 from IPython.display import display
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.text import Text
 
 from mha_course.errors import ShapeError
 
+ON_SLIDES = os.environ.get("MHA_COURSE_FIGURES") == "slide"  # the decks have all that is shown drawn anew
+# Pixels of a slide of 1920 that a picture has beside words, below two lines, or alone; and its smallest letters.
+BESIDE, BELOW, ALONE, READABLE = (1000, 695), (1728, 610), (1728, 760), 21
+FINE = 1.5  # pixels of a picture for one of the slide, so that it is sharp on better screens
 LINE = 88  # characters that fit beside JupyterLab's file list
 ACCENT, BAR, QUIET, INK = "#d08000", "#5b7fb4", "#e8eaee", "#1f2430"
 CARD = "background:#ffffff;border-radius:8px;padding:12px;max-width:100%;height:auto;box-sizing:border-box"
@@ -49,13 +56,64 @@ def png(picture: Axes | Figure) -> bytes:
     figure = picture if isinstance(picture, Figure) else picture.get_figure(root=True)
     if figure is None:
         raise ShapeError("png", "picture must belong to a figure", expected="an Axes or Figure", got=repr(picture))
-    file = io.BytesIO()
+    file, look = io.BytesIO(), {"dpi": 150, "facecolor": "white"}
+    if ON_SLIDES:
+        look["dpi"] = FINE * enlarge(figure)
+        least = min((text.get_fontsize() for text in _letters(figure)), default=10)
+        look["metadata"] = {"Smallest text": str(least / 72 * look["dpi"])}  # in pixels, for tests
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", "Glyph .* missing")  # a box stands for a letter that the font lacks
-        box = "tight" if figure.get_layout_engine() else None  # what is laid out by hand has its margins
-        figure.savefig(file, dpi=150, bbox_inches=box, facecolor="white")
+        # What is laid out by hand has its margins, until its letters grow.
+        box = "tight" if figure.get_layout_engine() or ON_SLIDES else None
+        figure.savefig(file, bbox_inches=box, **look)
     plt.close(figure)
     return file.getvalue()
+
+
+def enlarge(figure: Figure) -> float:
+    """Raise letters that a room could not read where the picture is as large as a slide lets it be.
+
+    Returns: the pixels of an inch on the slide.
+    """
+    figure.draw_without_rendering()
+    size, least = figure.get_tightbbox(), min((text.get_fontsize() for text in _letters(figure)), default=10)
+    room = BESIDE if size.width < 1.6 * size.height else BELOW
+    if least * _scale(figure, room) < 72 * READABLE * 0.7:
+        room = ALONE
+    for _ in range(3):  # larger letters take room from the picture
+        least = 72 * READABLE / _scale(figure, room)
+        for text in figure.findobj(Text):
+            text.set_fontsize(max(text.get_fontsize(), least))
+        for ax in figure.axes:
+            _leave_out(ax.get_xticklabels(), across=True)
+            _leave_out(ax.get_yticklabels(), across=False)
+        figure.draw_without_rendering()
+    return _scale(figure, room)
+
+
+def _letters(figure: Figure) -> list[Text]:
+    return [text for text in figure.findobj(Text) if text.get_visible() and text.get_text().strip()]
+
+
+def _scale(figure: Figure, room: tuple[int, int]) -> float:
+    """Return how many pixels an inch has where the picture fills the room."""
+    size = figure.get_tightbbox()
+    return min(room[0] / size.width, room[1] / size.height)
+
+
+def _leave_out(labels: Sequence[Text], *, across: bool) -> None:
+    """Hide so many of the names along an axis that the others have room."""
+    shown = [label for label in labels if label.get_text()]
+    if len(shown) < 2:
+        return
+    boxes, places = [label.get_window_extent() for label in shown], [label.get_position() for label in shown]
+    ends = [label.get_transform().transform(place) for label, place in zip(shown, places, strict=True)]
+    pitch = abs(ends[-1] - ends[0]).max() / (len(shown) - 1)
+    slant = shown[0].get_rotation() if across else 90
+    letters = max(label.get_fontsize() for label in shown) * shown[0].get_figure(root=True).dpi / 72
+    need = letters / math.sin(math.radians(slant)) if slant else 1.1 * max(box.width for box in boxes)
+    for number, label in enumerate(shown):
+        label.set_visible(number % math.ceil(need / max(pitch, 1)) == 0)
 
 
 def display_width(data: bytes) -> int:

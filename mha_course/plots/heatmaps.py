@@ -20,13 +20,14 @@ from matplotlib.colors import ListedColormap
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
-from mha_course.plots.figures import HATCH, INK, new_figure
+from mha_course.plots.figures import HATCH, INK, ON_SLIDES, new_figure
 from mha_course.plots.inputs import Names, as_array, as_named_weights
 from mha_course.plots.words import apart, shorten
 
 LOOK = {"fmt": ".2f", "linecolor": "white", "xticklabels": False, "yticklabels": False}
 SLANT = 50  # degrees of the names of columns
-LONGEST, LARGE = 14, 9.0  # characters of a name, and points of its letters where there is room
+LONGEST = 14  # characters of a name
+LARGE = 13.0 if ON_SLIDES else 9.0  # points of its letters where there is room
 GAP = 0.17  # inches between heads
 
 
@@ -199,9 +200,9 @@ def _draw_cells(ax: Axes, matrix: NDArray[np.float64], hidden: NDArray[np.bool_]
 
 def _head_axes(count: int, rows: Sequence[str], columns: Sequence[str]) -> tuple[Figure, float, int]:
     """Make axes for so many heads and one for the bar; return how wide a cell is, in points, and how many heads."""
-    down = max(math.isqrt(count), math.ceil(count / 6))
+    down = 1 if ON_SLIDES and count <= 4 else max(math.isqrt(count), math.ceil(count / 6))
     across = math.ceil(count / down)
-    side = min(0.24, 8.5 / across / len(columns), 9 / down / len(rows))
+    side = min(0.24, (15 if ON_SLIDES else 8.5) / across / len(columns), 9 / down / len(rows))
     side = max(side, 1 / max(len(rows), len(columns)))  # an inch for the longer side at least
     width = max(side * len(columns), 0.15)
     height = max(side * len(rows), 0.15)

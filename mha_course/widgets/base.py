@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import base64
+import json
 import re
 import warnings
 from pathlib import Path
@@ -17,6 +19,7 @@ from mha_course.plots.figures import figure_html
 from mha_course.plots.words import visible
 
 INTERRUPTED = "your function was interrupted; move a control to call it again"
+DECK_VIEW = "application/vnd.mha-course.deck+json"  # what draws a widget on a slide, where there is no kernel
 WIDGET_VIEW = "application/vnd.jupyter.widget-view+json"
 MOST = 300  # letters of an error
 _IMPORT = re.compile(r'^import (\{[^}]*\}) from "([^"]+)";$', re.MULTILINE)
@@ -51,6 +54,18 @@ def esm(name: str, *, folder: Path) -> str:
     return "\n".join([*parts, main])
 
 
+def alone(widget: anywidget.AnyWidget) -> dict[str, Any]:
+    """Return what draws a widget without a kernel: its name, script, style and state, in which bytes are base64."""
+    names = [name for name in widget.keys if not name.startswith("_")]
+    state = json.dumps({name: getattr(widget, name) for name in names}, default=_encoded)
+    return {"name": type(widget).__name__, "esm": str(widget._esm), "css": str(widget._css), "state": state}
+
+
+def _encoded(value: Any) -> dict[str, str] | None:
+    """Write bytes as JSON can; a script has no use for what else is no JSON, such as the layout of ipywidgets."""
+    return {"base64": base64.b64encode(value).decode()} if isinstance(value, bytes) else None
+
+
 class LearnerFunctionError(Exception):
     """Something that a learner's function raised; its text says which function, and what."""
 
@@ -70,11 +85,12 @@ class StaticFallback:
     """A picture that answers to controls; where it cannot, a static figure shows, whose caption is ``text``.
 
     A subclass sets ``text`` (one sentence) before it is displayed. The static figure is ``static`` (HTML that needs no
-    script and no style sheet), or what ``picture`` draws.
+    script and no style sheet), or what ``picture`` draws; on a slide it is live if it ``needs_kernel`` not.
     """
 
     text: str
     static: str = ""
+    needs_kernel = True
     model_id: str
 
     # ipywidgets 7 defines this method, and IPython prefers it to _repr_mimebundle_: the static picture would be lost.
@@ -95,12 +111,13 @@ class StaticFallback:
 
     def _repr_mimebundle_(self, **_: Any) -> tuple[dict[str, Any], dict[str, Any]]:
         view = {"version_major": 2, "version_minor": 1, "model_id": self.model_id}
-        return {
-            "text/plain": repr(self),
-            "text/html": self.static or figure_html(self.png(), self.text),
-            WIDGET_VIEW: view,
-        }, {}
+        data: dict[str, Any] = {"text/plain": repr(self), WIDGET_VIEW: view}
+        if plots.figures.ON_SLIDES and not self.needs_kernel:
+            return data | {DECK_VIEW: alone(self)}, {}
+        return data | {"text/html": self.static or figure_html(self.png(), self.text)}, {}
 
 
 class StaticFallbackWidget(StaticFallback, anywidget.AnyWidget):
     """A picture that runs in the browser: a subclass sets ``_esm`` and ``_css`` to the files beside it."""
+
+    needs_kernel = False

@@ -1,6 +1,5 @@
 """How tests and benchmarks reach a browser: a page for one widget, and JupyterLab with notebooks in it."""
 
-import base64
 import json
 import os
 import shutil
@@ -15,32 +14,20 @@ from pathlib import Path
 
 import nbformat
 
-from mha_course.cli import launch
+from mha_course.cli import launch, slide_html
+from mha_course.widgets.base import alone, esm
 
 ROOT = Path(__file__).resolve().parents[2]
 CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
 ARGUMENTS = ("--no-sandbox", "--disable-dev-shm-usage")
 PAGE = """<!doctype html><meta charset="utf-8"><style>body { margin: 8px; font-family: sans-serif } %(css)s</style>
 <div id="one"></div><div id="two"></div>
+<script>%(live)s</script><script>%(script)s</script>
 <script type="module">
-class Model {
-  constructor(state) { this.state = state; this.calls = []; this.saved = 0; }
-  get(key) { return this.state[key]; }
-  set(key, value) {
-    this.state[key] = value;
-    this.calls.filter(([event]) => event === `change:${key}`).forEach(([, call]) => call());
-  }
-  save_changes() { this.saved += 1; }
-  on(event, call) { this.calls.push([event, call]); }
-  off(event, call) { this.calls = this.calls.filter((pair) => pair[0] !== event || pair[1] !== call); }
-}
 window.leaked = [];
 document.addEventListener("keydown", (event) => leaked.push(event.key), %(capture)s);
-const bytesOf = (value) => Uint8Array.from(atob(value), (letter) => letter.charCodeAt(0));
-const revive = (key, value) => (value?.base64 === undefined ? value : bytesOf(value.base64));
-window.model = new Model(JSON.parse(%(state)s, revive));
-const module = await import(URL.createObjectURL(new Blob([%(esm)s], { type: "text/javascript" })));
-window.draw = (id) => module.default.render({ model, el: document.getElementById(id) });
+window.model = Object.assign(new Model(%(state)s), { saved: 0, save_changes: () => (model.saved += 1) });
+window.draw = (id) => widgets[%(name)s].render({ model, el: document.getElementById(id) });
 window.tidy = await draw("one");
 document.body.dataset.ready = "yes";
 </script>"""
@@ -51,15 +38,12 @@ IDLE = "#jp-main-statusbar >> text=/Python 3.*Idle/"  # the indicator in the too
 
 
 def page_of(widget, capture):
-    """Return HTML in which a widget is drawn without a kernel."""
-
-    def encode(value):
-        return {"base64": base64.b64encode(value).decode()} if isinstance(value, bytes) else None
-
-    traits = {name: getattr(widget, name) for name in widget.keys if not name.startswith("_")}
-    words = {"state": json.dumps(traits, default=encode), "esm": str(widget._esm), "capture": capture}
+    """Return HTML in which a widget is drawn without a kernel, as decks draw it."""
+    given = alone(widget)
+    live = esm("live.js", folder=Path(slide_html.__file__).parent)
+    words = {"state": given["state"], "name": given["name"], "capture": capture}
     safe = {key: json.dumps(value).replace("<", "\\u003c") for key, value in words.items()}
-    return PAGE % {"css": str(widget._css), **safe}
+    return PAGE % {"css": given["css"], "live": live, "script": slide_html.script(given), **safe}
 
 
 class Lab:

@@ -23,8 +23,9 @@ export function followPointer(explorer) {
   const { overlay } = explorer;
   const brush = makeBrush(explorer);
   const place = ({ clientX, clientY }) => {
-    const { left, top } = overlay.getBoundingClientRect();
-    return cellAt({ x: clientX - left, y: clientY - top }, explorer.scene.plan, explorer.maps);
+    const { left, top, width } = overlay.getBoundingClientRect();
+    const grown = width / overlay.offsetWidth; // on a slide
+    return cellAt({ x: (clientX - left) / grown, y: (clientY - top) / grown }, explorer.scene.plan, explorer.maps);
   };
   const listeners = {
     pointermove(event) {

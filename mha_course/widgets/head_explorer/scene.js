@@ -18,7 +18,7 @@ export function lookOf(root) {
     accent: "#d9480f",
     font: `12px ${fontFamily}`,
     small: `11px ${fontFamily}`,
-    dots: Math.min(3, window.devicePixelRatio || 1),
+    dots: Math.min(3, (window.devicePixelRatio || 1) * (root.currentCSSZoom ?? 1)),
   };
 }
 

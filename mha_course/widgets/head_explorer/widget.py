@@ -13,6 +13,7 @@ import traitlets
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
+from mha_course import plots
 from mha_course.errors import SentenceError, ShapeError
 from mha_course.widgets.base import INTERRUPTED, StaticFallbackWidget, error_line, esm
 from mha_course.widgets.controls import Control
@@ -95,7 +96,8 @@ class HeadExplorer(StaticFallbackWidget):
             choice, painted = _mask_choice(self._maps)
             self._controls, self._by_position = controls_of(recompute, self._sentence, choice)
             self._sentence = getattr(self._controls.get("sentence"), "start", self._sentence)
-        specs = [control.spec() for control in self._controls.values()]
+        # On a slide nothing recomputes.
+        specs = [] if plots.figures.ON_SLIDES else [control.spec() for control in self._controls.values()]
         values = {name: control.write(control.start) for name, control in self._controls.items()}
         options = {"controls": specs, "palettes": static.palettes()}
         request = {"serial": 0, "values": values, "painted": painted}

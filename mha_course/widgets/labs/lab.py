@@ -35,6 +35,7 @@ class Lab(StaticFallbackWidget):
     drawing: see rotary.py.
     """
 
+    needs_kernel = True
     question = ""
     hint = ""
     draw: Callable[..., tuple[Panels, str]]

@@ -18,7 +18,7 @@ from mha_course import plots
 from mha_course.plots.words import shorten
 from mha_course.widgets.labs.panels import HEADS, PALETTES
 
-WIDTH = 11.0  # inches
+WIDTH = 15.0 if plots.figures.ON_SLIDES else 11.0  # inches; a slide is wide
 BOOL = ["#ffffff", plots.BAR]
 LINES: dict[str, dict[str, Any]] = {
     "main": {"color": plots.BAR, "alpha": 1},
@@ -41,6 +41,8 @@ def figure(question: str, panels: Sequence[Panel]) -> Figure:
     whole = [panel for panel in panels if KINDS[panel["kind"]].row]
     big = [panel for panel in panels if panel not in whole and panel.get("size", "big") == "big"]
     small, tiny = ([panel for panel in panels if panel.get("size") == size] for size in ("small", "tiny"))
+    if plots.figures.ON_SLIDES and len(small) == 1:
+        big, small = big + small, []
     rows = [*([panel] for panel in whole), big, small, *(tiny[start : start + 8] for start in range(0, len(tiny), 8))]
     rows = [row for row in rows if row]
     heights = [max(map(_height, row)) for row in rows]
@@ -104,7 +106,8 @@ def _matrix(ax: Axes, panel: Panel) -> None:
         ax.set(xticks=[], yticks=[], xlabel="", ylabel="")
     if "on" in panel:
         ax.xaxis.set_label_position("bottom")
-        ax.set_xlabel(f"■ {panel['on']}   □ {panel['off']}", fontsize=8)
+        between = "\n" if plots.figures.ON_SLIDES else "   "  # letters are larger there
+        ax.set_xlabel(f"■ {panel['on']}{between}□ {panel['off']}", fontsize=8)
     if "rows_sum" in panel:
         down, across = values.shape
         for n, total in enumerate(panel["rows_sum"]):
