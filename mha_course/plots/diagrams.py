@@ -15,8 +15,9 @@ from torch import Tensor
 from mha_course.attention import AttentionSteps
 from mha_course.errors import require
 from mha_course.plots.drawing import arrow, box
-from mha_course.plots.figures import ACCENT, BAR, INK, QUIET, STREAMS, new_figure
+from mha_course.plots.figures import ACCENT, BAR, INK, LARGE, QUIET, SMALL, STREAMS, TEXT, TITLE, new_figure
 from mha_course.plots.inputs import as_array
+from mha_course.tracing.records import color as axis_color
 
 STAGES = (
     ("projection", "x Wᵀ + b"),
@@ -45,9 +46,9 @@ def pipeline(*lit: str, ax: Axes | None = None) -> Axes:
         box(ax, (number * step, bottom), width, 1.0 - bottom, color=color, rounding=0.06)
         middle, centre = number * step + width / 2, (bottom + 1.0) / 2
         ax.text(
-            middle, centre + 0.1, f"{number + 1} {name}", ha="center", va="center", size=9.5, weight=weight, color=INK
+            middle, centre + 0.1, f"{number + 1} {name}", ha="center", va="center", size=TEXT, weight=weight, color=INK
         )
-        ax.text(middle, centre - 0.12, formula, ha="center", va="center", fontsize=9, color=INK)
+        ax.text(middle, centre - 0.12, formula, ha="center", va="center", fontsize=SMALL, color=INK)
     starts = [number * step + width for number in range(len(STAGES))]
     for stream, height in (("q", 0.86), ("k", high), ("v", low)):
         style: dict[str, Any] = {"color": STREAMS[stream], "width": 2.0}
@@ -55,11 +56,11 @@ def pipeline(*lit: str, ax: Axes | None = None) -> Axes:
         end = 2 if stream != "v" else 4
         arrow(ax, (starts[1], height), (end * step, height), **style)
         for start in starts[:2]:
-            ax.text(start + 0.16, height + 0.02, stream, ha="center", va="bottom", fontsize=9, color=INK)
+            ax.text(start + 0.16, height + 0.02, stream, ha="center", va="bottom", fontsize=SMALL, color=INK)
     for start in starts[2:5]:
         arrow(ax, (start, 0.76), (start + step - width, 0.76))
     door = starts[2] + (step - width) / 2
-    ax.text(door, 1.16, "mask", ha="center", va="bottom", fontsize=9, color=INK)
+    ax.text(door, 1.16, "mask", ha="center", va="bottom", fontsize=SMALL, color=INK)
     arrow(ax, (door, 1.16), (door, 0.8), linestyle="--")
     arrow(ax, (-0.42, 0.6), (0, 0.6))
     ax.text(-0.46, 0.6, "x", ha="right", va="center", fontweight="bold", color=INK)
@@ -94,11 +95,13 @@ def product(left: Matrix, right: Matrix, result: Matrix, *, ax: Axes | None = No
         top, middle = bottom + matrix.rows, x + matrix.columns / 2
         ax.add_patch(Rectangle((x, bottom), matrix.columns, matrix.rows, fc=QUIET, ec=INK))
         ax.add_patch(Rectangle((x, top - height), width, height, fc=ACCENT, ec=INK))
-        side: dict[str, Any] = {"ha": "right", "va": "center", "rotation": 90, "color": INK}
-        ax.text(x - 0.4, tallest / 2, f"{matrix.letters[0]} = {matrix.rows}", **side)
-        ax.text(middle, top + 0.6, f"{matrix.letters[1]} = {matrix.columns}", ha="center", color=INK)
-        ax.text(middle, tallest / 2, matrix.name, ha="center", va="center", fontsize=13, fontweight="bold", color=INK)
-        ax.text(x + matrix.columns + gap / 3, tallest / 2, sign, ha="center", va="center", fontsize=16, color=INK)
+        centred: dict[str, Any] = {"ha": "center", "va": "center", "color": INK}
+        sides = (((x - 0.9, tallest / 2), matrix.rows, 90), ((middle, top + 0.9), matrix.columns, 0))
+        for letter, (place, size, turn) in zip(matrix.letters, sides, strict=True):
+            chip = {"boxstyle": "round,pad=0.25", "facecolor": axis_color(letter), "edgecolor": "none"}
+            ax.text(*place, f"{letter} = {size}", fontsize=TEXT, rotation=turn, bbox=chip, **centred)
+        ax.text(middle, tallest / 2, matrix.name, fontsize=TITLE, fontweight="bold", **centred)
+        ax.text(x + matrix.columns + gap / 3, tallest / 2, sign, fontsize=LARGE, **centred)
         x += matrix.columns + gap
     ax.set(xlim=(-3, x - gap + 1), ylim=(-1, tallest + 3), aspect="equal")
     ax.axis("off")
@@ -122,7 +125,7 @@ def plane(
     label: dict[str, Any] = {"textcoords": "offset points", "color": INK, "parse_math": False}
     for name, tip in zip(names, tips, strict=True):
         arrow(ax, (0, 0), tip, color=BAR, width=2)
-        ax.annotate(name, tip, (6, 6), fontsize=12, **label)
+        ax.annotate(name, tip, (6, 6), fontsize=TITLE, **label)
     for text, dot in zip(labels or [f"context of {name}" for name in names], dots, strict=True):
         ax.scatter(dot[0], dot[1], color=ACCENT, edgecolor=INK, s=70, zorder=3)
         side, shift = ("right", -9) if dot[0] > longest / 2 else ("left", 9)
@@ -148,14 +151,14 @@ def weighted_sum(weights: Tensor, v: Tensor, names: Sequence[str]) -> Figure:
     look = {"cmap": "vlag", "vmin": -limit, "vmax": limit, "aspect": "auto"}
     share.barh(range(len(names)), weights.tolist(), color=ACCENT)
     share.set(ylim=(len(names) - 0.5, -0.5), xlim=(0, 1))
-    share.set_yticks(range(len(names)), names, fontsize=9, parse_math=False)
+    share.set_yticks(range(len(names)), names, fontsize=SMALL, parse_math=False)
     sns.despine(ax=share)
     values.imshow(v.detach().numpy(), **look)
     image = parts.imshow((weights[:, None] * v).detach().numpy(), **look)
     axes[1, 2].imshow((weights @ v)[None].detach().numpy(), **look)
-    titles = ("weights", "values v", "weight × value", "", "", "their sum: the context")
+    titles = ("weights", "×  values v", "=  weight × value", "", "", "their sum: the context")
     for ax, title in zip(axes.flat, titles, strict=True):
-        ax.set_title(title, fontsize=10, loc="left", color=INK)
+        ax.set_title(title, fontsize=TEXT, loc="left", color=INK)
         if ax is not share:
             ax.set(xticks=[], yticks=[])
     for ax in axes[1, :2]:
@@ -164,26 +167,76 @@ def weighted_sum(weights: Tensor, v: Tensor, names: Sequence[str]) -> Figure:
     return figure
 
 
-def whole_pass(x: Tensor, steps: AttentionSteps, names: Sequence[str], head: int) -> Figure:
-    """Draw every tensor of one pass as it is: x, the stages of one head, and the output.
+UPPER, LOWER, TALL = 2.95, 0.6, 1.75  # inches: the bottoms of both rows of matrices, and how tall these are
+PLACES = {  # the left edge of a matrix, its bottom and its width
+    "x": (0.66, UPPER, 1.0), "q": (2.2, UPPER, 0.55), "scaled_scores": (3.55, UPPER, 1.25),
+    "weights": (5.5, UPPER, 1.25), "context": (7.25, UPPER, 0.55), "merged": (8.35, UPPER, 1.0),
+    "out": (9.9, UPPER, 1.0), "k": (2.2, LOWER, 0.55), "v": (5.9, LOWER, 0.55),
+}  # fmt: skip
 
-    Args: x (1, S, C), steps that the module made of it, the names of the S tokens, and the head whose stages are drawn.
+
+def whole_pass(
+    x: Tensor, steps: AttentionSteps, names: Sequence[str], head: int, *, followed: str | None = None
+) -> Figure:
+    """Draw every tensor of one pass as it is, and between them what makes one of the other.
+
+    Args: x (1, S, C), steps that the module made of it, the names of the S tokens, and the head whose stages are drawn;
+        the row of the first word called followed is framed throughout.
     """
     of_head = {name: getattr(steps, name)[0, head] for name in ("q", "k", "v", "scaled_scores", "weights", "context")}
     shown = {"x": x[0], **of_head, "merged": steps.merged[0], "out": steps.out[0]}
-    figure = new_figure(13, 5.2)
-    rows: Any = [
-        ["x", "q", "scaled_scores", "weights", "context", "merged", "out"],
-        [".", "k", ".", "v", ".", ".", "."],
-    ]
-    axes = figure.subplot_mosaic(rows, width_ratios=(1.3, 0.7, 1, 1, 0.7, 1.3, 1.3))
-    for name, tensor in shown.items():
-        numbers, ax = tensor.detach().cpu().numpy(), axes[name]
-        limit = float(abs(numbers).max())
-        low, colors = (0.0, "cividis") if name == "weights" else (-limit, "vlag")
-        ax.imshow(numbers, cmap=colors, vmin=low, vmax=limit, aspect="auto", interpolation="nearest")
-        ax.set_title(f"{name}\n{len(numbers)} × {numbers.shape[1]}", fontsize=9.5, loc="left", color=INK)
+    figure = new_figure(11, 5.1, layout="none")
+    ground = figure.add_axes((0, 0, 1, 1))
+    ground.set(xlim=(0, 11), ylim=(0, 5.1))  # inches
+    ground.axis("off")
+    signed = max(float(tensor.abs().max()) for name, tensor in shown.items() if name != "weights")
+    looks = {"weight": ("cividis", 0, 1), "every other number": ("vlag", -signed, signed)}
+    for name, (left, bottom, width) in PLACES.items():
+        numbers = as_array("whole_pass", shown[name], ("S", "C"))
+        ax = ground.inset_axes((left, bottom, width, TALL), transform=ground.transData)
+        of = "weight" if name == "weights" else "every other number"
+        cmap, low, high = looks[of]
+        image = ax.imshow(numbers, cmap=cmap, vmin=low, vmax=high, aspect="auto", interpolation="nearest")
         ax.set(xticks=[], yticks=[])
-        if name in ("x", "k"):
-            ax.set_yticks(range(len(names)), names, fontsize=7, parse_math=False)
+        ax.spines[:].set(color=STREAMS.get(name, INK), linewidth=2.5 if name in STREAMS else 0.8)
+        if name == "x":
+            ax.set_yticks(range(len(names)), names, fontsize=SMALL, parse_math=False)
+            ax.tick_params(length=0)
+        if followed is not None and bottom == UPPER:
+            corner = (-0.5, list(names).index(followed) - 0.5)
+            ax.add_patch(Rectangle(corner, numbers.shape[1], 1, fill=False, ec=ACCENT, lw=2, clip_on=False, zorder=5))
+        ground.text(left, bottom + TALL + 0.07, name, fontsize=TEXT, fontweight="bold", color=INK)
+        ground.text(left, bottom - 0.2, f"{numbers.shape[0]} × {numbers.shape[1]}", fontsize=SMALL, color=INK)
+        if name in ("weights", "out"):
+            scale = ground.inset_axes((8.4, 1.7 if name == "weights" else 0.8, 2.3, 0.14), transform=ground.transData)
+            figure.colorbar(image, cax=scale, orientation="horizontal").ax.tick_params(labelsize=SMALL)
+            scale.set_title(of, loc="left", fontsize=SMALL, color=INK)
+    _draw_ways(ground)
     return figure
+
+
+def _draw_ways(ground: Axes) -> None:
+    """Draw the arrows of a whole pass, in inches: q, k and v have their colours, and v goes past below."""
+    high, low, under = UPPER + TALL / 2, LOWER + TALL / 2, 0.2
+    streams: dict[str, list[tuple[float, float]]] = {
+        "q": [(1.7, high), (2.15, high)],
+        "k": [(1.8, high), (1.8, low), (2.15, low)],
+        "v": [(1.7, high), (1.75, high), (1.75, under), (5.4, under), (5.4, low), (5.85, low)],
+    }
+    onward = {"q": [(2.8, high), (3.5, high)], "k": [(2.8, low), (2.95, low), (2.95, high - 0.03)],
+              "v": [(6.5, low), (6.9, low), (6.9, high - 0.03)]}  # fmt: skip
+    for stream, color in STREAMS.items():
+        for way in (streams[stream], onward[stream]):
+            ground.plot(*zip(*way[:-1], strict=True), color=color, linewidth=2, solid_joinstyle="miter")
+            arrow(ground, way[-2], way[-1], color=color, width=2, shrinkA=0, shrinkB=0)
+    for start, end in ((4.85, 5.45), (6.8, 7.2), (7.85, 8.3), (9.4, 9.85)):
+        arrow(ground, (start, high), (end, high), shrinkA=0, shrinkB=0)
+    door = 5.15
+    arrow(ground, (door, UPPER + TALL), (door, high + 0.02), linestyle="--", shrinkA=0, shrinkB=0)
+    above: dict[str, Any] = {"ha": "center", "fontsize": SMALL, "color": INK}
+    for x, y, text in (
+        (1.95, high + 0.08, "$W_Q$"), (1.98, low + 0.08, "$W_K$"), (3.6, under + 0.08, "$W_V$"),
+        (3.18, high + 0.08, "q kᵀ\n÷ √D"), (door, UPPER + TALL + 0.05, "mask"), (door, high - 0.2, "softmax"),
+        (7.0, high + 0.08, "@ v"), (8.07, high + 0.08, "merge"), (9.62, high + 0.08, "$W_O$"),
+    ):  # fmt: skip
+        ground.text(x, y, text, **above)

@@ -19,6 +19,7 @@ from matplotlib.figure import Figure
 from mha_course.errors import ShapeError
 
 LINE = 88  # characters that fit beside JupyterLab's file list
+SMALL, TEXT, TITLE, LARGE = 9.0, 10.0, 11.5, 15.0  # points: all type in pictures; the smallest is 11.5 px on a page
 ACCENT, BAR, QUIET, INK = "#d08000", "#5b7fb4", "#e8eaee", "#1f2430"
 CARD = "background:#ffffff;border-radius:8px;padding:12px;max-width:100%;height:auto;box-sizing:border-box"
 CAPTION = "max-width:44em;margin-top:6px;line-height:1.45"
