@@ -167,7 +167,7 @@ def weighted_sum(weights: Tensor, v: Tensor, names: Sequence[str]) -> Figure:
     return figure
 
 
-UPPER, LOWER, TALL = 2.95, 0.6, 1.75  # inches: the bottoms of both rows of matrices, and how tall these are
+UPPER, LOWER, TALL = 3.1, 0.6, 2.0  # inches: the bottoms of both rows of matrices, and how tall these are
 PLACES = {  # the left edge of a matrix, its bottom and its width
     "x": (0.66, UPPER, 1.0), "q": (2.2, UPPER, 0.55), "scaled_scores": (3.55, UPPER, 1.25),
     "weights": (5.5, UPPER, 1.25), "context": (7.25, UPPER, 0.55), "merged": (8.35, UPPER, 1.0),
@@ -184,16 +184,16 @@ def whole_pass(
         the row of the first word called followed is framed throughout.
     """
     of_head = {name: getattr(steps, name)[0, head] for name in ("q", "k", "v", "scaled_scores", "weights", "context")}
-    shown = {"x": x[0], **of_head, "merged": steps.merged[0], "out": steps.out[0]}
-    figure = new_figure(11, 5.1, layout="none")
+    tensors = {"x": x[0], **of_head, "merged": steps.merged[0], "out": steps.out[0]}
+    shown = {name: as_array("whole_pass", tensor, ("S", "C")) for name, tensor in tensors.items()}
+    figure = new_figure(11, 5.4, layout="none")
     ground = figure.add_axes((0, 0, 1, 1))
-    ground.set(xlim=(0, 11), ylim=(0, 5.1))  # inches
+    ground.set(xlim=(0, 11), ylim=(0, 5.4))  # inches
     ground.axis("off")
-    signed = max(float(tensor.abs().max()) for name, tensor in shown.items() if name != "weights")
+    signed = max(np.abs(numbers).max() for name, numbers in shown.items() if name != "weights")
     looks = {"weight": ("cividis", 0, 1), "every other number": ("vlag", -signed, signed)}
     for name, (left, bottom, width) in PLACES.items():
-        numbers = as_array("whole_pass", shown[name], ("S", "C"))
-        ax = ground.inset_axes((left, bottom, width, TALL), transform=ground.transData)
+        numbers, ax = shown[name], ground.inset_axes((left, bottom, width, TALL), transform=ground.transData)
         of = "weight" if name == "weights" else "every other number"
         cmap, low, high = looks[of]
         image = ax.imshow(numbers, cmap=cmap, vmin=low, vmax=high, aspect="auto", interpolation="nearest")
@@ -205,8 +205,8 @@ def whole_pass(
         if followed is not None and bottom == UPPER:
             corner = (-0.5, list(names).index(followed) - 0.5)
             ax.add_patch(Rectangle(corner, numbers.shape[1], 1, fill=False, ec=ACCENT, lw=2, clip_on=False, zorder=5))
-        ground.text(left, bottom + TALL + 0.07, name, fontsize=TEXT, fontweight="bold", color=INK)
-        ground.text(left, bottom - 0.2, f"{numbers.shape[0]} × {numbers.shape[1]}", fontsize=SMALL, color=INK)
+        ax.set_title(name, loc="left", fontsize=TEXT, fontweight="bold", color=INK)
+        ax.set_xlabel(f"{numbers.shape[0]} × {numbers.shape[1]}", loc="left", fontsize=SMALL, color=INK)
         if name in ("weights", "out"):
             scale = ground.inset_axes((8.4, 1.7 if name == "weights" else 0.8, 2.3, 0.14), transform=ground.transData)
             figure.colorbar(image, cax=scale, orientation="horizontal").ax.tick_params(labelsize=SMALL)

@@ -172,13 +172,13 @@ def _title(text: str, room: float) -> str:
 
 
 def _colors(seen: NDArray[np.float64], top: float | None = None) -> dict[str, Any]:
-    """Return the palette for these numbers, and the numbers at its ends: 0 and top or the largest, or ± that."""
+    """Return the palette for these numbers, and the numbers at its ends: 0 and top or the largest, or ± it."""
     finite = seen[np.isfinite(seen)]
     largest = float(np.abs(finite).max(initial=0.0))
-    largest = largest if top is None or largest > 1.01 * top else top
     if (finite < 0).any():
         return {"cmap": "vlag", "vmin": -largest, "vmax": largest}
-    return {"cmap": "cividis", "vmin": 0.0, "vmax": largest or 1.0}
+    fits = top is not None and largest < 1.01 * top
+    return {"cmap": "cividis", "vmin": 0.0, "vmax": (top if fits else largest) or 1.0}
 
 
 def _note_on_odd(seen: NDArray[np.float64]) -> str:
@@ -244,7 +244,7 @@ def _write_names(ax: Axes, rows: Sequence[str], columns: Sequence[str], side: fl
         (ax.set_xticks, columns, slant, closer), (ax.set_yticks, rows, {"rotation": 0}, 1.0),
     ):  # fmt: skip
         positions = [position for position, name in enumerate(names) if name]
-        room = side * len(names) / max(len(positions), 1) * near  # from line to line
+        room = side * len(names) / max(len(positions), 1) * near / 1.15  # from line to line
         every = next((n for n in (1, 2, 5, 10, 20, 50, 100, 200, 500) if n * room >= SMALL), 1000)
         chosen = positions[::every]
         texts = [shorten(names[position], LONGEST) for position in chosen]

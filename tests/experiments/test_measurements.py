@@ -82,11 +82,17 @@ def test_a_mixture_shows_its_parts_and_their_sum(draw):
 def test_the_whole_pass_shows_each_stage(draw):
     mha, x = MultiHeadAttention(24, 4).double(), draw(1, 5, 24)
     steps = mha.steps(x)
-    figure = plots.whole_pass(x, steps, list("abcde"), head=2)
-    shown = {ax.get_title(loc="left").split("\n")[0]: ax.images[0].get_array() for ax in figure.axes}
+    figure = plots.whole_pass(x, steps, list("abcde"), head=2, followed="d")
+    shown = {ax.get_title(loc="left"): ax for ax in figure.axes[0].child_axes if ax.images}
     assert list(shown) == ["x", "q", "scaled_scores", "weights", "context", "merged", "out", "k", "v"]
-    assert torch.allclose(torch.tensor(shown["weights"]), steps.weights[0, 2])
-    assert torch.allclose(torch.tensor(shown["out"]), steps.out[0])
+    expected = {name: getattr(steps, name)[0, 2] for name in ("q", "k", "v", "scaled_scores", "weights", "context")}
+    for name, numbers in (expected | {"x": x[0], "merged": steps.merged[0], "out": steps.out[0]}).items():
+        assert torch.allclose(torch.tensor(shown[name].images[0].get_array()), numbers)
+        framed = [(patch.get_y(), patch.get_height()) for patch in shown[name].patches]
+        assert framed == ([] if name in "kv" else [(2.5, 1)])  # the fourth row
+    scales = {name: ax.images[0].get_clim() for name, ax in shown.items()}
+    assert scales.pop("weights") == (0, 1)
+    assert len(set(scales.values())) == 1
 
 
 def test_cost_of_heads_that_do_not_fit():
