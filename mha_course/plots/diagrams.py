@@ -96,10 +96,11 @@ def product(left: Matrix, right: Matrix, result: Matrix, *, ax: Axes | None = No
         ax.add_patch(Rectangle((x, bottom), matrix.columns, matrix.rows, fc=QUIET, ec=INK))
         ax.add_patch(Rectangle((x, top - height), width, height, fc=ACCENT, ec=INK))
         centred: dict[str, Any] = {"ha": "center", "va": "center", "color": INK}
-        sides = (((x - 0.9, tallest / 2), matrix.rows, 90), ((middle, top + 0.9), matrix.columns, 0))
-        for letter, (place, size, turn) in zip(matrix.letters, sides, strict=True):
+        sides = (((x, tallest / 2), (-15, 0), matrix.rows, 90), ((middle, top), (0, 15), matrix.columns, 0))
+        for letter, (place, beside, size, turn) in zip(matrix.letters, sides, strict=True):
             chip = {"boxstyle": "round,pad=0.25", "facecolor": axis_color(letter), "edgecolor": "none"}
-            ax.text(*place, f"{letter} = {size}", fontsize=TEXT, rotation=turn, bbox=chip, **centred)
+            look = {"textcoords": "offset points", "fontsize": TEXT, "rotation": turn, "bbox": chip, **centred}
+            ax.annotate(f"{letter} = {size}", place, beside, **look)
         ax.text(middle, tallest / 2, matrix.name, fontsize=TITLE, fontweight="bold", **centred)
         ax.text(x + matrix.columns + gap / 3, tallest / 2, sign, fontsize=LARGE, **centred)
         x += matrix.columns + gap

@@ -86,7 +86,7 @@ def head_rows(rows: Mapping[str, Any], names: Sequence[str]) -> Figure:
     """
     layers = [as_named_weights("head_rows", weights, ("H", "S", "S"), names).numbers for weights in rows.values()]
     across = len(layers[0])
-    figure = new_figure(2.4 * across + 1.4, 2.5 * len(rows))
+    figure = new_figure(2.4 * across + 1.4, 2.85 * len(rows))
     axes = figure.subplots(len(rows), across, squeeze=False, sharex=True, sharey=True)
     for row, (title, heads) in enumerate(zip(rows, layers, strict=True)):
         for head, (ax, weights) in enumerate(zip(axes[row], heads, strict=True)):
