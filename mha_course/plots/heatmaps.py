@@ -107,7 +107,7 @@ def heatmap_row(panels: Mapping[str, Any], names: Sequence[str], *, mask: Any = 
     """
     maps = {title: as_array("heatmap_row", weights, ("T", "S")) for title, weights in panels.items()}
     colors = _colors(np.stack(list(maps.values())))
-    figure = new_figure(11, 5.0 * -(-len(maps) // 2))
+    figure = new_figure(11, 5.2 * -(-len(maps) // 2))
     axes = figure.subplots(-(-len(maps) // 2), 2, squeeze=False).ravel()
     for ax, (title, weights) in zip(axes, maps.items(), strict=True):
         heatmap(weights, queries=names, mask=mask.get(title) if isinstance(mask, Mapping) else mask, title=title, ax=ax)

@@ -165,3 +165,17 @@ def test_the_frame_of_a_plane_grows_with_its_arrows():
         (left, right), (bottom, top) = ax.get_xlim(), ax.get_ylim()
         assert left < 0 < length < right < 2 * length
         assert -2 * length < bottom < -length < 0 <= top
+
+
+def test_two_rows_of_heatmaps_name_every_word_and_share_a_scale():
+    figure = plots.heatmap_row(
+        {f"head {n}": HEADS[n] * (n + 1) for n in range(4)}, WORDS, mask={"head 0": causal_mask(15)}
+    )
+    *panels, scale = figure.axes
+    for ax in panels:
+        assert [name.get_text() for name in ax.get_xticklabels()] == WORDS
+        assert [name.get_text() for name in ax.get_yticklabels()] == WORDS
+    (limits,) = {ax.collections[0].get_clim() for ax in panels}
+    assert limits == pytest.approx((0, float(HEADS[3].max() * 4)))
+    assert [int(ax.collections[0].get_array().mask.sum()) for ax in panels] == [105, 0, 0, 0]
+    assert scale.get_ylabel() == "weight"
