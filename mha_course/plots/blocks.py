@@ -11,7 +11,7 @@ from matplotlib.patches import Rectangle
 
 from mha_course.errors import require
 from mha_course.plots.drawing import arrow, box
-from mha_course.plots.figures import ACCENT, INK, QUIET, new_figure
+from mha_course.plots.figures import ACCENT, INK, LARGE, QUIET, SMALL, TEXT, TITLE, new_figure
 
 Part = tuple[str, float, float]  # its name, its left edge and its width
 
@@ -31,10 +31,10 @@ def block_wirings() -> Figure:
 
 def _draw_stream(ax: Axes, title: str, parts: Sequence[Part]) -> None:
     """Draw the stream from x to out, and the parts that stand on it."""
-    ax.set_title(title, loc="left", fontsize=11, fontweight="bold", color=INK)
+    ax.set_title(title, loc="left", fontsize=TITLE, fontweight="bold", color=INK)
     arrow(ax, (0, 1), (10.5, 1), color=ACCENT, width=5, shrinkA=0, shrinkB=0)
     for x, name in ((-0.25, "x"), (10.75, "out")):
-        ax.text(x, 1, name, ha="center", va="center", fontsize=12, fontweight="bold", color=INK)
+        ax.text(x, 1, name, ha="center", va="center", fontsize=TITLE, fontweight="bold", color=INK)
     _draw_parts(ax, parts, 1)
     ax.set(xlim=(-0.6, 11.1), ylim=(-0.5, 1.5))
     ax.axis("off")
@@ -45,7 +45,7 @@ def _draw_branch(ax: Axes, parts: Sequence[Part], end: float) -> None:
     start = parts[0][1] - 0.6
     ax.plot((start, start, end, end), (1, 0, 0, 0.8), color=INK, linewidth=1.3, zorder=1)
     arrow(ax, (end, 0.6), (end, 0.86), shrinkA=0, shrinkB=0)
-    ax.text(end, 1, "+", ha="center", va="center", fontsize=15, fontweight="bold", color=INK, zorder=4)
+    ax.text(end, 1, "+", ha="center", va="center", fontsize=LARGE, fontweight="bold", color=INK, zorder=4)
     ax.scatter(end, 1, s=420, color="white", edgecolor=INK, linewidth=1.5, zorder=3)
     _draw_parts(ax, parts, 0)
 
@@ -53,7 +53,7 @@ def _draw_branch(ax: Axes, parts: Sequence[Part], end: float) -> None:
 def _draw_parts(ax: Axes, parts: Sequence[Part], height: float) -> None:
     for name, left, width in parts:
         color = QUIET if name.startswith("norm") else "#c9d6ea"
-        box(ax, (left, height - 0.3), width, 0.6, name, color=color, edge=INK, fontsize=11, rounding=0.1, zorder=3)
+        box(ax, (left, height - 0.3), width, 0.6, name, color=color, edge=INK, fontsize=TITLE, rounding=0.1, zorder=3)
 
 
 def norm_groups(ways: Mapping[str, Sequence[int]], shape: tuple[int, int, int]) -> Figure:
@@ -74,11 +74,11 @@ def norm_groups(ways: Mapping[str, Sequence[int]], shape: tuple[int, int, int]) 
             ax.add_patch(Rectangle(corner, 1, 1, facecolor=color, edgecolor="white", linewidth=1))
         for b in range(batch):
             top = b * (tokens + 1.6)
-            ax.text(0, top - 0.25, f"sentence {b}", fontsize=9, color=INK)
-            ax.text(-0.2, top + tokens / 2, "words", fontsize=9, color=INK, rotation=90, ha="right", va="center")
+            ax.text(0, top - 0.25, f"sentence {b}", fontsize=SMALL, color=INK)
+            ax.text(-0.2, top + tokens / 2, "words", fontsize=SMALL, color=INK, rotation=90, ha="right", va="center")
         bottom = batch * (tokens + 1.6) - 1.6
-        ax.text(width / 2, bottom + 0.2, "channels", fontsize=9, color=INK, ha="center", va="top")
-        ax.set_title(f"{title}\nover {', '.join('BSC'[dim] for dim in sorted(over))}", loc="left", fontsize=10)
+        ax.text(width / 2, bottom + 0.2, "channels", fontsize=SMALL, color=INK, ha="center", va="top")
+        ax.set_title(f"{title}\nover {', '.join('BSC'[dim] for dim in sorted(over))}", loc="left", fontsize=TEXT)
         ax.set(xlim=(-0.9, width), ylim=(bottom + 1, -1.2), aspect="equal")
         ax.axis("off")
     return figure

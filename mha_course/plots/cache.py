@@ -14,7 +14,7 @@ from torch import Tensor
 
 from mha_course.errors import require
 from mha_course.experiments.model_sizes import Published, amount, length
-from mha_course.plots.figures import ACCENT, BAR, INK, QUIET, new_figure
+from mha_course.plots.figures import ACCENT, BAR, INK, QUIET, SMALL, TEXT, new_figure
 from mha_course.plots.inputs import as_array
 
 KINDS = {"MHA": "multi-head", "GQA": "grouped-query", "MQA": "multi-query"}
@@ -33,16 +33,16 @@ def decoding_step(q: Tensor, k: Tensor, v: Tensor, weights: Tensor, names: Seque
     context[-1] = as_array("decoding_step", weights @ v, ("D",))
     matrices = {"q: one row": query, "k: kept, and one new": k, "v: kept, and one new": v, "context: one row": context}
     for ax, (title, numbers) in zip(axes[[0, 1, 3, 4]], matrices.items(), strict=True):
-        ax.set_title(title, fontsize=10, loc="left", color=INK)
+        ax.set_title(title, fontsize=TEXT, loc="left", color=INK)
         _draw_rows(ax, as_array("decoding_step", numbers, ("S", "D")))
     shares = as_array("decoding_step", weights, ("S",))
     axes[2].barh(range(tokens), shares, color=[BAR] * (tokens - 1) + [ACCENT])
-    axes[2].set_title("weights", fontsize=10, loc="left", color=INK)
+    axes[2].set_title("weights", fontsize=TEXT, loc="left", color=INK)
     axes[2].set_xlim(0, 1)
     sns.despine(ax=axes[2], left=True)
     for ax in axes:
         ax.tick_params(axis="y", length=0)
-    axes[0].set_yticks(range(tokens), names, fontsize=9, parse_math=False)
+    axes[0].set_yticks(range(tokens), names, fontsize=SMALL, parse_math=False)
     axes[0].set_ylim(tokens - 0.5, -0.5)
     return figure
 
@@ -53,7 +53,7 @@ def _draw_rows(ax: Axes, numbers: NDArray[np.float64]) -> None:
     ax.imshow(numbers, cmap="vlag", vmin=-limit, vmax=limit, aspect="auto", interpolation="nearest")
     rows, columns = numbers.shape
     if np.isnan(numbers).any():
-        ax.text((columns - 1) / 2, (rows - 2) / 2, "not needed", ha="center", va="center", color=INK, fontsize=10)
+        ax.text((columns - 1) / 2, (rows - 2) / 2, "not needed", ha="center", va="center", color=INK, fontsize=TEXT)
     frame = Rectangle(
         (-0.5, rows - 1.5), columns, 1, fill=False, edgecolor=ACCENT, linewidth=3, clip_on=False, zorder=5
     )
@@ -83,9 +83,9 @@ def kv_sharing(num_heads: int, groups: Sequence[int]) -> Figure:
         heads += [(below[group], 0.0, f"kv{group}", group) for group in range(count)]
         for x, y, name, group in heads:
             look = {"boxstyle": "round,pad=0.35", "facecolor": "white", "edgecolor": colors[group], "linewidth": 2}
-            ax.text(x, y, name, ha="center", va="center", fontsize=9, color=INK, bbox=look, zorder=2)
+            ax.text(x, y, name, ha="center", va="center", fontsize=SMALL, color=INK, bbox=look, zorder=2)
         kind = KINDS["MHA" if count == num_heads else "MQA" if count == 1 else "GQA"]
-        ax.set_title(f"{kind}: G = {count}", fontsize=10, loc="left", color=INK)
+        ax.set_title(f"{kind}: G = {count}", fontsize=TEXT, loc="left", color=INK)
         ax.set(xlim=(-0.6, num_heads - 0.4), ylim=(-0.35, 1.35))
         ax.axis("off")
     return figure

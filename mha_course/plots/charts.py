@@ -12,7 +12,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from mha_course.errors import require
-from mha_course.plots.figures import ACCENT, BAR, INK, new_figure
+from mha_course.plots.figures import ACCENT, BAR, INK, SMALL, TEXT, new_figure
 from mha_course.plots.inputs import as_array, as_names
 
 
@@ -30,7 +30,7 @@ def bars(
     ax = ax or new_figure(4.6, 0.9 + 0.24 * len(names)).subplots()
     ax.barh(range(len(names)), numbers, color=[ACCENT if name in highlight else BAR for name in names])
     ax.axvline(0, color=INK, linewidth=0.8)
-    ax.set_yticks(range(len(names)), names, fontsize=9, parse_math=False)
+    ax.set_yticks(range(len(names)), names, fontsize=SMALL, parse_math=False)
     ax.tick_params(axis="y", length=0)
     ax.margins(y=0.01)
     ax.yaxis.set_inverted(True)
@@ -55,7 +55,7 @@ def token_bars(
     figure = new_figure(min(3.6 * len(rows) + 1, 11), 0.9 + 0.24 * len(names))
     axes = figure.subplots(1, len(rows), sharex=shared, sharey=True, squeeze=False)[0]
     for ax, (title, values) in zip(axes, panels.items(), strict=True):
-        bars(values, names, highlight=highlight, unit=unit, ax=ax).set_title(title, loc="left", fontsize=10)
+        bars(values, names, highlight=highlight, unit=unit, ax=ax).set_title(title, loc="left", fontsize=TEXT)
     return figure
 
 
@@ -63,13 +63,14 @@ def curves(
     x: Sequence[float], lines: Mapping[str, Sequence[float]], *,
     xlabel: str, ylabel: str, logarithmic: bool = True, ax: Axes | None = None,
 ) -> Axes:  # fmt: skip
-    """Draw several lines over the same x, each with a marker of its own.
+    """Draw several lines over the same x, each with a marker of its own, and smaller ones than the line before it.
 
     Args: x (N,), each a tick; lines maps up to six names to N numbers; logarithmic is of both scales, to the base 2.
     """
     ax = ax or new_figure(7, 3.4).subplots()
-    for (name, values), marker, color in zip(lines.items(), "osD^vP", sns.color_palette("colorblind"), strict=False):
-        ax.plot(x, values, marker=marker, markersize=9, alpha=0.75, color=color, label=name)
+    for number, (name, values) in enumerate(lines.items()):
+        look: dict[str, Any] = {"color": sns.color_palette("colorblind")[number], "marker": "osD^vP"[number]}
+        ax.plot(x, values, markersize=4 + 3 * (len(lines) - number), label=name, **look)
     if logarithmic:
         ax.set_xscale("log", base=2)
         ax.set_yscale("log", base=2)
@@ -77,7 +78,8 @@ def curves(
             axis.set_major_formatter("{x:g}")
     ax.set_xticks(list(x), [f"{value:g}" for value in x])
     ax.set(xlabel=xlabel, ylabel=ylabel)
-    ax.legend(frameon=False)
+    if len(lines) > 1:
+        ax.legend(frameon=False)
     sns.despine(ax=ax)
     return ax
 
@@ -118,7 +120,7 @@ def line_panels(*panels: Lines) -> Figure:
             ax.set_yscale("log")
         else:
             ax.set_ylim(bottom=min(0.0, ax.get_ylim()[0]))
-        ax.set_title(panel.title, loc="left", fontsize=10.5, fontweight="bold")
+        ax.set_title(panel.title, loc="left", fontsize=TEXT, fontweight="bold")
         ax.set_xlabel(panel.xlabel)
         sns.despine(ax=ax)
     figure.legend(found.values(), list(found), loc="outside lower center", ncols=len(names), frameon=False)
@@ -156,11 +158,11 @@ def learning_curves(
         longest = max(longest, len(steps))
     for name, level in (levels or {}).items():
         ax.axhline(level, color=INK, linewidth=0.8, linestyle=(0, (6, 3)), zorder=0)
-        ax.annotate(f"  {name} {level:.2f}", (longest, level), va="center", annotation_clip=False, fontsize=9)
+        ax.annotate(f"  {name} {level:.2f}", (longest, level), va="center", annotation_clip=False, fontsize=SMALL)
     ax.set(xlabel="step", ylabel=ylabel, xlim=(0, longest), ylim=(0, None))
     for step, words in (marks or {}).items():
         ax.axvline(step, color=ACCENT, linewidth=2)
-        ax.text(step, ax.get_ylim()[1], f" {words}", va="top", fontsize=9, color=INK)
+        ax.text(step, ax.get_ylim()[1], f" {words}", va="top", fontsize=SMALL, color=INK)
     ax.legend(frameon=False)
     sns.despine(ax=ax)
     return ax

@@ -14,8 +14,9 @@ from torch import Tensor
 
 from mha_course.errors import require
 from mha_course.plots.drawing import arrow, box
-from mha_course.plots.figures import ACCENT, BAR, INK, QUIET, STREAMS, new_figure
+from mha_course.plots.figures import ACCENT, BAR, INK, LARGE, QUIET, SMALL, STREAMS, TEXT, TITLE, new_figure
 from mha_course.plots.inputs import as_array
+from mha_course.tracing.records import color as axis_color
 
 STAGES = (
     ("projection", "x Wᵀ + b"),
@@ -44,9 +45,9 @@ def pipeline(*lit: str, ax: Axes | None = None) -> Axes:
         box(ax, (number * step, bottom), width, 1.0 - bottom, color=color, rounding=0.06)
         middle, centre = number * step + width / 2, (bottom + 1.0) / 2
         ax.text(
-            middle, centre + 0.1, f"{number + 1} {name}", ha="center", va="center", size=9.5, weight=weight, color=INK
+            middle, centre + 0.1, f"{number + 1} {name}", ha="center", va="center", size=TEXT, weight=weight, color=INK
         )
-        ax.text(middle, centre - 0.12, formula, ha="center", va="center", fontsize=9, color=INK)
+        ax.text(middle, centre - 0.12, formula, ha="center", va="center", fontsize=SMALL, color=INK)
     starts = [number * step + width for number in range(len(STAGES))]
     for stream, height in (("q", 0.86), ("k", high), ("v", low)):
         style: dict[str, Any] = {"color": STREAMS[stream], "width": 2.0}
@@ -54,11 +55,11 @@ def pipeline(*lit: str, ax: Axes | None = None) -> Axes:
         end = 2 if stream != "v" else 4
         arrow(ax, (starts[1], height), (end * step, height), **style)
         for start in starts[:2]:
-            ax.text(start + 0.16, height + 0.02, stream, ha="center", va="bottom", fontsize=9, color=INK)
+            ax.text(start + 0.16, height + 0.02, stream, ha="center", va="bottom", fontsize=SMALL, color=INK)
     for start in starts[2:5]:
         arrow(ax, (start, 0.76), (start + step - width, 0.76))
     door = starts[2] + (step - width) / 2
-    ax.text(door, 1.16, "mask", ha="center", va="bottom", fontsize=9, color=INK)
+    ax.text(door, 1.16, "mask", ha="center", va="bottom", fontsize=SMALL, color=INK)
     arrow(ax, (door, 1.16), (door, 0.8), linestyle="--")
     arrow(ax, (-0.42, 0.6), (0, 0.6))
     ax.text(-0.46, 0.6, "x", ha="right", va="center", fontweight="bold", color=INK)
@@ -93,11 +94,14 @@ def product(left: Matrix, right: Matrix, result: Matrix, *, ax: Axes | None = No
         top, middle = bottom + matrix.rows, x + matrix.columns / 2
         ax.add_patch(Rectangle((x, bottom), matrix.columns, matrix.rows, fc=QUIET, ec=INK))
         ax.add_patch(Rectangle((x, top - height), width, height, fc=ACCENT, ec=INK))
-        side: dict[str, Any] = {"ha": "right", "va": "center", "rotation": 90, "color": INK}
-        ax.text(x - 0.4, tallest / 2, f"{matrix.letters[0]} = {matrix.rows}", **side)
-        ax.text(middle, top + 0.6, f"{matrix.letters[1]} = {matrix.columns}", ha="center", color=INK)
-        ax.text(middle, tallest / 2, matrix.name, ha="center", va="center", fontsize=13, fontweight="bold", color=INK)
-        ax.text(x + matrix.columns + gap / 3, tallest / 2, sign, ha="center", va="center", fontsize=16, color=INK)
+        centred: dict[str, Any] = {"ha": "center", "va": "center", "color": INK}
+        sides = (((x, tallest / 2), (-15, 0), matrix.rows, 90), ((middle, top), (0, 15), matrix.columns, 0))
+        for letter, (place, beside, size, turn) in zip(matrix.letters, sides, strict=True):
+            chip = {"boxstyle": "round,pad=0.25", "facecolor": axis_color(letter), "edgecolor": "none"}
+            look = {"textcoords": "offset points", "fontsize": TEXT, "rotation": turn, "bbox": chip, **centred}
+            ax.annotate(f"{letter} = {size}", place, beside, **look)
+        ax.text(middle, tallest / 2, matrix.name, fontsize=TITLE, fontweight="bold", **centred)
+        ax.text(x + matrix.columns + gap / 3, tallest / 2, sign, fontsize=LARGE, **centred)
         x += matrix.columns + gap
     ax.set(xlim=(-3, x - gap + 1), ylim=(-1, tallest + 3), aspect="equal")
     ax.axis("off")
@@ -121,7 +125,7 @@ def plane(
     label: dict[str, Any] = {"textcoords": "offset points", "color": INK, "parse_math": False}
     for name, tip in zip(names, tips, strict=True):
         arrow(ax, (0, 0), tip, color=BAR, width=2)
-        ax.annotate(name, tip, (6, 6), fontsize=12, **label)
+        ax.annotate(name, tip, (6, 6), fontsize=TITLE, **label)
     for text, dot in zip(labels or [f"context of {name}" for name in names], dots, strict=True):
         ax.scatter(dot[0], dot[1], color=ACCENT, edgecolor=INK, s=70, zorder=3)
         side, shift = ("right", -9) if dot[0] > longest / 2 else ("left", 9)
@@ -147,14 +151,14 @@ def weighted_sum(weights: Tensor, v: Tensor, names: Sequence[str]) -> Figure:
     look = {"cmap": "vlag", "vmin": -limit, "vmax": limit, "aspect": "auto"}
     share.barh(range(len(names)), weights.tolist(), color=ACCENT)
     share.set(ylim=(len(names) - 0.5, -0.5), xlim=(0, 1))
-    share.set_yticks(range(len(names)), names, fontsize=9, parse_math=False)
+    share.set_yticks(range(len(names)), names, fontsize=SMALL, parse_math=False)
     sns.despine(ax=share)
     values.imshow(v.detach().numpy(), **look)
     image = parts.imshow((weights[:, None] * v).detach().numpy(), **look)
     axes[1, 2].imshow((weights @ v)[None].detach().numpy(), **look)
-    titles = ("weights", "values v", "weight × value", "", "", "their sum: the context")
+    titles = ("weights", "×  values v", "=  weight × value", "", "", "their sum: the context")
     for ax, title in zip(axes.flat, titles, strict=True):
-        ax.set_title(title, fontsize=10, loc="left", color=INK)
+        ax.set_title(title, fontsize=TEXT, loc="left", color=INK)
         if ax is not share:
             ax.set(xticks=[], yticks=[])
     for ax in axes[1, :2]:

@@ -7,14 +7,14 @@ from typing import Any
 from matplotlib.axes import Axes
 from matplotlib.patches import FancyBboxPatch
 
-from mha_course.plots.figures import INK
+from mha_course.plots.figures import INK, TEXT
 
 Point = tuple[float, float]
 
 
 def box(
     ax: Axes, corner: Point, width: float, height: float, text: str = "", *,
-    color: str | None, edge: str = "none", rounding: float = 0.06, fontsize: float = 10, zorder: float = 1,
+    color: str | None, edge: str = "none", rounding: float = 0.06, fontsize: float = TEXT, zorder: float = 1,
 ) -> None:  # fmt: skip
     """Draw a box with round corners from its lower left one, with words in its middle.
 

@@ -26,6 +26,7 @@ ON_SLIDES = os.environ.get("MHA_COURSE_FIGURES") == "slide"  # the decks have al
 BESIDE, BELOW, ALONE, READABLE = (1000, 695), (1728, 610), (1728, 760), 21
 FINE = 1.5  # pixels of a picture for one of the slide, so that it is sharp on better screens
 LINE = 88  # characters that fit beside JupyterLab's file list
+SMALL, TEXT, TITLE, LARGE = 9.0, 10.0, 11.5, 15.0  # points: all type in pictures; the smallest is 11.5 px on a page
 ACCENT, BAR, QUIET, INK = "#d08000", "#5b7fb4", "#e8eaee", "#1f2430"
 CARD = "background:#ffffff;border-radius:8px;padding:12px;max-width:100%;height:auto;box-sizing:border-box"
 CAPTION = "max-width:44em;margin-top:6px;line-height:1.45"

@@ -13,7 +13,7 @@ from torch import Tensor
 from mha_course import flash
 from mha_course.experiments.online_softmax import running
 from mha_course.plots.drawing import Point, arrow, box
-from mha_course.plots.figures import ACCENT, BAR, HATCH, INK, QUIET, new_figure
+from mha_course.plots.figures import ACCENT, BAR, HATCH, INK, QUIET, SMALL, TEXT, TITLE, new_figure
 
 SOFT = "#fde9bd"  # the accent, for what lies behind
 
@@ -33,7 +33,7 @@ def online_softmax(scores: Tensor, block_size: int) -> Figure:
         left, kept = step.first - 0.1, step.before * step.shrink
         top.hlines(step.maximum, step.first - 0.45, step.last + 0.45, color=ACCENT, linewidth=3)
         start, beside = (step.first - 0.45, step.maximum), (2, 5)
-        top.annotate(f"max {step.maximum:.1f}", start, beside, textcoords="offset points", color=INK, fontsize=10)
+        top.annotate(f"max {step.maximum:.1f}", start, beside, textcoords="offset points", color=INK, fontsize=TEXT)
         bottom.bar(left, kept, color=BAR, width=0.6)
         bottom.bar(left, step.added, bottom=kept, color=ACCENT, width=0.6)
         if number == 0:
@@ -41,7 +41,7 @@ def online_softmax(scores: Tensor, block_size: int) -> Figure:
         else:
             shrink = f"exp({steps[number - 1].maximum:.1f} − {step.maximum:.1f}) = {step.shrink:.2f}"
             words = f"shrink: {shrink}\n{step.before:.2f} × {step.shrink:.2f} + {step.added:.2f} = {step.total:.2f}"
-        bottom.text(left + 0.45, tallest * 0.6, words, fontsize=10.5, color=INK, linespacing=1.6, va="center")
+        bottom.text(left + 0.45, tallest * 0.6, words, fontsize=TEXT, color=INK, linespacing=1.6, va="center")
     top.set(xticks=[], xlim=(-0.6, len(scores) - 0.4))
     top.set_ylim(min(0.0, float(scores.min())) - 0.2, max(0.0, float(scores.max())) * 1.3 + 0.1)
     bottom.set_ylim(0, tallest * 1.15)
@@ -50,7 +50,7 @@ def online_softmax(scores: Tensor, block_size: int) -> Figure:
         "the running sum after each block: what is left of the old sum (blue) + the block's own exponentials (orange)"
     )
     for ax, title in ((top, scored), (bottom, summed)):
-        ax.set_title(title, loc="left", fontsize=10.5, color=INK)
+        ax.set_title(title, loc="left", fontsize=TEXT, color=INK)
         for step in steps[1:]:
             ax.axvline(step.first - 0.5, color="#9aa1ad", linestyle=":", linewidth=1.2)
         sns.despine(ax=ax, bottom=True)
@@ -71,7 +71,7 @@ def tiles(
         x, y, width, height = columns.start, rows.start, columns.stop - columns.start, rows.stop - rows.start
         ax.add_patch(Rectangle((x, y), width, height, facecolor=SOFT, edgecolor=INK, linewidth=1))
         below_diagonal = (x + 0.15 * width, y + 0.8 * height)
-        ax.text(*below_diagonal, str(number), ha="left", va="center", color=INK, fontsize=11)
+        ax.text(*below_diagonal, str(number), ha="left", va="center", color=INK, fontsize=TITLE)
     if causal:  # the last key that each query may see, aligned at the bottom right as flash does
         steps = [(t + keys - queries + 1, y) for t in range(queries) for y in (t, t + 1)]
         ax.plot(*zip(*steps, strict=True), color=INK, linewidth=2)
@@ -107,8 +107,9 @@ def recomputation(*, ax: Axes | None = None) -> Axes:
         arrow(ax, start, end, width=1.3)
     arrow(ax, (3.3, 2.85), (8.05, 2.85), width=1.3, bend=-0.12)
     for height, text in ((2.95, "forward"), (0.95, "backward")):
-        ax.text(0.0, height, text, fontsize=11, fontweight="bold", color=INK, va="bottom")
-    ax.text(9.3, 2.4, "orange: kept\ndashed: thrown away\nbefore the next block", fontsize=9.5, color=INK, va="center")
+        ax.text(0.0, height, text, fontsize=TITLE, fontweight="bold", color=INK, va="bottom")
+    legend = "orange: kept\ndashed: thrown away\nbefore the next block"
+    ax.text(9.3, 2.4, legend, fontsize=SMALL, color=INK, va="center")
     ax.set(xlim=(-0.05, 11.4), ylim=(-0.1, 3.4))
     ax.axis("off")
     return ax
@@ -126,14 +127,14 @@ def memory_traffic() -> Figure:
          ("q kᵀ, softmax, · v: block after block",)),
     )  # fmt: skip
     for ax, title, tensors, work in ways:
-        ax.set_title(title, loc="left", fontsize=10, color=INK)
+        ax.set_title(title, loc="left", fontsize=TEXT, color=INK)
         ax.add_patch(Rectangle((0, 1.5), 4.5, 1.1, facecolor=QUIET))
         ax.add_patch(Rectangle((0, 0), 4.5, 0.75, facecolor=SOFT))
-        ax.text(0.08, 2.55, "HBM: large, slow", fontsize=9.5, color=INK, va="top")
-        ax.text(0.08, 0.06, "SRAM: small, fast", fontsize=9.5, color=INK, va="bottom")
+        ax.text(0.08, 2.55, "HBM: large, slow", fontsize=SMALL, color=INK, va="top")
+        ax.text(0.08, 0.06, "SRAM: small, fast", fontsize=SMALL, color=INK, va="bottom")
         for ((start, _), (end, _)), words in zip(pairwise(tensors), work, strict=True):
             middle = (start + end) / 2
-            ax.text(middle, 0.5, words, ha="center", va="center", fontsize=9.5, color=INK)
+            ax.text(middle, 0.5, words, ha="center", va="center", fontsize=SMALL, color=INK)
             arrow(ax, (start, 1.62), (middle - 0.18, 0.72), width=1.3)
             arrow(ax, (middle + 0.18, 0.72), (end, 1.62), width=1.3)
         for x, name in tensors:

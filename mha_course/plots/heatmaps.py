@@ -20,24 +20,25 @@ from matplotlib.colors import ListedColormap
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
-from mha_course.plots.figures import HATCH, INK, ON_SLIDES, new_figure
+from mha_course.plots.figures import HATCH, INK, ON_SLIDES, SMALL, TEXT, TITLE, new_figure
 from mha_course.plots.inputs import Names, as_array, as_named_weights
 from mha_course.plots.words import apart, shorten
 
 LOOK = {"fmt": ".2f", "linecolor": "white", "xticklabels": False, "yticklabels": False}
 SLANT = 50  # degrees of the names of columns
 LONGEST = 14  # characters of a name
-LARGE = 13.0 if ON_SLIDES else 9.0  # points of its letters where there is room
+LETTERS = 13.0 if ON_SLIDES else SMALL  # points of names where there is room
 GAP = 0.17  # inches between heads
 
 
 def heatmap(
     weights: Any, *, queries: Names = None, keys: Names = None, mask: Any = None,
-    annotate: bool | None = None, title: str | None = None, ax: Axes | None = None,
+    annotate: bool | None = None, title: str | None = None, top: float | None = None, ax: Axes | None = None,
 ) -> Axes:  # fmt: skip
     """Draw one matrix (T, S): a row for each query, a column for each key, with numbers up to 8 columns.
 
-    Colours run from 0 to the largest number, or evenly to both sides of a white 0. Without ax a figure is made.
+    Colours run from 0 to the largest number, or to top, so that several pictures can share a scale; or evenly to both
+    sides of a white 0. Without ax a figure is made.
 
     >>> heatmap([[0.9, 0.1], [0.5, 0.5]], queries=["it", "sat"]).get_ylabel()
     'query'
@@ -49,10 +50,10 @@ def heatmap(
     side = 0.8 * np.divide(ax.get_window_extent().size, matrix.shape[::-1]).min() * 72 / ax.figure.dpi  # rest: names
     room = ax.get_window_extent().width / ax.figure.dpi  # inches, before the bar takes some
     annotate = len(columns) <= 8 if annotate is None else annotate
-    _draw_cells(ax, matrix, hidden, side, **_colors(matrix[~hidden]), annot=annotate)
+    _draw_cells(ax, matrix, hidden, side, **_colors(matrix[~hidden], top), annot=annotate)
     _write_names(ax, rows, columns, side)
     ax.set(xlabel="key" + _note_on_odd(matrix[~hidden]), ylabel="query")
-    ax.set_title(_title(title or ax.get_title("left"), room), loc="left", fontsize=11, fontweight="bold")
+    ax.set_title(_title(title or ax.get_title("left"), room), loc="left", fontsize=TITLE, fontweight="bold")
     return ax
 
 
@@ -65,7 +66,7 @@ def head_grid(
     Names stand along the outermost heads; layer, where it is given, above each.
     """
     heads, rows, columns, hidden = as_named_weights("head_grid", weights, ("H", "T", "S"), queries, keys, mask)
-    colors = _colors(heads[~hidden], least=1.0)
+    colors = _colors(heads[~hidden], top=1.0)
     figure, side, across = _head_axes(len(heads), rows, columns)
     (*panels, bar), above = figure.axes, "" if layer is None else f"layer {layer}, "
     for number, ax in enumerate(panels):
@@ -73,7 +74,7 @@ def head_grid(
         _draw_cells(ax, heads[number], hidden[number], side, **colors, cbar=False)
         _write_names(ax, [] if column else rows, [] if row else columns, side)
         room = 4 if row else 4 + 72 * _name_height(columns)
-        ax.set_title(f"{above}head {number}", fontsize=10, loc="left", y=1, pad=room)
+        ax.set_title(f"{above}head {number}", fontsize=TEXT, loc="left", y=1, pad=room)
     label = "weight" if (colors["vmin"], colors["vmax"]) == (0, 1) else "value"
     figure.colorbar(panels[0].collections[0], cax=bar, label=label + _note_on_odd(heads[~hidden]))
     return figure
@@ -86,33 +87,35 @@ def head_rows(rows: Mapping[str, Any], names: Sequence[str]) -> Figure:
     """
     layers = [as_named_weights("head_rows", weights, ("H", "S", "S"), names).numbers for weights in rows.values()]
     across = len(layers[0])
-    figure = new_figure(2.4 * across + 1.4, 2.5 * len(rows))
+    figure = new_figure(2.4 * across + 1.4, 2.85 * len(rows))
     axes = figure.subplots(len(rows), across, squeeze=False, sharex=True, sharey=True)
     for row, (title, heads) in enumerate(zip(rows, layers, strict=True)):
         for head, (ax, weights) in enumerate(zip(axes[row], heads, strict=True)):
             image = ax.imshow(weights, cmap="cividis", vmin=0, vmax=1, interpolation="nearest")
-            ax.set_title(f"{title if head == 0 else ''}\nhead {head}", fontsize=9, loc="left")
-            ax.set_xticks(range(len(names)), names, fontsize=6.5, rotation=90, parse_math=False)
-            ax.set_yticks(range(len(names)), names, fontsize=6.5, parse_math=False)
+            ax.set_title(f"{title if head == 0 else ''}\nhead {head}", fontsize=SMALL, loc="left")
+            ax.set_xticks(range(len(names)), names, fontsize=SMALL, rotation=90, parse_math=False)
+            ax.set_yticks(range(len(names)), names, fontsize=SMALL, parse_math=False)
             ax.tick_params(length=0, pad=2)
     figure.colorbar(image, ax=axes, label="weight", aspect=40)
     return figure
 
 
-def heatmap_row(panels: Mapping[str, Any], names: Sequence[str]) -> Figure:
-    """Draw heatmaps of the same tokens side by side, all on one scale that begins at 0.
+def heatmap_row(panels: Mapping[str, Any], names: Sequence[str], *, mask: Any = None, unit: str = "weight") -> Figure:
+    """Draw heatmaps of the same tokens side by side, two in a row, all on one scale.
 
-    Args: panels maps a title to its weights (S, S); names are the S tokens.
+    Args: panels maps a title to its weights (S, S); names are the S tokens; mask is that of all panels, or maps a title
+        to its own; unit is what stands beside the scale.
     """
     maps = {title: as_array("heatmap_row", weights, ("T", "S")) for title, weights in panels.items()}
-    figure = new_figure(6.0 * len(maps), 5.4)
-    axes = figure.subplots(1, len(maps), squeeze=False)[0]
+    colors = _colors(np.stack(list(maps.values())))
+    figure = new_figure(11, 5.2 * -(-len(maps) // 2))
+    axes = figure.subplots(-(-len(maps) // 2), 2, squeeze=False).ravel()
     for ax, (title, weights) in zip(axes, maps.items(), strict=True):
-        heatmap(weights, queries=names, title=title, ax=ax)
+        heatmap(weights, queries=names, mask=mask.get(title) if isinstance(mask, Mapping) else mask, title=title, ax=ax)
         cells = ax.collections[0]
         cells.colorbar.remove()  # one for all stands at the right
-        cells.set_clim(0.0, max(other.max() for other in maps.values()))
-    figure.colorbar(axes[0].collections[0], ax=axes, label="weight", aspect=30, pad=0.02)
+        cells.set(cmap=colors["cmap"], clim=(colors["vmin"], colors["vmax"]))
+    figure.colorbar(axes[0].collections[0], ax=axes, label=unit, aspect=30, pad=0.02)
     return figure
 
 
@@ -132,13 +135,13 @@ def number_tables(
     down = len(panels) // across
     figure = new_figure(0.62 * len(columns) * across + 2.9, (0.34 * len(rows) + 0.75) * down)
     axes = figure.subplots(down, across, squeeze=False).ravel()
-    look = {"annot": True, "fmt": ".2f", "annot_kws": {"fontsize": 9}, "linewidths": 0.6, "cbar": False}
+    look = {"annot": True, "fmt": ".2f", "annot_kws": {"fontsize": SMALL}, "linewidths": 0.6, "cbar": False}
     for ax, title, table in zip(axes, panels, tables, strict=True):
         sns.heatmap(table, ax=ax, **look, **colors)
-        ax.set_title(title, loc="left", fontsize=11, fontweight="bold")
+        ax.set_title(title, loc="left", fontsize=TITLE, fontweight="bold")
         names = rows if ax is axes[0] or across == 1 else []
-        ax.set_yticks(np.arange(len(rows)) + 0.5, names, rotation=0, fontsize=9, parse_math=False)
-        ax.set_xticks(np.arange(len(columns)) + 0.5, columns, rotation=0, fontsize=9, parse_math=False)
+        ax.set_yticks(np.arange(len(rows)) + 0.5, names, rotation=0, fontsize=SMALL, parse_math=False)
+        ax.set_xticks(np.arange(len(columns)) + 0.5, columns, rotation=0, fontsize=SMALL, parse_math=False)
         ax.tick_params(length=0)
         for edge in range(apart, len(columns), apart) if apart else ():
             ax.axvline(edge, color="white", linewidth=6)
@@ -169,13 +172,14 @@ def _title(text: str, room: float) -> str:
     return "\n".join(textwrap.wrap(text, most, max_lines=3, placeholder=" …")) if len(text) > most else text
 
 
-def _colors(seen: NDArray[np.float64], least: float = 0.0) -> dict[str, Any]:
-    """Return the palette for these numbers, and the numbers at its ends: 0 and at least so much, or ± the largest."""
+def _colors(seen: NDArray[np.float64], top: float | None = None) -> dict[str, Any]:
+    """Return the palette for these numbers, and the numbers at its ends: 0 and top or the largest, or ± it."""
     finite = seen[np.isfinite(seen)]
     largest = float(np.abs(finite).max(initial=0.0))
     if (finite < 0).any():
         return {"cmap": "vlag", "vmin": -largest, "vmax": largest}
-    return {"cmap": "cividis", "vmin": 0.0, "vmax": (least if largest < 1.01 * least else largest) or 1.0}
+    fits = top is not None and largest < 1.01 * top
+    return {"cmap": "cividis", "vmin": 0.0, "vmax": (top if fits else largest) or 1.0}
 
 
 def _note_on_odd(seen: NDArray[np.float64]) -> str:
@@ -220,7 +224,7 @@ def _head_axes(count: int, rows: Sequence[str], columns: Sequence[str]) -> tuple
 def _name_width(names: Sequence[str]) -> float:
     """Return how many inches the longest of these names takes at most."""
     ems = max(sum(1 if letter in "mwMW@%—…" else 0.8 for letter in name[:LONGEST]) for name in names)
-    return (ems * LARGE + 4) / 72
+    return (ems * LETTERS + 4) / 72
 
 
 def _name_height(names: Sequence[str]) -> float:
@@ -236,11 +240,13 @@ def _write_names(ax: Axes, rows: Sequence[str], columns: Sequence[str], side: fl
     ax.yaxis.set_visible(bool(rows))
     ax.tick_params(length=0, pad=2)
     slant = {"rotation": SLANT, "ha": "left", "rotation_mode": "anchor"}
-    for write, names, look in ((ax.set_xticks, columns, slant), (ax.set_yticks, rows, {"rotation": 0})):
+    closer = math.sin(math.radians(SLANT))  # lines that are slanted
+    for write, names, look, near in (
+        (ax.set_xticks, columns, slant, closer), (ax.set_yticks, rows, {"rotation": 0}, 1.0),
+    ):  # fmt: skip
         positions = [position for position, name in enumerate(names) if name]
-        room = side * len(names) / max(len(positions), 1) * math.sin(math.radians(SLANT)) / 1.2  # from line to line
-        size = min(LARGE, max(7.5, room))
-        every = next((n for n in (1, 2, 5, 10, 20, 50, 100, 200, 500) if n * room >= size), 1000)
+        room = side * len(names) / max(len(positions), 1) * near / 1.15  # from line to line
+        every = next((n for n in (1, 2, 5, 10, 20, 50, 100, 200, 500) if n * room >= LETTERS), 1000)
         chosen = positions[::every]
         texts = [shorten(names[position], LONGEST) for position in chosen]
-        write(np.array(chosen) + 0.5, texts, fontsize=size, parse_math=False, **look)  # a $ in a word is a $
+        write(np.array(chosen) + 0.5, texts, fontsize=LETTERS, parse_math=False, **look)  # a $ in a word is a $

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from mha_course.errors import require
-from mha_course.plots.figures import ACCENT, INK, new_figure
+from mha_course.plots.figures import ACCENT, INK, SMALL, TEXT, new_figure
 from mha_course.plots.inputs import as_array
 
 DARK = 0.12  # of its light a patch keeps where its weight is 0
@@ -25,7 +25,7 @@ def image_grid(images: Mapping[str, Tensor] | Sequence[tuple[str, Tensor]], *, a
     axes = _grid(len(pairs), across, _pixels("image_grid", pairs[0][1]).shape[:2])
     for ax, (title, image) in zip(axes, pairs, strict=True):
         ax.imshow(_pixels("image_grid", image))
-        ax.set_title(title, loc="left", fontsize=10, color=INK)
+        ax.set_title(title, loc="left", fontsize=TEXT, color=INK)
     return axes[0].figure.canvas.figure
 
 
@@ -48,12 +48,12 @@ def patches(image: Tensor, patch_size: int) -> Figure:
         piece = pixels[row * patch_size :, column * patch_size :][:patch_size, :patch_size]
         x, y = column * (1 + gap), row * (1 + gap)
         grid.imshow(piece, extent=(x, x + 1, y + 1, y))
-        grid.text(x + 0.05, y + 0.08, str(number), fontsize=8, va="top", color="white", bbox=_PLATE)
+        grid.text(x + 0.05, y + 0.08, str(number), fontsize=SMALL, va="top", color="white", bbox=_PLATE)
         line.imshow(piece, extent=(number * (1 + gap), number * (1 + gap) + 1, 1, 0))
     grid.set(xlim=(0, columns * (1 + gap)), ylim=(rows * (1 + gap), 0))
-    grid.set_title(f"{rows} rows of {columns} patches", loc="left", fontsize=10, color=INK)
+    grid.set_title(f"{rows} rows of {columns} patches", loc="left", fontsize=TEXT, color=INK)
     line.set(xlim=(0, rows * columns * (1 + gap)), ylim=(1, 0))
-    line.set_title(f"the sequence: patch 0 to patch {rows * columns - 1}", loc="left", fontsize=10, color=INK)
+    line.set_title(f"the sequence: patch 0 to patch {rows * columns - 1}", loc="left", fontsize=TEXT, color=INK)
     for ax in (grid, line):
         ax.axis("off")
     return figure
@@ -72,7 +72,7 @@ def attention_overlay(
     side = pixels.shape[0] // grid[0], pixels.shape[1] // grid[1]
     axes = _grid(len(weights) + 1, across, pixels.shape[:2])
     axes[0].imshow(pixels)
-    axes[0].set_title("the image", loc="left", fontsize=10, color=INK)
+    axes[0].set_title("the image", loc="left", fontsize=TEXT, color=INK)
     for ax, (title, shares) in zip(axes[1:], weights.items(), strict=True):
         numbers = as_array("attention_overlay", shares, ("N",))
         rule, got = "there must be a weight for each patch", f"{numbers.size} of “{title}”"
@@ -80,7 +80,7 @@ def attention_overlay(
         require(fits, "attention_overlay", rule, expected=str(grid[0] * grid[1]), got=got)
         light = DARK + (1 - DARK) * numbers.reshape(grid) / max(numbers.max(), 1e-12)
         ax.imshow(pixels * np.kron(light, np.ones(side))[:, :, None])
-        ax.set_title(title, loc="left", fontsize=10, color=INK)
+        ax.set_title(title, loc="left", fontsize=TEXT, color=INK)
     if query is not None:
         row, column = divmod(query, grid[1])
         for ax in axes:

@@ -12,7 +12,7 @@ from matplotlib.patches import Rectangle
 from torch import Tensor
 
 from mha_course.errors import require, require_shape
-from mha_course.plots.figures import ACCENT, BAR, HATCH, INK, new_figure
+from mha_course.plots.figures import ACCENT, BAR, HATCH, INK, SMALL, TEXT, TITLE, new_figure
 
 CELL = 0.3  # inches
 
@@ -43,7 +43,7 @@ def mask_grids(*grids: MaskGrid, signs: Sequence[str] = (), expected: Tensor | N
     for n, sign in enumerate(signs):
         left = -0.6 - 0.27 * max([*map(len, grids[n + 1].queries), 0])  # in cells, free of the names of the rows
         middle = min(len(matrices[n]), len(matrices[n + 1])) / 2
-        axes[n + 1].text(left, middle, sign, ha="right", va="center", fontsize=13, fontweight="bold", color=INK)
+        axes[n + 1].text(left, middle, sign, ha="right", va="center", fontsize=TITLE, fontweight="bold", color=INK)
     return figure
 
 
@@ -85,7 +85,7 @@ def _draw_cells(ax: Axes, matrix: Tensor, expected: Tensor | None) -> None:
 def _write_names(ax: Axes, grid: MaskGrid) -> None:
     ax.xaxis.tick_top()
     across, down = np.arange(len(grid.keys)) + 0.5, np.arange(len(grid.queries)) + 0.5
-    ax.set_xticks(across, grid.keys, rotation=50, ha="left", rotation_mode="anchor", fontsize=8.5, parse_math=False)
-    ax.set_yticks(down, grid.queries, fontsize=8.5, parse_math=False)
+    ax.set_xticks(across, grid.keys, rotation=50, ha="left", rotation_mode="anchor", fontsize=SMALL, parse_math=False)
+    ax.set_yticks(down, grid.queries, fontsize=SMALL, parse_math=False)
     ax.tick_params(length=0, pad=2)
-    ax.set_title(grid.title, loc="left", fontsize=10, color=INK)
+    ax.set_title(grid.title, loc="left", fontsize=TEXT, color=INK)

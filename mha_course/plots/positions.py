@@ -12,7 +12,8 @@ from matplotlib.patches import Rectangle
 from torch import Tensor
 
 from mha_course.plots.drawing import Point, arrow
-from mha_course.plots.figures import ACCENT, BAR, INK, QUIET, new_figure
+from mha_course.plots.figures import INK, QUIET, SMALL, TEXT, TITLE, new_figure
+from mha_course.tracing.records import color as axis_color
 
 
 class _Cells(NamedTuple):
@@ -39,25 +40,25 @@ def cross_attention(queries: int, keys: int, *, ax: Axes | None = None) -> Axes:
     ax = ax or new_figure(11, 4.2).subplots()
     width = 4  # numbers of a token that are drawn
     upper, middle = keys + 3.6, (keys + 3.6 + queries - keys) / 2
-    x = _Cells("x: asks", 0, upper, width, queries, ACCENT)
-    memory = _Cells("memory: answers", 0, 0, width, keys, BAR)
-    q = _Cells("q", 10, upper, width, queries, ACCENT)
-    v = _Cells("v", 10, 0, width, keys, BAR)
-    k = _Cells("k", 10 + width + 1.5, 0, width, keys, BAR)
+    x = _Cells("x: asks", 0, upper, width, queries, axis_color("T"))
+    memory = _Cells("memory: answers", 0, 0, width, keys, axis_color("S"))
+    q = _Cells("q", 10, upper, width, queries, axis_color("T"))
+    v = _Cells("v", 10, 0, width, keys, axis_color("S"))
+    k = _Cells("k", 10 + width + 1.5, 0, width, keys, axis_color("S"))
     weights = _Cells("weights", 25.5, middle, keys, queries, QUIET)
-    context = _Cells("context", 41, middle, width, queries, ACCENT)
+    context = _Cells("context", 41, middle, width, queries, axis_color("T"))
     for cells in (x, memory, q, k, v, weights, context):
         _draw_cells(ax, cells, "T" if cells.rows == queries else "S", "S" if cells is weights else "")
     for start, end, label in ((x, q, "$W_Q$"), (memory, v, "$W_V$, $W_K$"), (weights, context, "· v")):
         arrow(ax, start.exit, end.entry())
         between = (start.exit[0] + end.entry()[0]) / 2
-        ax.text(between, start.exit[1] + 0.35, label, ha="center", va="bottom", fontsize=10, color=INK)
+        ax.text(between, start.exit[1] + 0.35, label, ha="center", va="bottom", fontsize=TEXT, color=INK)
     arrow(ax, q.exit, weights.entry(0.7))
     arrow(ax, k.exit, weights.entry(0.3))
     meet, low = (weights.x + keys + context.x - 1.3) / 2, -1.2  # v goes below all, to where it is mixed
     ax.plot((v.x + width / 2, v.x + width / 2, meet), (-0.2, low, low), color=INK, linewidth=1)
     arrow(ax, (meet, low), (meet, middle + queries / 2 - 0.2))
-    ax.text(weights.x + keys / 2, middle - 1.1, "softmax of q kᵀ / √D", ha="center", fontsize=10, color=INK)
+    ax.text(weights.x + keys / 2, middle - 1.1, "softmax of q kᵀ / √D", ha="center", fontsize=TEXT, color=INK)
     ax.set(xlim=(-2, context.x + width + 1), ylim=(-1.5, upper + queries + 2), aspect="equal")
     ax.axis("off")
     return ax
@@ -70,9 +71,9 @@ def _draw_cells(ax: Axes, cells: _Cells, rows: str, columns: str) -> None:
         ax.add_patch(Rectangle(corner, 1, 1, facecolor=cells.color, edgecolor="white", linewidth=0.8))
     centre, top, middle = cells.x + cells.columns / 2, cells.y + cells.rows, cells.y + cells.rows / 2
     above = f"{cells.name}\n{columns} = {cells.columns}" if columns else cells.name
-    ax.text(centre, top + 0.4, above, ha="center", va="bottom", fontsize=11, fontweight="bold", color=INK)
+    ax.text(centre, top + 0.4, above, ha="center", va="bottom", fontsize=TITLE, fontweight="bold", color=INK)
     beside = f"{rows} = {cells.rows}"
-    ax.text(cells.x - 0.3, middle, beside, ha="right", va="center", rotation=90, fontsize=9, color=INK)
+    ax.text(cells.x - 0.3, middle, beside, ha="right", va="center", rotation=90, fontsize=SMALL, color=INK)
 
 
 def encoding_waves(encoding: Tensor, channels: tuple[int, ...]) -> Figure:
@@ -80,11 +81,13 @@ def encoding_waves(encoding: Tensor, channels: tuple[int, ...]) -> Figure:
     figure = new_figure(11, 4)
     whole, lines = figure.subplots(1, 2, width_ratios=(1, 1.2))
     image = whole.imshow(encoding.numpy().T, cmap="vlag", vmin=-1, vmax=1, aspect="auto", interpolation="nearest")
-    whole.set(xlabel="place s", ylabel="channel", title="all channels")
+    whole.set(xlabel="place s", ylabel="channel")
+    whole.set_title("all channels", loc="left", fontsize=TEXT, color=INK)
     figure.colorbar(image, ax=whole)
-    for channel, color, style in zip(channels, sns.color_palette("colorblind"), ("-", "--", "-.", ":"), strict=False):
-        lines.plot(encoding[:, channel].numpy(), color=color, linestyle=style, linewidth=2, label=f"channel {channel}")
-    lines.set(xlabel="place s", ylim=(-1.1, 1.1), title="some of them as waves")
+    for channel, shade, style in zip(channels, sns.color_palette("colorblind"), ("-", "--", "-.", ":"), strict=False):
+        lines.plot(encoding[:, channel].numpy(), color=shade, linestyle=style, linewidth=2, label=f"channel {channel}")
+    lines.set(xlabel="place s", ylim=(-1.1, 1.1))
+    lines.set_title("some of them as waves", loc="left", fontsize=TEXT, color=INK)
     lines.legend(frameon=False, ncols=len(channels), loc="upper center", bbox_to_anchor=(0.5, -0.16))
     sns.despine(ax=lines)
     return figure
@@ -97,13 +100,13 @@ def rope_pairs(width: int, *, ax: Axes | None = None) -> Axes:
     half_split, interleaved = [n % (width // 2) for n in range(width)], [n // 2 for n in range(width)]
     for title, left, pair in (("half-split", 0, half_split), ("interleaved", width + 3, interleaved)):
         for n in range(width):
-            color = (*colors[pair[n]], 0.5)
-            ax.add_patch(Rectangle((left + n, 0), 1, 1, facecolor=color, edgecolor="white", linewidth=2))
-            ax.text(left + n + 0.5, 0.5, str(n), ha="center", va="center", fontsize=11, color=INK, fontweight="bold")
+            light = (*colors[pair[n]], 0.5)
+            ax.add_patch(Rectangle((left + n, 0), 1, 1, facecolor=light, edgecolor="white", linewidth=2))
+            ax.text(left + n + 0.5, 0.5, str(n), ha="center", va="center", fontsize=TITLE, color=INK, fontweight="bold")
         for number in range(width // 2):
             first, second = (left + n + 0.5 for n in range(width) if pair[n] == number)
             arrow(ax, (first, 1.05), (second, 1.05), color=colors[number], width=2, bend=-0.45, arrowstyle="-")
-        ax.text(left + width / 2, -0.5, title, ha="center", va="top", fontsize=11, color=INK)
+        ax.text(left + width / 2, -0.5, title, ha="center", va="top", fontsize=TITLE, color=INK)
     ax.set(xlim=(-0.3, 2 * width + 3.3), ylim=(-1.2, 2.1), aspect="equal")
     ax.axis("off")
     return ax

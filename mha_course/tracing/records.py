@@ -8,7 +8,7 @@ from typing import NamedTuple
 import torch
 
 COLORS = {
-    "B": "#c9ced6", "T": "#f2b04a", "S": "#7cc0ec", "H": "#5fc4a1", "D": "#dd9cc1", "C": "#f1e36b", "3": "#ee9a7a",
+    "B": "#c9ced6", "T": "#8f9fe8", "S": "#7cc0ec", "H": "#5fc4a1", "D": "#dd9cc1", "C": "#f0e9d8", "3": "#ee9a7a",
 }  # fmt: skip
 OTHER = "#dcd3ee"  # any other name
 UNKNOWN = "#ffffff"  # "?"

@@ -132,7 +132,7 @@ class Reports:
     def _repr_html_(self) -> str:
         rows = [text for step in self.steps for text in _html_rows(step)]
         notes = "".join(f"<p>{escaped(text)}</p>" for text in self._closing_lines())
-        return table(self.summary(), ("", "line", "step", "shape", "strides", "memory"), rows) + notes
+        return table(self.summary(), ("no.", "line", "step", "shape", "strides", "memory"), rows) + notes
 
 
 def _cells(step: Step) -> tuple[str, str, str, str, str]:
@@ -173,12 +173,12 @@ def escaped(text: str) -> str:
 
 
 def chips(shape: Sequence[int], axes: Sequence[str]) -> str:
-    """Write a shape in colours, a chip for each axis."""
+    """Write a shape in colours, a chip for each axis; between chips a line may break."""
     spans = []
     for name, size in zip(axes, shape, strict=True):
         text = str(size) if name.isdigit() else f"{escaped(name)}&nbsp;{size}"
         spans.append(f'<span style="background:{color(name)};{CHIP}">{text}</span>')
-    return f'<span style="white-space:nowrap">{" ".join(spans)}</span>' if spans else "a number"
+    return " ".join(spans) or "a number"
 
 
 def table(caption: str, heads: Iterable[str], rows: Iterable[str], style: str = "border-collapse:collapse") -> str:

@@ -8,6 +8,7 @@ import torch
 from mha_course import plots
 from mha_course.errors import ShapeError
 from mha_course.experiments import costs, scaling
+from mha_course.experiments.agreement import compare
 
 
 @pytest.mark.parametrize("head_dim", [8, 64, 256])
@@ -87,3 +88,16 @@ def test_r2_by_head_width_draws_every_run():
     assert [bar.get_height() for bar in ax.patches] == pytest.approx([0.95, 0.5])
     assert [len(dots.get_offsets()) for dots in ax.collections] == [2, 2]
     assert [label.get_text() for label in ax.get_xticklabels()] == ["1 × 32", "4 × 8"]
+
+
+@pytest.mark.parametrize(
+    ("by", "atol", "said"),
+    [(0.0, 0.0, "the same"), (1e-7, 1e-5, "the same"), (1e-7, 0.0, "different, by up to 0.00"),
+     (2.0, 1e-5, "different, by up to 2.00"), (math.nan, 1e-5, "different, by up to nan")],
+)  # fmt: skip
+def test_words_of_a_comparison_are_those_of_allclose(by, atol, said):
+    one, other = torch.zeros(2, 3), torch.zeros(2, 3)
+    other[1, 2] = by
+    assert compare(one, other, atol=atol) == compare(other, one, atol=atol) == said
+    assert (said == "the same") == torch.allclose(one, other, rtol=0, atol=atol)
+    assert compare(one.bool(), one.bool()) == "the same"

@@ -81,6 +81,8 @@ def output_problems(output, free):
         yield "widget view, which is an error box without a kernel"
     if "image/png" in output.get("data", {}) and not output.metadata.get("image/png", {}).get("alt"):
         yield "picture without alt text"
+    if re.search(r"(?<![=\w])(True|False)\b", output.get("text", "")):
+        yield "a bare boolean"
     for text in texts(output):
         if not free and re.search(r"\d\.\d{4}", text):
             yield "more than three decimals"
@@ -172,6 +174,8 @@ def test_what_is_no_lesson_is_folded(path):
     assert setup.metadata.tags == ["setup"]
     for cell in [setup, *others]:
         tagged = authoring.HIDDEN & set(cell.metadata.get("tags", ()))
+        lines = [line for line in cell.source.splitlines() if line.strip()]
+        assert tagged or not draws(cell.source) or len(lines) <= 6, f"{cell.id} shows how a picture is drawn"
         assert tagged or not is_picture_alone(cell.source), f"{cell.id} shows nothing but how a picture is drawn"
         if tagged:
             assert cell.source.startswith("# "), f"{cell.id}: its first line stays in sight and should say what it does"
@@ -181,6 +185,12 @@ def test_what_is_no_lesson_is_folded(path):
         line for cell in others for line in cell.source.splitlines() if re.match(r"(import|from \S+ import) ", line)
     ]
     assert len(shown) <= 3
+
+
+def draws(source):
+    """Return whether a cell calls anything that draws: of plots all but what writes words, and of matplotlib."""
+    names = {ast.unparse(node.func) for node in ast.walk(ast.parse(source)) if isinstance(node, ast.Call)}
+    return bool({name for name in names if re.match(r"plots\.|plt\.|Panel$", name)} - {"plots.strongest"})
 
 
 def is_picture_alone(source):
@@ -209,6 +219,7 @@ TAMPERED = {
     "an error": lambda n: code_cells(n)[3].outputs.append(
         nbformat.v4.new_output("error", ename="ValueError", evalue="no", traceback=[])
     ),
+    "a boolean": lambda n: code_cells(n)[3].outputs.append(nbformat.v4.new_output("stream", text="the same: True")),
     "unrounded": lambda n: code_cells(n)[3].outputs.append(nbformat.v4.new_output("stream", text="0.12345")),
     "a device": lambda n: code_cells(n)[3].outputs.append(
         nbformat.v4.new_output("stream", text="tensor([1.], device='cuda:0')")

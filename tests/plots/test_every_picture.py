@@ -1,30 +1,98 @@
 """What holds for all public picture functions: where they draw, and what they return."""
 
 import inspect
+import itertools
 
 import matplotlib.pyplot as plt
 import pytest
 import torch
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.path import Path
+from matplotlib.text import Text
+from matplotlib.transforms import Affine2D
+from torch.nn.functional import scaled_dot_product_attention
 
 from mha_course import plots
+from mha_course.attention import MultiHeadAttention
 from mha_course.experiments import model_sizes
+from mha_course.masks import causal_mask
+from mha_course.plots import figures
+from mha_course.positions import sinusoidal_encoding
 
+WORDS = [
+    "the",
+    "grey",
+    "cat",
+    "that",
+    "chased",
+    "the",
+    "loud",
+    "dogs",
+    "was",
+    "hungry",
+    ",",
+    "so",
+    "it",
+    "ate",
+    "greedily",
+]
+POINTS = torch.tensor([[1.0, 0.0], [2.0, 1.0], [0.0, 2.0]])
+MATRICES = (
+    plots.Matrix("q", 5, 6, ("T", "D")),
+    plots.Matrix("kᵀ", 6, 7, ("D", "S")),
+    plots.Matrix("scores", 5, 7, ("T", "S")),
+)
 ONE_PANEL = {
     "bars": lambda ax: plots.bars([1, 2], ["it", "cat"], ax=ax),
-    "cache_sizes": lambda ax: plots.cache_sizes(model_sizes.MODELS[:1], [1024], ax=ax),
-    "cross_attention": lambda ax: plots.cross_attention(2, 3, ax=ax),
+    "cache_sizes": lambda ax: plots.cache_sizes(model_sizes.MODELS, [1, 4096, 131072], ax=ax),
+    "cross_attention": lambda ax: plots.cross_attention(5, 7, ax=ax),
     "curves": lambda ax: plots.curves([1, 2], {"a": [1, 2]}, xlabel="x", ylabel="y", ax=ax),
-    "heatmap": lambda ax: plots.heatmap(torch.eye(2), ax=ax),
+    "heatmap": lambda ax: plots.heatmap(torch.eye(15), queries=WORDS, title="head 1", ax=ax),
     "learning_curves": lambda ax: plots.learning_curves({"a": [1.0] * 20}, ax=ax),
     "pipeline": lambda ax: plots.pipeline(ax=ax),
-    "plane": lambda ax: plots.plane(torch.eye(2), torch.full((2, 2), 0.5), "ab", ax=ax),
-    "product": lambda ax: plots.product(*(plots.Matrix("x", 3, 3, ("T", "S")),) * 3, ax=ax),
+    "plane": lambda ax: plots.plane(POINTS, scaled_dot_product_attention(*[POINTS] * 3), "abc", ax=ax),
+    "product": lambda ax: plots.product(*MATRICES, ax=ax),
     "r2_by_head_width": lambda ax: plots.r2_by_head_width({1: [1.0], 2: [0.9]}, 32, ax=ax),
     "recomputation": lambda ax: plots.recomputation(ax=ax),
-    "rope_pairs": lambda ax: plots.rope_pairs(4, ax=ax),
-    "tiles": lambda ax: plots.tiles(4, 4, 2, ax=ax),
+    "rope_pairs": lambda ax: plots.rope_pairs(6, ax=ax),
+    "tiles": lambda ax: plots.tiles(32, 32, 4, ax=ax),
+}
+
+HEADS = torch.rand(4, 15, 15, generator=torch.Generator().manual_seed(0)).softmax(-1)
+X = torch.randn(1, 15, 48, generator=torch.Generator().manual_seed(0))
+SEVERAL = {
+    "attention_overlay": lambda: plots.attention_overlay(
+        X[0, :12].view(3, 12, 16).sigmoid(), {"a": torch.ones(12)}, (3, 4)
+    ),
+    "block_wirings": plots.block_wirings,
+    "decoding_step": lambda: plots.decoding_step(X[0, 14], X[0], X[0], HEADS[0, 0], WORDS),
+    "encoding_waves": lambda: plots.encoding_waves(sinusoidal_encoding(64, 24), (0, 4, 8, 16)),
+    "head_grid": lambda: plots.head_grid(HEADS, queries=WORDS),
+    "head_rows": lambda: plots.head_rows({"step 0": HEADS, "step 400": HEADS}, WORDS),
+    "heatmap_row": lambda: plots.heatmap_row({"computed": HEADS[0], "the same context": HEADS[1]}, WORDS),
+    "image_grid": lambda: plots.image_grid({f"{n}: different": torch.rand(3, 20, 28) for n in range(8)}),
+    "kv_sharing": lambda: plots.kv_sharing(4, (4, 2, 1)),
+    "line_panels": lambda: plots.line_panels(
+        *[plots.Lines("gradient", "layers", [1, 2], {"a": [1, 2], "b": [2, 1]})] * 2
+    ),
+    "mask_grids": lambda: plots.mask_grids(
+        *[plots.MaskGrid("causal (S, S)", causal_mask(7), WORDS[:7], WORDS[:7])] * 2, signs=["and"]
+    ),
+    "memory_traffic": plots.memory_traffic,
+    "norm_groups": lambda: plots.norm_groups({"dim=-1: layer norm": (2,), "dim=1": (1,), "dim=0": (0,)}, (2, 5, 8)),
+    "number_tables": lambda: plots.number_tables(
+        {"trained": HEADS[:, :7, 7], "not": HEADS[:, :7, 8]}, WORDS[:4], WORDS[:7]
+    ),
+    "online_softmax": lambda: plots.online_softmax(
+        torch.tensor([0.5, 1.0, -0.4, 0.2, 1.8, 3.0, 0.7, -1.0, 2.2, 0.1, 2.6]), 4
+    ),
+    "patches": lambda: plots.patches(torch.rand(3, 20, 28), 4),
+    "token_bars": lambda: plots.token_bars(
+        {f"weights of head {n}": HEADS[n, 0] for n in range(3)}, WORDS, unit="weight"
+    ),
+    "weighted_sum": lambda: plots.weighted_sum(HEADS[0, 0], X[0, :, :12], WORDS),
+    "whole_pass": lambda: plots.whole_pass(X, MultiHeadAttention(48, 4).steps(X), WORDS, 1, followed="it"),
 }
 
 
@@ -36,7 +104,7 @@ def returning(kind):
 
 def test_examples_are_of_all_functions_that_draw_one_panel():
     assert set(ONE_PANEL) == returning(Axes)
-    assert len(returning(Figure) - {"new_figure"}) > 10
+    assert set(SEVERAL) == returning(Figure) - {"new_figure"}
 
 
 @pytest.mark.parametrize("name", ONE_PANEL)
@@ -48,6 +116,36 @@ def test_a_panel_is_drawn_where_the_caller_wants_it(name):
     assert plots.png(figure).startswith(b"\x89PNG")
     ax = ONE_PANEL[name](None)  # without a place a figure is made
     assert plt.get_fignums() == [ax.figure.number]
+
+
+def written(figure, monkeypatch):
+    """Draw a figure, and return all texts that were drawn, each with the outline of its letters, turned as they are."""
+    drawn, draw = {}, Text.draw
+    monkeypatch.setattr(Text, "draw", lambda text, *given: (drawn.update({id(text): text}), draw(text, *given))[1])
+    figure.canvas.draw()
+    for text in drawn.values():
+        if text.get_visible() and text.get_text().strip():
+            box, angle = text.get_window_extent(), text.get_rotation()
+            text.set_rotation(0)
+            flat = text.get_window_extent()
+            text.set_rotation(angle)
+            width, height = 0.96 * flat.width, 0.7 * flat.height  # without the room above and below letters
+            corners = [(-width, -height), (width, -height), (width, height), (-width, height)]
+            turned = Affine2D().scale(0.5).rotate_deg(angle).translate((box.x0 + box.x1) / 2, (box.y0 + box.y1) / 2)
+            yield text, Path(turned.transform([*corners, corners[0]]))
+
+
+@pytest.mark.parametrize("name", [*ONE_PANEL, *SEVERAL])
+def test_type_has_four_sizes_and_words_keep_apart(name, monkeypatch):
+    picture = ONE_PANEL[name](None) if name in ONE_PANEL else SEVERAL[name]()
+    figure = picture.figure if isinstance(picture, Axes) else picture
+    assert figure.get_figwidth() <= 11
+    texts = list(written(figure, monkeypatch))
+    sizes = {text.get_fontsize() for text, _ in texts}
+    assert sizes <= {figures.SMALL, figures.TEXT, figures.TITLE, figures.LARGE}
+    assert min(sizes) / 72 * plots.display_width(b"-" * 16 + (150).to_bytes(4, "big")) >= 11  # px: an inch on a page
+    for (one, place), (other, elsewhere) in itertools.combinations(texts, 2):
+        assert not place.intersects_path(elsewhere), (one.get_text(), other.get_text())
 
 
 def test_names_are_no_mathematics():
@@ -67,3 +165,17 @@ def test_the_frame_of_a_plane_grows_with_its_arrows():
         (left, right), (bottom, top) = ax.get_xlim(), ax.get_ylim()
         assert left < 0 < length < right < 2 * length
         assert -2 * length < bottom < -length < 0 <= top
+
+
+def test_two_rows_of_heatmaps_name_every_word_and_share_a_scale():
+    figure = plots.heatmap_row(
+        {f"head {n}": HEADS[n] * (n + 1) for n in range(4)}, WORDS, mask={"head 0": causal_mask(15)}
+    )
+    *panels, scale = figure.axes
+    for ax in panels:
+        assert [name.get_text() for name in ax.get_xticklabels()] == WORDS
+        assert [name.get_text() for name in ax.get_yticklabels()] == WORDS
+    (limits,) = {ax.collections[0].get_clim() for ax in panels}
+    assert limits == pytest.approx((0, float(HEADS[3].max() * 4)))
+    assert [int(ax.collections[0].get_array().mask.sum()) for ax in panels] == [105, 0, 0, 0]
+    assert scale.get_ylabel() == "weight"

@@ -145,7 +145,7 @@ def test_names_are_legible_at_any_length(picture, number):
     found = texts(figure)
     named = [(ax, axis) for ax in figure.axes[:-1] for axis in (ax.xaxis, ax.yaxis) if axis.get_visible()]
     for ax, axis in named:
-        assert all(7.5 <= name.get_size() <= 9 and len(name.get_text()) <= 14 for name in axis.get_ticklabels())
+        assert all(name.get_size() == figures.SMALL and len(name.get_text()) <= 14 for name in axis.get_ticklabels())
         assert min(lines_apart(ax, axis), default=2) >= 1.15
     assert max(len(axis.get_ticklabels()) for _, axis in named) > min(number - 1, 5)
     for _, box in found:

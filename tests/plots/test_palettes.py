@@ -12,6 +12,7 @@ from widget_cases import CASES, START
 
 from mha_course import plots
 from mha_course.cli.authoring import ROOT
+from mha_course.plots.figures import STREAMS
 from mha_course.tracing.records import COLORS, OTHER
 from mha_course.widgets.labs.panels import HEADS
 from mha_course.widgets.layout_player.cells import HUES, PLAIN
@@ -55,6 +56,21 @@ def test_ink_can_be_read_on_every_fill(fill):
 @pytest.mark.parametrize("mark", [plots.ACCENT, plots.BAR, plots.INK, plots.HATCH["edgecolor"]])
 def test_marks_of_pictures_stand_out_from_white(mark):
     assert contrast(mark, WHITE) >= MARK
+
+
+def test_contrasts_are_those_that_are_written_down():
+    darkest = min(COLORS.values(), key=lambda color: contrast(plots.INK, color))
+    papers = {"card": WHITE, "accent": plots.ACCENT, "chip of an axis, the darkest": darkest}
+    papers |= {"light page": WHITE, "dark page": DARK}
+    inks = {"ink": plots.INK, "hatching of hidden cells": plots.HATCH["edgecolor"], "bars and lines": plots.BAR}
+    inks |= {"accent, the one thing to look at": plots.ACCENT, "edge of the card": WHITE, **STREAMS}
+    captions = {"light page": "#212121", "dark page": WHITE}  # JupyterLab's ink: black at 87 %, and white
+    rows = re.findall(r"^\| (.+?) \| (.+?) \| ([\d.]+) \| ([\d.]+) \|$", (ROOT / "CONTRIBUTING.md").read_text(), re.M)
+    assert len(rows) == 12
+    for paper, ink, said, least in rows:
+        found = contrast(captions[paper] if ink == "caption" else inks[ink], papers[paper])
+        assert f"{found:.1f}" == said, (paper, ink)
+        assert found >= float(least) >= MARK
 
 
 @pytest.mark.parametrize("path", sorted((ROOT / "mha_course/widgets").rglob("*.css")), ids=lambda path: path.name)
