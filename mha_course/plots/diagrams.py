@@ -94,6 +94,8 @@ def product(left: Matrix, right: Matrix, result: Matrix, *, ax: Axes | None = No
         top, middle = bottom + matrix.rows, x + matrix.columns / 2
         ax.add_patch(Rectangle((x, bottom), matrix.columns, matrix.rows, fc=QUIET, ec=INK))
         ax.add_patch(Rectangle((x, top - height), width, height, fc=ACCENT, ec=INK))
+        ax.hlines(np.arange(bottom + 1, top), x, x + matrix.columns, color="white", linewidth=1)
+        ax.vlines(x + np.arange(1, matrix.columns), bottom, top, color="white", linewidth=1)
         side: dict[str, Any] = {"ha": "right", "va": "center", "rotation": 90, "color": INK}
         ax.text(x - 0.4, tallest / 2, f"{matrix.letters[0]} = {matrix.rows}", **side)
         ax.text(middle, top + 0.6, f"{matrix.letters[1]} = {matrix.columns}", ha="center", color=INK)

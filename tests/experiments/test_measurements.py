@@ -5,10 +5,11 @@ import math
 import pytest
 import torch
 
-from mha_course import plots
+from mha_course import example, plots
 from mha_course.attention import MultiHeadAttention
 from mha_course.errors import ShapeError
 from mha_course.experiments import costs, scaling
+from mha_course.models import masked_word_loss
 
 
 @pytest.mark.parametrize("head_dim", [8, 64, 256])
@@ -47,6 +48,28 @@ def test_gradients_of_the_experiment_are_those_of_softmax():
 def test_an_experiment_that_cannot_be_run():
     with pytest.raises(ValueError, match="head_dim and divisor must be positive, got 0 and 1"):
         scaling.saturation(0, 1)
+
+
+@pytest.mark.parametrize("head_dim", [32, 128])
+def test_fresh_linears_spread_scores_by_a_third_of_theory(head_dim):
+    """nn.Linear draws its weight from ± 1 / √C, of variance 1 / (3C), so the numbers of q and k have variance 1/3."""
+    drawn = scaling.draw_fresh(head_dim, 4)
+    assert drawn.q.var() == pytest.approx(1 / 3, rel=0.05)
+    assert drawn.k.var() == pytest.approx(1 / 3, rel=0.05)
+    assert scaling.by_divisors(drawn, [1.0])[0].spread == pytest.approx(math.sqrt(head_dim) / 3, rel=0.05)
+
+
+def test_another_divisor_is_another_scale_of_the_same_model(monkeypatch):
+    """Before its first update, the model is the untrained one with q as much larger as the divisor is smaller."""
+    ids = torch.randint(2, 100, (4, 9), generator=torch.Generator().manual_seed(0))
+    batch = ids, torch.ones(4, 1, 1, 9, dtype=torch.bool), ids
+    monkeypatch.setattr(example, "training_batches", lambda seed: iter([batch]))
+    for divisor in (1.0, math.sqrt(12), 12.0):
+        model = example.new_model(0)
+        for block in model.blocks:
+            for parameter in block.attention.q_proj.parameters():
+                parameter.data *= math.sqrt(12) / divisor
+        assert scaling.train_with(divisor, 0, steps=1) == pytest.approx([masked_word_loss(model, *batch).item()])
 
 
 def test_divisors_by_name():
