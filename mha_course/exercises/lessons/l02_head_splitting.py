@@ -111,7 +111,7 @@ QUESTIONS = {
         "The player's wrong split, view(1, 2, 3, 4): row 1 of head 0 ought to be token 1's. Whose numbers are there?",
         right_at=0,
         answers={
-            "token 0": "view deals the strip out in order. Row 1 of head 0 gets the places 4 to 7, and token 0 has 0 to 7.",
+            "token 0": "view deals the strip out in order. Row 1 of head 0 gets places 4 to 7, which are token 0's.",
             "token 1": "Token 1 has the places 8 to 15. Row 1 of head 0 gets the places 4 to 7.",
             "token 2": "Token 2 has the places 16 to 23. Row 1 of head 0 gets the places 4 to 7.",
         },

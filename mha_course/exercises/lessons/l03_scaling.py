@@ -95,11 +95,11 @@ QUESTIONS = {
         letters="B, H, T, S",
     ),
     "which-width": Question(
-        "d_model is 512, and there are 8 heads. By what should each head divide its scores?",
+        "C, the full width, is 512, and there are H = 8 heads. By what should each head divide its scores?",
         right_at=0,
         answers={
             "8": "A head sums over its own D = 64 products, so their spread is the root of 64.",
-            "22.6": "That is the root of d_model. No head ever adds 512 products.",
+            "22.6": "That is the root of C. No head ever adds 512 products.",
             "64": "That is D itself. The spread grows with the root of D.",
             "2.8": "That is the root of the number of heads, which has no part in a dot product.",
         },
@@ -108,7 +108,7 @@ QUESTIONS = {
         "All scores of a row are made 100 times larger. What happens to the largest share?",
         right_at=2,
         answers={
-            "nothing: shares sum to 1 before and after": "Shares always sum to 1. How the 1 is shared out depends on the differences, and those are 100 times larger, too.",
+            "nothing: shares sum to 1 before and after": "They do. How the 1 is shared out is another matter.",
             "it gets 100 times larger": "No share can be larger than 1.",
             "it comes close to 1": (
                 "What counts is the lead over the others. A hundred times as long, it leaves them next to nothing."

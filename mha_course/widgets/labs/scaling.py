@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from operator import attrgetter
 from typing import Any
 
 from torch import Tensor
@@ -20,16 +19,14 @@ DIVISORS = ("√D", "nothing", "D", "√C")
 YOURS = "yours"
 HEADS = 8  # H, for d_model = H · D
 SHOWN = 12  # shares of one row that are drawn
-GRADIENTS: dict[str, Callable[[Saturation], Tensor]] = {
-    "gradient at the softmax's input": attrgetter("at_scores"),
-    "gradient at q": attrgetter("at_q"),
-}
+GRADIENTS = "gradient at the softmax's input", "gradient at q"
 # What can be followed along D: its name, and the lines that it has with what each is of a measurement.
 CURVES: dict[str, Callable[[Saturation], dict[str, float]]] = {
     "largest share": lambda found: {"largest share, mean": found.top},
     "spread of the scores": lambda found: {"spread": found.spread},
     "decided rows": lambda found: {"rows with a share above .99": found.saturated},
-    **{name: lambda found, of=of: _lengths(of(found)) for name, of in GRADIENTS.items()},
+    GRADIENTS[0]: lambda found: _lengths(found.at_scores),
+    GRADIENTS[1]: lambda found: _lengths(found.at_q),
 }
 
 
@@ -75,7 +72,7 @@ class ScalingLab(Lab):
         by = "scaled by your scaled_scores" if divide_by == YOURS else f"divided by {divide_by}"
         gradient = ""
         if follow in GRADIENTS:
-            median, mean = _lengths(GRADIENTS[follow](found)).values()
+            median, mean = CURVES[follow](found).values()
             gradient = f" The {follow}: median {median:.3f}, mean {mean:.3f}."
         return panels, (
             f"D = {head_dim}, {by}: the scores spread by {found.spread:.2f}, the largest of {KEYS} shares is "
@@ -104,10 +101,10 @@ class ScalingLab(Lab):
             ["largest share, mean", f"{found.top:.2f}"],
             ["rows with a share above .99", f"{found.saturated:.0%}"],
         ]
-        head, note = ("", ""), "Unit-normal q and k."
+        head, note = ["", ""], "Unit-normal q and k."
         if follow in GRADIENTS:
-            head = ("", "median", "mean")
-            rows.append([follow, *(f"{length:.3f}" for length in _lengths(GRADIENTS[follow](found)).values())])
+            head = ["", "median", "mean"]
+            rows.append([follow, *(f"{length:.3f}" for length in CURVES[follow](found).values())])
             note = "Unit-normal q and k, values of width 16, a unit-normal gradient at the context."
         return table("over 400 queries", head, rows, note)
 
