@@ -297,7 +297,7 @@ HEADS = [
         {"merge": lambda c: c.permute(2, 0, 1, 3).reshape(c.size(0), c.size(2), -1)}),
     mistake("view-on-non-contiguous", "view cannot read these axes as they lie in memory.",
         "After a transpose the numbers are not in order any more. Use reshape, or contiguous() before view: both copy.",
-        "2, Head splitting: What moves in memory: nothing",
+        "2, Head splitting: Deeper: what moves in memory",
         {"merge": lambda c: c.transpose(1, 2).view(c.size(0), c.size(2), -1)},
         {"merge": lambda c: c.permute(0, 2, 1, 3).view(c.size(0), c.size(2), c.size(1) * c.size(3))},
         operand=lambda shape: len(shape) == 4),
@@ -326,9 +326,9 @@ HEADS = [
         *[{"apart": _each(_viewed, only)} for only in ("q", "k", "v", "qk", "kv", "qv")]),
 ]  # fmt: skip
 
-PAIRS = "3, Scaling: See it: all pairs at once"
-DIVISOR = "3, Scaling: How large is a dot product?"
-WIDTH = "3, Scaling: Break it: which width?"
+PAIRS = "3, Scores and scaling: See it: all pairs at once"
+DIVISOR = "3, Scores and scaling: How large is a dot product?"
+WIDTH = "3, Scores and scaling: Break it: which width?"
 SCORES = [
     mistake("key-not-transposed", "The second factor of the product is not transposed.",
         "A score is the dot product of two vectors, so the product sums over their width: q @ k.transpose(-2, -1).",

@@ -29,9 +29,7 @@ class Precomputed(NamedTuple):
     difference: dict[int, list[float]]  # R² of 50 runs on TwoTokenSum, of seeds that the lesson does not use
     thin: dict[int, list[float]]  # R² of every run on AssociativeRecall; more heads are thinner
     starts: dict[int, dict[str, Any]]  # see ``report``
-    divisors: dict[
-        int, dict[str, float]
-    ]  # for every seed, the final loss with each divisor, see ``scaling.train_with``
+    divisors: dict[int, dict[str, float]]  # for every seed, the ``final_loss`` with each of ``scaling.divisors``
 
 
 def load() -> Precomputed:

@@ -10,11 +10,11 @@ from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from mha_course import example
 from mha_course.errors import require
-from mha_course.models import masked_word_loss, train
+from mha_course.models import masked_word_loss, seeded, train
 
 KEYS, VALUE_WIDTH = 64, 16
 
@@ -24,7 +24,6 @@ class Saturation(NamedTuple):
 
     weights: Tensor  # (N, 64), each row sorted from large to small
     spread: float  # the standard deviation of the scores
-    entropy: float  # in nats, averaged over the rows
     top: float  # the largest weight, averaged over the rows
     saturated: float  # the share of rows whose largest weight is above .99
     at_scores: Tensor  # (N,), the length of the gradient that reaches the scores of each query
@@ -45,6 +44,15 @@ def draw(head_dim: int, *, count: int = 400, seed: int = 0) -> Draws:
     generator = torch.Generator().manual_seed(seed)
     shapes = (1, head_dim), (KEYS, head_dim), (KEYS, VALUE_WIDTH), (1, VALUE_WIDTH)
     return Draws(*(torch.randn(count, 1, *shape, generator=generator, dtype=torch.float64) for shape in shapes))
+
+
+def draw_fresh(head_dim: int, num_heads: int, *, seed: int = 0) -> Draws:
+    """Draw the same, but let q and k be what one head of a new nn.Linear(C, C) makes of unit-normal x; C = H · D."""
+    width = head_dim * num_heads
+    x = draw(width, seed=seed)
+    with seeded(seed + 1), torch.no_grad():  # the same seed would make x and the Linears of the same numbers
+        q_proj, k_proj = (nn.Linear(width, width, dtype=torch.float64) for _ in range(2))
+        return x._replace(q=q_proj(x.q)[..., :head_dim], k=k_proj(x.k)[..., :head_dim])
 
 
 def saturation(head_dim: int, divisor: float, *, count: int = 400, seed: int = 0) -> Saturation:
@@ -99,7 +107,6 @@ def _summary(scores: Tensor, weights: Tensor, at_scores: Tensor, at_q: Tensor) -
     return Saturation(
         weights=rows.sort(-1, descending=True).values,
         spread=float(scores.detach().std()),
-        entropy=float(torch.special.entr(rows).sum(-1).mean()),
         top=float(rows.amax(-1).mean()),
         saturated=float((rows.amax(-1) > 0.99).double().mean()),
         at_scores=at_scores,
@@ -124,4 +131,4 @@ def train_with(divisor: float, seed: int, *, steps: int = 1500) -> list[float]:
 def divisors(head_dim: int, num_heads: int) -> dict[str, float]:
     """Name what people divide scores by, rightly and wrongly."""
     root, root_of_all = math.sqrt(head_dim), math.sqrt(head_dim * num_heads)
-    return {"√D": root, "nothing": 1.0, "D": float(head_dim), "√d_model": root_of_all}
+    return {"√D": root, "nothing": 1.0, "D": float(head_dim), "√C": root_of_all}

@@ -94,6 +94,8 @@ def product(left: Matrix, right: Matrix, result: Matrix, *, ax: Axes | None = No
         top, middle = bottom + matrix.rows, x + matrix.columns / 2
         ax.add_patch(Rectangle((x, bottom), matrix.columns, matrix.rows, fc=QUIET, ec=INK))
         ax.add_patch(Rectangle((x, top - height), width, height, fc=ACCENT, ec=INK))
+        ax.hlines(np.arange(bottom + 1, top), x, x + matrix.columns, color="white", linewidth=1)
+        ax.vlines(x + np.arange(1, matrix.columns), bottom, top, color="white", linewidth=1)
         centred: dict[str, Any] = {"ha": "center", "va": "center", "color": INK}
         sides = (((x, tallest / 2), (-15, 0), matrix.rows, 90), ((middle, top), (0, 15), matrix.columns, 0))
         for letter, (place, beside, size, turn) in zip(matrix.letters, sides, strict=True):

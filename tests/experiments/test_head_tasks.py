@@ -15,7 +15,7 @@ from mha_course.datasets.grammar import sentences, vocabulary
 from mha_course.errors import ShapeError
 from mha_course.exercises.lessons.l06_concatenation import build_subtractor
 from mha_course.exercises.lessons.l16_why_many_heads import other_weights
-from mha_course.experiments import alternative_weights, head_analysis, head_tasks, precomputed
+from mha_course.experiments import alternative_weights, head_analysis, head_tasks, precomputed, scaling
 from mha_course.experiments.head_tasks import AssociativeRecall, ParallelAttention, TwoTokenSum, learn
 from mha_course.widgets import AblationLab, HeadExplorer
 from mha_course.widgets.labs.ablation import LEAST, SENTENCES
@@ -382,6 +382,23 @@ def test_thin_heads_ship_as_they_come_out():
     assert thin < 0.75
     assert sum(shipped[1]) / 3 == pytest.approx(wide, abs=0.06)
     assert sum(shipped[8]) / 3 == pytest.approx(thin, abs=0.1)
+
+
+@pytest.mark.train
+def test_training_with_other_divisors_ships_as_it_comes_out():
+    """A short run with √D is that of the model itself, so what ships with √D is no other model's."""
+    shipped = precomputed.load().divisors
+    losses = train_once(scaling.train_with, math.sqrt(12), 0, steps=300)
+    assert losses == pytest.approx(train_once(example.train_model, 0, steps=300, progress=False)[1], rel=1e-3)
+    assert sum(losses[-100:]) / 100 > max(shipped[0].values())  # longer runs have learned more
+
+
+def test_losses_ship_for_every_start_and_divisor():
+    shipped = precomputed.load().divisors
+    assert tuple(shipped) == precomputed.DIVISOR_SEEDS
+    for found in shipped.values():
+        assert list(found) == list(scaling.divisors(12, 4))
+        assert 0.5 < min(found.values()) <= max(found.values()) < 0.8  # nats a word; guessing costs over 4
 
 
 def test_other_starts_ship_with_a_report_each():

@@ -5,10 +5,11 @@ import math
 import pytest
 import torch
 
-from mha_course import plots
+from mha_course import example, plots
 from mha_course.errors import ShapeError
 from mha_course.experiments import costs, scaling
 from mha_course.experiments.agreement import compare
+from mha_course.models import masked_word_loss
 
 
 @pytest.mark.parametrize("head_dim", [8, 64, 256])
@@ -20,13 +21,12 @@ def test_the_spread_of_scores_is_that_of_theory(head_dim):
 def test_saturation_grows_without_scaling_and_stays_with_it():
     raw = [scaling.saturation(width, 1.0) for width in (8, 64, 256, 1024)]
     scaled = [scaling.saturation(width, math.sqrt(width)) for width in (8, 64, 256, 1024)]
-    tops, entropies = [found.top for found in raw], [found.entropy for found in raw]
+    tops = [found.top for found in raw]
     assert tops == sorted(tops)
-    assert entropies == sorted(entropies, reverse=True)
     assert raw[-1].at_scores.median() < 0.01
     assert scaled[-1].at_scores.median() > 0.5
     assert raw[-1].at_q.mean() > raw[0].at_q.mean() > scaled[0].at_q.mean()
-    assert all(found.entropy == pytest.approx(3.68, abs=0.05) for found in scaled)
+    assert all(torch.special.entr(found.weights).sum(-1).mean() == pytest.approx(3.68, abs=0.05) for found in scaled)
     for found in raw:
         assert torch.allclose(found.weights.sum(-1), torch.ones(400, dtype=torch.float64))
         assert torch.equal(found.weights, found.weights.sort(-1, descending=True).values)
@@ -50,8 +50,30 @@ def test_an_experiment_that_cannot_be_run():
         scaling.saturation(0, 1)
 
 
+@pytest.mark.parametrize("head_dim", [32, 128])
+def test_fresh_linears_spread_scores_by_a_third_of_theory(head_dim):
+    """nn.Linear draws its weight from ± 1 / √C, of variance 1 / (3C), so the numbers of q and k have variance 1/3."""
+    drawn = scaling.draw_fresh(head_dim, 4)
+    assert drawn.q.var() == pytest.approx(1 / 3, rel=0.05)
+    assert drawn.k.var() == pytest.approx(1 / 3, rel=0.05)
+    assert scaling.by_divisors(drawn, [1.0])[0].spread == pytest.approx(math.sqrt(head_dim) / 3, rel=0.05)
+
+
+def test_another_divisor_is_another_scale_of_the_same_model(monkeypatch):
+    """Before its first update, the model is the untrained one with q as much larger as the divisor is smaller."""
+    ids = torch.randint(2, 100, (4, 9), generator=torch.Generator().manual_seed(0))
+    batch = ids, torch.ones(4, 1, 1, 9, dtype=torch.bool), ids
+    monkeypatch.setattr(example, "training_batches", lambda seed: iter([batch]))
+    for divisor in (1.0, math.sqrt(12), 12.0):
+        model = example.new_model(0)
+        for block in model.blocks:
+            for parameter in block.attention.q_proj.parameters():
+                parameter.data *= math.sqrt(12) / divisor
+        assert scaling.train_with(divisor, 0, steps=1) == pytest.approx([masked_word_loss(model, *batch).item()])
+
+
 def test_divisors_by_name():
-    assert scaling.divisors(64, 8) == {"√D": 8, "nothing": 1, "D": 64, "√d_model": math.sqrt(512)}
+    assert scaling.divisors(64, 8) == {"√D": 8, "nothing": 1, "D": 64, "√C": math.sqrt(512)}
 
 
 @pytest.mark.parametrize("heads", [1, 4])

@@ -70,7 +70,7 @@ EXERCISES = [
         one_head_queries,
         "Which rows of w_q make the numbers of this head, and how much of x do they read?",
         "A head owns D rows of w_q, one head after the other, and reads all of x. `chunk` or a slice takes them out. "
-        "See “A fused q, k, v” and the end of lesson 1.",
+        "See “Deeper: one head alone” and the end of lesson 1.",
         "The rows of one head are (D, C); x (B, S, C) times their transpose (C, D) gives (B, S, D).",
         "rows = w_q.chunk(num_heads)[head]  # (D, C)\nreturn x @ rows.T  # (B, S, D)",
         inputs=[lambda: (tokens(), *square(2), 3, H), lambda: (tokens(), *square(2), 1, H)],
@@ -99,13 +99,22 @@ QUESTIONS = {
         },
         letters="B, H, S, D",
     ),
-    "wrong-row": Question(
-        "24 numbers lie in memory, 6 for each of tokens 0 to 3. In view(2, 4, 3), whose numbers are row 0 of head 1?",
-        right_at=2,
+    "two-at-once": Question(
+        "In one row of shares, “ate” gives 0.94 to “hungry”. How much can it give to “greedily” at most?",
+        right_at=1,
         answers={
-            "token 0": "Row 0 ought to be token 0. But view never rearranges: it deals the strip out in order.",
-            "token 1": "Token 1 has the places 6 to 11. Head 1 starts at place 12.",
-            "token 2": "Head 1 starts in the middle of the strip, at place 12, and that is where token 2 begins.",
+            "0.94": "Then the row would sum to 1.88. The shares of a row sum to 1.",
+            "0.06": "A row sums to 1, so what one word gets is taken from all others.",
+            "0.47": "Only if “hungry” gave up half of what it has. It keeps its 0.94.",
+        },
+    ),
+    "wrong-row": Question(
+        "The player's wrong split, view(1, 2, 3, 4): row 1 of head 0 ought to be token 1's. Whose numbers are there?",
+        right_at=0,
+        answers={
+            "token 0": "view deals the strip out in order. Row 1 of head 0 gets places 4 to 7, which are token 0's.",
+            "token 1": "Token 1 has the places 8 to 15. Row 1 of head 0 gets the places 4 to 7.",
+            "token 2": "Token 2 has the places 16 to 23. Row 1 of head 0 gets the places 4 to 7.",
         },
         units="token",
     ),

@@ -1,4 +1,4 @@
-"""Lesson 3, Scaling."""
+"""Lesson 3, Scores and scaling."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ EXERCISES = [
         score_form,
         "A score is (W_Q x_t) · (W_K x_s). Write it without the brackets: what stands between x_t and x_s?",
         "Take the D rows of the head out of both weights, as in `one_head_queries`, and multiply them with each "
-        "other. See “One matrix for each head”.",
+        "other. See “Deeper: one matrix for each head”.",
         "The head has (D, C) of both weights. Those of w_q transposed, (C, D), times those of w_k give (C, C).",
         "rows_q, rows_k = w_q.chunk(num_heads)[head], w_k.chunk(num_heads)[head]  # (D, C)\n"
         "return rows_q.T @ rows_k  # (C, C)",
@@ -95,23 +95,23 @@ QUESTIONS = {
         letters="B, H, T, S",
     ),
     "which-width": Question(
-        "d_model is 512, and there are 8 heads. By what should each head divide its scores?",
+        "C, the full width, is 512, and there are H = 8 heads. By what should each head divide its scores?",
         right_at=0,
         answers={
             "8": "A head sums over its own D = 64 products, so their spread is the root of 64.",
-            "22.6": "That is the root of d_model. No head ever adds 512 products.",
+            "22.6": "That is the root of C. No head ever adds 512 products.",
             "64": "That is D itself. The spread grows with the root of D.",
             "2.8": "That is the root of the number of heads, which has no part in a dot product.",
         },
     ),
     "scale-of-one": Question(
-        "All scores of a row are 100 times larger. What happens to the largest weight?",
+        "All scores of a row are made 100 times larger. What happens to the largest share?",
         right_at=2,
         answers={
-            "nothing: softmax normalises": "It makes the sum 1. How the 1 is shared out depends on the differences.",
-            "it gets 100 times larger": "Weights cannot exceed 1, and softmax is not linear.",
+            "nothing: shares sum to 1 before and after": "They do. How the 1 is shared out is another matter.",
+            "it gets 100 times larger": "No share can be larger than 1.",
             "it comes close to 1": (
-                "Softmax sees differences. A lead a hundred times as long leaves the others next to nothing."
+                "What counts is the lead over the others. A hundred times as long, it leaves them next to nothing."
             ),
         },
     ),
@@ -123,7 +123,7 @@ def _forms(product: Callable[[Tensor, Tensor], Tensor]) -> Change:
     return {"score_form": lambda w_q, w_k, head, h: product(w_q.chunk(h)[head], w_k.chunk(h)[head])}
 
 
-FORM = "3, Scaling: One matrix for each head"
+FORM = "3, Scores and scaling: Deeper: one matrix for each head"
 MISTAKES = [
     mistake("form-transposed", "This is the transpose: W_Kᵀ W_Q stands where W_Qᵀ W_K should.",
         "The query's token stands on the left of the matrix, so W_Qᵀ comes first.", FORM,
@@ -155,4 +155,4 @@ MISTAKES = [
         only=("attention_scores",)),
 ]  # fmt: skip
 
-LESSON = Lesson(3, "Scaling", EXERCISES, QUESTIONS, MISTAKES)
+LESSON = Lesson(3, "Scores and scaling", EXERCISES, QUESTIONS, MISTAKES)

@@ -15,24 +15,23 @@ from mha_course.widgets.labs.lab import Lab, LearnerFunction
 from mha_course.widgets.labs.panels import Panels, bars, lines, table
 
 WIDTHS = (8, 16, 32, 64, 128, 256, 512, 1024)
-DIVISORS = ("√D", "nothing", "D", "√d_model")
+DIVISORS = ("√D", "nothing", "D", "√C")
 YOURS = "yours"
 HEADS = 8  # H, for d_model = H · D
-SHOWN = 12  # weights of one row that are drawn
+SHOWN = 12  # shares of one row that are drawn
+GRADIENTS = "gradient at the softmax's input", "gradient at q"
+# What can be followed along D: its name, and the lines that it has with what each is of a measurement.
+CURVES: dict[str, Callable[[Saturation], dict[str, float]]] = {
+    "largest share": lambda found: {"largest share, mean": found.top},
+    "spread of the scores": lambda found: {"spread": found.spread},
+    "decided rows": lambda found: {"rows with a share above .99": found.saturated},
+    GRADIENTS[0]: lambda found: _lengths(found.at_scores),
+    GRADIENTS[1]: lambda found: _lengths(found.at_q),
+}
 
 
 def _lengths(gradient: Tensor) -> dict[str, float]:
     return {"median": float(gradient.median()), "mean": float(gradient.mean())}
-
-
-# What can be followed along D: its name, and the lines that it has with what each is of a measurement.
-CURVES: dict[str, Callable[[Saturation], dict[str, float]]] = {
-    "gradient at the softmax's input": lambda found: _lengths(found.at_scores),
-    "gradient at q": lambda found: _lengths(found.at_q),
-    "spread of the scores": lambda found: {"spread": found.spread},
-    "entropy": lambda found: {"entropy": found.entropy},
-    "saturated rows": lambda found: {"saturated rows": found.saturated},
-}
 
 
 class ScalingLab(Lab):
@@ -44,7 +43,7 @@ class ScalingLab(Lab):
     d_model = 8 · D.
     """
 
-    question = "Which divisor keeps softmax awake at every width D?"
+    question = "Which divisor makes a row look alike at every width D?"
 
     def __init__(self, *, scores: Any = None) -> None:
         self._scores = LearnerFunction("ScalingLab", "scaled_scores", scores, _scaled_scores)
@@ -65,17 +64,20 @@ class ScalingLab(Lab):
         row = found.weights[0, :SHOWN]
         names = [f"{n + 1}." for n in range(SHOWN)]
         panels = (
-            bars(f"one query: its {SHOWN} largest of {KEYS} weights", names, row, lit=[0]),
-            self._table(found),
+            bars(f"one query: its {SHOWN} largest of {KEYS} shares", names, row, lit=[0]),
+            self._table(found, follow),
             self._curve(follow, divide_by, at),
         )
         said = self._scores.caption if divide_by == YOURS else ""
         by = "scaled by your scaled_scores" if divide_by == YOURS else f"divided by {divide_by}"
+        gradient = ""
+        if follow in GRADIENTS:
+            median, mean = CURVES[follow](found).values()
+            gradient = f" The {follow}: median {median:.3f}, mean {mean:.3f}."
         return panels, (
-            f"D = {head_dim}, {by}: the scores spread by {found.spread:.2f}, the largest weight is {found.top:.2f} "
-            f"on average, the entropy {found.entropy:.2f} of at most {math.log(KEYS):.2f} nats; {found.saturated:.0%} "
-            f"of the rows give one key more than .99. Gradient at the softmax's input: median "
-            f"{found.at_scores.median():.3f}, mean {found.at_scores.mean():.3f}. Over 400 queries.{said}"
+            f"D = {head_dim}, {by}: the scores spread by {found.spread:.2f}, the largest of {KEYS} shares is "
+            f"{found.top:.2f} on average, and {found.saturated:.0%} of the rows give one key more than .99.{gradient} "
+            f"Over 400 queries.{said}"
         )
 
     def _measured(self, divide_by: str) -> list[Saturation]:
@@ -93,17 +95,18 @@ class ScalingLab(Lab):
     def _yours(self, q: Tensor, k: Tensor) -> Tensor:
         return self._scores(q, k, shape=(len(q), 1, 1, KEYS))
 
-    def _table(self, found: Saturation) -> dict[str, Any]:
+    def _table(self, found: Saturation, follow: str) -> dict[str, Any]:
         rows = [
             ["spread of the scores", f"{found.spread:.2f}"],
-            ["largest weight, mean", f"{found.top:.2f}"],
-            [f"entropy, mean, of at most {math.log(KEYS):.2f}", f"{found.entropy:.2f}"],
-            ["rows with a weight above .99", f"{found.saturated:.0%}"],
+            ["largest share, mean", f"{found.top:.2f}"],
+            ["rows with a share above .99", f"{found.saturated:.0%}"],
         ]
-        for place, lengths in (("the softmax's input", found.at_scores), ("q", found.at_q)):
-            rows.append([f"gradient at {place}", f"{lengths.median():.3f}", f"{lengths.mean():.3f}"])
-        note = "Unit-normal q and k, values of width 16, a unit-normal gradient at the context."
-        return table("over 400 queries", ("", "median", "mean"), rows, note)
+        head, note = ["", ""], "Unit-normal q and k."
+        if follow in GRADIENTS:
+            head = ["", "median", "mean"]
+            rows.append([follow, *(f"{length:.3f}" for length in CURVES[follow](found).values())])
+            note = "Unit-normal q and k, values of width 16, a unit-normal gradient at the context."
+        return table("over 400 queries", head, rows, note)
 
     def _curve(self, follow: str, divide_by: str, at: int) -> dict[str, Any]:
         """Follow one measurement along D, and that of √D faintly beside it."""
