@@ -230,7 +230,7 @@ class Attempt:
         with Recorder() as recorder:
             self._call()
         for rule in self.exercise.rules:
-            if any(rule.breaks(operation, *self.arguments) for operation in recorder.operations):
+            if any(rule.breaks(operation, *self.arguments) for operation in recorder.operations) != rule.needed:
                 return Fault("wrong", "rule", rule.says, rule.mistake)
         return None
 

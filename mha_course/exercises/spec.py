@@ -34,11 +34,13 @@ class Rule:
         says: what an answer did that broke it, and what to do instead.
         breaks: ``breaks(operation, *arguments)`` is true of an operation that breaks it.
         mistake: its id, if it has one.
+        needed: whether ``breaks`` tells of the operation that the answer must have, and it is broken without any.
     """
 
     says: str
     breaks: Callable[..., bool]
     mistake: str | None = None
+    needed: bool = False
 
 
 @dataclass(frozen=True)
