@@ -6,7 +6,9 @@ style; ``from_reference`` gives it the weights of a reference module. Inputs tha
 
 from __future__ import annotations
 
+import inspect
 import math
+import re
 from typing import ClassVar, Self
 
 import torch
@@ -361,6 +363,21 @@ VARIANTS: dict[str, type[_Variant]] = {
 STYLES: dict[str, type[_Variant]] = {
     "ListOfHeads": ListOfHeads, **VARIANTS, "Einsum": Einsum, "FusedKernel": FusedKernel,
 }  # fmt: skip
+
+
+def source(name: str) -> str:
+    """Return what a style of STYLES computes: its methods as they are written, without docstrings and checks.
+
+    >>> print(source("ListOfHeads").splitlines()[-1].strip())
+    return self.out_proj(merged)
+    """
+    parts = []
+    for cls in (_Head, ListOfHeads) if name == "ListOfHeads" else (STYLES[name],):
+        methods = [method for method in vars(cls).values() if inspect.isfunction(method)]
+        written = [inspect.getsource(method) for method in methods if method.__name__ != "__init__"]
+        code = re.sub(r'(?m)^ *(""".*?"""|require_\w+\(.*?\))\n', "", "\n".join(written))
+        parts.append(f"class {cls.__name__.strip('_')}:\n{code}")
+    return "\n".join(parts)
 
 
 def to_torch(mha: MultiHeadAttention) -> nn.MultiheadAttention:

@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 from torch.nn.attention import SDPBackend, sdpa_kernel
+from torch.utils import benchmark
 
 from mha_course import errors
 from mha_course.attention import MultiHeadAttention
@@ -75,6 +76,13 @@ def peak_bytes(fn: Callable[..., Any], *args: Any, **kwargs: Any) -> int:
     with _Memory() as memory:
         fn(*args, **kwargs)
     return memory.peak
+
+
+@torch.no_grad()
+def milliseconds(fn: Callable[..., Any], *args: Any, seconds: float = 0.2) -> float:
+    """Time a function on one thread for so many seconds, and return its shortest run: what else runs only adds."""
+    timer = benchmark.Timer("fn(*args)", globals={"fn": fn, "args": args})
+    return 1000 * min(timer.blocked_autorange(min_run_time=seconds).times)
 
 
 class _Memory(DispatchMode):

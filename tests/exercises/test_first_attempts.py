@@ -582,7 +582,7 @@ def weight_first(x, w_q, w_k, w_v):
 HELPED = [
     ("scaled_scores", lambda q, k: q @ k.mT / q.size(-1) ** 1 / 2, "the power comes first"),
     ("one_head_queries", lambda x, w, i, h: x @ w.chunk(h, dim=1)[i].T, "cut along its columns"),
-    ("fused_mha", fused(lambda q, k, v, c: ONE_CALL(q, k, v, c)), "in the place of the mask"),
+    ("fused_mha", fused(ONE_CALL), "in the place of the mask"),
     ("fold_value_bias", lambda w_o, b_v, b_o: w_o @ b_o + b_v, "have changed places"),
     ("self_attention", weight_first, "weight @ x"),
     ("MultiHeadAttention", NotReady, "super().__init__()"),

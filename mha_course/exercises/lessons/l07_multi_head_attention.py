@@ -118,7 +118,7 @@ def _build_fused(s: Steps) -> Callable[..., Tensor]:
 
 
 def _fused_inputs() -> tuple[Tensor, Tensor, Tensor, int]:
-    return tokens(), torch.cat(square(2, 3, 4)), *square(5), H
+    return tokens(), torch.cat(square(2, 3, 4)), square(5)[0], H
 
 
 def _is_fused_kernel(operation: Operation, *_: Any) -> bool:
@@ -218,8 +218,8 @@ EXERCISES = [
         build=_build_fused,
         rules=(
             Rule(
-                "The result is right, and a tensor of S x S numbers was made: scores, weights or a mask. Call "
-                "F.scaled_dot_product_attention once, on q, k and v (B, H, S, D), and tell it is_causal: it makes none.",
+                "The result is right, and a tensor of S x S numbers was made: scores, weights or a mask. One call of "
+                "F.scaled_dot_product_attention on (B, H, S, D), with is_causal, makes none.",
                 _pairs_all_tokens,
             ),
             Rule(
@@ -257,7 +257,7 @@ EXERCISES = [
 
 QUESTIONS = {
     "count-heads": Question(
-        "d_model is 12, with biases. How many numbers does multi-head attention learn with 1, 2 and 12 heads?",
+        "d_model is 12, with biases. How many parameters has multi-head attention with 1, 2 and 12 heads?",
         right_at=1,
         answers={
             "624, 1248, 7488": "Heads do not get matrices of their own size: they share out the rows of one.",
@@ -267,7 +267,7 @@ QUESTIONS = {
         also=("624", "624 each", "always 624", "624 for all", "all 624"),
     ),
     "which-is-other": Question(
-        "One of these computes another function than the others, given the same weights. Which?",
+        "One of these computes another function than the others, given the same parameters. Which?",
         right_at=4,
         answers={
             "one fused Linear for q, k, v": "Fused or apart: the same rows (lesson 1).",
@@ -275,7 +275,7 @@ QUESTIONS = {
             "heads folded into the batch": "Folding only changes who stands in front (lesson 2).",
             "permute instead of transpose": "Both name the same order of axes (lesson 2).",
             "every head as wide as d_model": (
-                "A head that is as wide as the whole vector compares more numbers, and has more weights."
+                "A head that is as wide as the whole vector compares more numbers, and has more parameters."
             ),
         },
     ),
