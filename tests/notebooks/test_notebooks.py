@@ -115,7 +115,7 @@ def test_a_lesson_has_all_its_parts(path):
     assert sum(line.startswith("# ") for line in heads) == 1
     for part in ("See it", "Do it", "Break it", "Where it lives", "Recap"):
         assert any(line.startswith(f"## {part}") for line in heads), part
-    for needed in ("**You need**", "**After this lesson you can**", "minutes."):
+    for needed in ("**You need**", "**After this lesson you can**", authoring.minutes_line(notebook)):
         assert needed in prose[0], needed
     source = "\n".join(cell.source for cell in code_cells(notebook))
     assert source.count("predict(") >= 2
