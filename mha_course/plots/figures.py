@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import html
 import io
+import re
 import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -115,4 +116,5 @@ def page(name: str) -> None:
     """Show what stands in the body of a page of data/, which can be opened and printed by itself as well."""
     file = Path(__file__).parents[1] / "data" / f"{name}.html"
     body = file.read_text(encoding="utf-8").partition("<body>")[2].partition("</body>")[0]
-    display({"text/html": body.strip(), "text/plain": f"The page {file.name}"}, raw=True)
+    left = re.sub("<(t[hd])>", r'<\1 style="text-align:left">', body)  # JupyterLab sets tables right
+    display({"text/html": left.strip(), "text/plain": f"The page {file.name}"}, raw=True)
