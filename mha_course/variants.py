@@ -1,4 +1,4 @@
-"""Five ways in which people write multi-head attention, and the single head: other habits, same numbers.
+"""Eight ways in which people write multi-head attention, and the single head: other habits, same numbers.
 
 Axes: B batch, T query tokens, S key and value tokens, C width, H heads, D = C / H. Each class keeps the names of its
 style; ``from_reference`` gives it the weights of a reference module. Inputs that do not fit raise ShapeError.
@@ -6,11 +6,14 @@ style; ``from_reference`` gives it the weights of a reference module. Inputs tha
 
 from __future__ import annotations
 
+import inspect
 import math
+import re
 from typing import ClassVar, Self
 
 import torch
 from torch import Tensor, nn
+from torch.nn import functional as F
 
 from mha_course.attention import MultiHeadAttention, attention
 from mha_course.errors import require, require_heads, require_module_inputs
@@ -244,9 +247,137 @@ class FoldedHeads(_Variant):
         return apart.flatten(0, 1)  # (B*H, T, D)
 
 
+class _Head(nn.Module):
+    """One head with Linears of its own."""
+
+    def __init__(self, width: int, head_dim: int) -> None:
+        super().__init__()
+        self.q_proj = nn.Linear(width, head_dim)
+        self.k_proj = nn.Linear(width, head_dim)
+        self.v_proj = nn.Linear(width, head_dim)
+
+    def forward(self, x: Tensor) -> Tensor:
+        q, k, v = self.q_proj(x), self.k_proj(x), self.v_proj(x)  # (B, S, D) each
+        scores = q @ k.transpose(-2, -1) / math.sqrt(q.size(-1))  # (B, S, S)
+        return scores.softmax(dim=-1) @ v  # (B, S, D)
+
+
+class ListOfHeads(_Variant):
+    """Build each head as a module of its own and lay their results side by side: the paper's formula, as it stands.
+
+    Args: d_model is C, num_heads divides it. Forward: x -> out, (B, S, C).
+    """
+
+    _width_name = "d_model"
+
+    def __init__(self, d_model: int, num_heads: int) -> None:
+        super().__init__(d_model, num_heads)
+        self.heads = nn.ModuleList(_Head(d_model, self.head_dim) for _ in range(num_heads))
+        self.out_proj = nn.Linear(d_model, d_model)
+
+    @classmethod
+    @torch.no_grad()
+    def from_reference(cls, mha: MultiHeadAttention) -> Self:
+        """Return a module with the weights, dtype, device and mode of the reference: D rows of each for a head."""
+        module = cls._like(mha).to(mha.q_proj.weight)
+        for name in ("q_proj", "k_proj", "v_proj"):
+            weight, bias = torch.empty_like(mha.q_proj.weight), torch.empty_like(mha.q_proj.weight[0])
+            _stack([getattr(mha, name)], weight, bias)
+            for head, rows, part in zip(
+                module.heads, weight.chunk(mha.num_heads), bias.chunk(mha.num_heads), strict=True
+            ):
+                getattr(head, name).load_state_dict({"weight": rows, "bias": part})
+        _stack([mha.out_proj], module.out_proj.weight, module.out_proj.bias)
+        return module.train(mha.training)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Map x (B, S, C) to out (B, S, C)."""
+        require_module_inputs(type(self).__name__, self.out_proj.weight, {"x": x})
+        merged = torch.cat([head(x) for head in self.heads], dim=-1)  # (B, S, C)
+        return self.out_proj(merged)
+
+
+class Einsum(_Variant):
+    """Name every axis by a letter and let einsum find the way: nothing is split, transposed or merged by hand.
+
+    Args: d_model is C, num_heads divides it. Forward: x -> out, (B, S, C). There is no bias on q, k and v.
+    """
+
+    _targets, _width_name = ("W_Q", "W_K", "W_V", "W_O"), "d_model"
+
+    def __init__(self, d_model: int, num_heads: int) -> None:
+        super().__init__(d_model, num_heads)
+        self.W_Q = nn.Linear(d_model, d_model, bias=False)
+        self.W_K = nn.Linear(d_model, d_model, bias=False)
+        self.W_V = nn.Linear(d_model, d_model, bias=False)
+        self.W_O = nn.Linear(d_model, d_model)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Map x (B, S, C) to out (B, S, C)."""
+        require_module_inputs(type(self).__name__, self.W_Q.weight, {"x": x})
+        heads = (self.num_heads, self.head_dim)
+        q = torch.einsum("bsc,hdc->bhsd", x, self.W_Q.weight.unflatten(0, heads))  # (B, H, S, D)
+        k = torch.einsum("bsc,hdc->bhsd", x, self.W_K.weight.unflatten(0, heads))  # (B, H, S, D)
+        v = torch.einsum("bsc,hdc->bhsd", x, self.W_V.weight.unflatten(0, heads))  # (B, H, S, D)
+        scores = torch.einsum("bhtd,bhsd->bhts", q, k) / math.sqrt(self.head_dim)  # (B, H, S, S)
+        context = torch.einsum("bhts,bhsd->bthd", scores.softmax(dim=-1), v)  # (B, S, H, D)
+        return torch.einsum("bthd,chd->btc", context, self.W_O.weight.unflatten(1, heads)) + self.W_O.bias
+
+
+class FusedKernel(_Variant):
+    """Project with one Linear and leave the middle to PyTorch's fused kernel, as models of today do.
+
+    Args: d_model is C, num_heads divides it, bias is for both Linears, dropout the share of the weights that is
+        dropped while training. Forward: x -> out, (B, S, C); is_causal=True hides later tokens.
+    """
+
+    _targets, _width_name = ("qkv_proj", "qkv_proj", "qkv_proj", "out_proj"), "d_model"
+
+    def __init__(self, d_model: int, num_heads: int, bias: bool = True, dropout: float = 0.0) -> None:
+        super().__init__(d_model, num_heads)
+        self.dropout = dropout
+        self.qkv_proj = nn.Linear(d_model, 3 * d_model, bias=bias)
+        self.out_proj = nn.Linear(d_model, d_model, bias=bias)
+
+    @classmethod
+    def _like(cls, mha: MultiHeadAttention) -> Self:
+        return cls(mha.d_model, mha.num_heads, bias=_has_bias(mha), dropout=mha.dropout)
+
+    def forward(self, x: Tensor, is_causal: bool = False) -> Tensor:
+        """Map x (B, S, C) to out (B, S, C)."""
+        require_module_inputs(type(self).__name__, self.qkv_proj.weight, {"x": x})
+        batch, tokens, width = x.shape
+        q, k, v = self.qkv_proj(x).split(width, dim=2)  # (B, S, C) each
+        q = q.view(batch, tokens, self.num_heads, self.head_dim).transpose(1, 2)  # (B, H, S, D)
+        k = k.view(batch, tokens, self.num_heads, self.head_dim).transpose(1, 2)  # (B, H, S, D)
+        v = v.view(batch, tokens, self.num_heads, self.head_dim).transpose(1, 2)  # (B, H, S, D)
+        p = self.dropout if self.training else 0.0  # the call drops whenever it is told to, in evaluation, too
+        context = F.scaled_dot_product_attention(q, k, v, dropout_p=p, is_causal=is_causal)  # (B, H, S, D)
+        merged = context.transpose(1, 2).reshape(batch, tokens, width)  # (B, S, C)
+        return self.out_proj(merged)
+
+
 VARIANTS: dict[str, type[_Variant]] = {
     cls.__name__: cls for cls in (FusedQKV, ReturnsWeights, SplitCombine, PermuteView, FoldedHeads)
 }
+STYLES: dict[str, type[_Variant]] = {
+    "ListOfHeads": ListOfHeads, **VARIANTS, "Einsum": Einsum, "FusedKernel": FusedKernel,
+}  # fmt: skip
+
+
+def source(name: str) -> str:
+    """Return what a style of STYLES computes: its methods as they are written, without docstrings and checks.
+
+    >>> print(source("ListOfHeads").splitlines()[-1].strip())
+    return self.out_proj(merged)
+    """
+    parts = []
+    for cls in (_Head, ListOfHeads) if name == "ListOfHeads" else (STYLES[name],):
+        methods = [method for method in vars(cls).values() if inspect.isfunction(method)]
+        written = [inspect.getsource(method) for method in methods if method.__name__ != "__init__"]
+        code = re.sub(r'(?m)^ *(""".*?"""|require_\w+\(.*?\))\n', "", "\n".join(written))
+        parts.append(f"class {cls.__name__.strip('_')}:\n{code}")
+    return "\n".join(parts)
 
 
 def to_torch(mha: MultiHeadAttention) -> nn.MultiheadAttention:

@@ -168,7 +168,7 @@ def use_vision():
 
 def use_variants():
     variants.SelfAttention(24)(torch.randn(2, 7, 24))
-    for cls in variants.VARIANTS.values():
+    for cls in variants.STYLES.values():
         if cls is variants.SplitCombine:
             cls(24, 4)(torch.randn(2, 5, 24), torch.randn(2, 7, 24), torch.randn(2, 7, 24))
         else:

@@ -1,4 +1,4 @@
-"""Five styles, the reference and PyTorch: every pair agrees in values, weights and gradients."""
+"""Eight styles, the reference and PyTorch: every pair agrees in values, weights and gradients."""
 
 import itertools
 
@@ -12,9 +12,13 @@ from mha_course.attention import MultiHeadAttention
 from mha_course.errors import ShapeError
 from mha_course.masks import causal_mask, padding_mask
 from mha_course.variants import (
+    STYLES,
     VARIANTS,
+    Einsum,
     FoldedHeads,
+    FusedKernel,
     FusedQKV,
+    ListOfHeads,
     PermuteView,
     ReturnsWeights,
     SelfAttention,
@@ -61,9 +65,14 @@ def runs(mha, mask_name, mask):
         "SplitCombine": (SplitCombine.from_reference(mha), lambda m, x: m(x, x, x, mask)),
     }
     if mask_name == "none":
-        for cls in (FusedQKV, PermuteView):
+        for cls in (FusedQKV, PermuteView, ListOfHeads):
             ways[cls.__name__] = (cls.from_reference(mha), lambda m, x: m(x))
         ways["ReturnsWeights"] = (ReturnsWeights.from_reference(mha), lambda m, x: m(x)[0])
+        if mha.q_proj.bias is None:
+            ways["Einsum"] = (Einsum.from_reference(mha), lambda m, x: m(x))
+    if mask_name in ("none", "causal"):
+        causal = mask_name == "causal"
+        ways["FusedKernel"] = (FusedKernel.from_reference(mha), lambda m, x: m(x, is_causal=causal))
     if mask_name in ("none", "causal") and mha.q_proj.bias is None:
         folded = FoldedHeads.from_reference(mha)
         folded.mask = mask_name == "causal"
@@ -79,7 +88,7 @@ def results(module, run, x, target):
         out = run(module, x)
     (out * target).sum().backward()
     found = {"out": out, "gradient of x": x.grad}
-    if recorder.softmaxes:
+    if recorder.softmaxes and recorder.softmaxes[-1].numel() == B * H * S * S:  # not those of a single head
         found["weights"] = recorder.softmaxes[-1].reshape(B, H, S, S)
     return found | parameter_gradients(module)
 
@@ -90,8 +99,13 @@ def parameter_gradients(module):
     elif isinstance(module, MultiHeadAttention):
         linears = (module.q_proj, module.k_proj, module.v_proj, module.out_proj)
         grads = [linear.weight.grad for linear in linears]
-    elif isinstance(module, FusedQKV):
-        grads = [*module.Wqkv.weight.grad.chunk(3), module.Wo.weight.grad]
+    elif isinstance(module, FusedQKV | FusedKernel):
+        fused, out = module.children()
+        grads = [*fused.weight.grad.chunk(3), out.weight.grad]
+    elif isinstance(module, ListOfHeads):
+        grads = [torch.cat([getattr(head, name).weight.grad for head in module.heads])
+                 for name in ("q_proj", "k_proj", "v_proj")]  # fmt: skip
+        grads.append(module.out_proj.weight.grad)
     else:
         grads = [getattr(module, name).weight.grad for name in module._targets]
     return {f"gradient of W_{name}": grad for name, grad in zip("QKVO", grads, strict=True)}
@@ -106,7 +120,8 @@ def test_every_pair_agrees(mask_name, bias, dtype, device, draw):
     mask = {"none": None, "causal": CAUSAL.to(device), "padding": PADDING.to(device)}[mask_name]
     x, target = (draw(B, S, C, seed=n, dtype=dtype, device=device) for n in (1, 2))
     found = {name: results(m, run, x, target) for name, (m, run) in runs(mha, mask_name, mask).items()}
-    assert len(found) == {"none": 8, "causal": 5, "padding": 5}[mask_name] + (not bias and mask_name != "padding")
+    without_bias = {"none": 2, "causal": 1, "padding": 0}  # FoldedHeads, and Einsum, which takes no mask
+    assert len(found) == {"none": 10, "causal": 6, "padding": 5}[mask_name] + (not bias) * without_bias[mask_name]
     assert sum("weights" in each for each in found.values()) >= 2
     for (one, mine), (other, theirs) in itertools.combinations(found.items(), 2):
         for what in mine.keys() & theirs.keys():
@@ -192,7 +207,7 @@ def test_signatures_and_parameter_names():
     assert FoldedHeads(C, H).unifyheads.bias is not None
 
 
-@pytest.mark.parametrize("cls", VARIANTS.values())
+@pytest.mark.parametrize("cls", STYLES.values())
 def test_bad_widths_and_inputs_name_the_style(cls):
     with pytest.raises(ShapeError, match=rf"^{cls.__name__}: num_heads must divide"):
         cls(10, 3)
@@ -211,6 +226,13 @@ def test_a_bias_in_one_place_only_goes_to_pytorch_and_back(draw):
     assert torch.allclose(FoldedHeads.from_reference(mha)(x), mha(x)[0])
 
 
+def test_dropout_of_the_fused_kernel_is_for_training_alone(draw):
+    module, x = FusedKernel.from_reference(MultiHeadAttention(C, H, dropout=0.5).double()), draw(B, S, C)
+    assert not torch.equal(module(x), module(x))
+    module.eval()
+    assert torch.equal(module(x), module(x))
+
+
 # Compiled
 
 
@@ -218,7 +240,7 @@ def compiled_cases():
     """Give each style its module and what it is called with."""
     mask = padding_mask([S, 0], S) & causal_mask(S)
     yield "SelfAttention", lambda: SelfAttention(C), 1, ()
-    for name, cls in VARIANTS.items():
+    for name, cls in STYLES.items():
         yield name, lambda cls=cls: cls(C, H), 3 if cls is SplitCombine else 1, ()
     yield "SplitCombine with a mask", lambda: SplitCombine(C, H), 3, (mask,)
     yield "SplitCombine with numbers", lambda: SplitCombine(C, H), 3, (mask.float(),)

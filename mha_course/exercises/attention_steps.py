@@ -12,6 +12,7 @@ from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
+from torch.nn import functional as F
 
 Three = tuple[Tensor, Tensor, Tensor]
 
@@ -77,6 +78,7 @@ class Steps(SimpleNamespace):
         "post": lambda weights, q: weights,
         "returned": lambda weights, scores: weights,
         "weigh": lambda weights, v: weights @ v,
+        "kernel": lambda q, k, v, is_causal: F.scaled_dot_product_attention(q, k, v, is_causal=is_causal),
         "merge": lambda context: context.transpose(1, 2).flatten(2),
         "output": _output,
         "sources": lambda x, memory: (x, memory),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import time
 import warnings
 import weakref
 from collections.abc import Callable, Iterable
@@ -12,6 +13,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 from torch.nn.attention import SDPBackend, sdpa_kernel
+from torch.utils import benchmark
 
 from mha_course import errors
 from mha_course.attention import MultiHeadAttention
@@ -75,6 +77,18 @@ def peak_bytes(fn: Callable[..., Any], *args: Any, **kwargs: Any) -> int:
     with _Memory() as memory:
         fn(*args, **kwargs)
     return memory.peak
+
+
+@torch.no_grad()
+def milliseconds(fn: Callable[..., Any], *args: Any, seconds: float = 0.2) -> float:
+    """Run a function on the CPU, on one thread, for so many seconds, and return the time of its shortest run.
+
+    Where the clock of a thread is fine enough, what other programs take meanwhile is not counted.
+    """
+    fine = time.get_clock_info("thread_time").resolution < 1e-5
+    clock = time.thread_time if fine else time.perf_counter
+    timer = benchmark.Timer("fn(*args)", globals={"fn": fn, "args": args}, timer=clock)
+    return 1000 * min(timer.blocked_autorange(min_run_time=seconds).times)
 
 
 class _Memory(DispatchMode):

@@ -15,9 +15,12 @@ from mha_course.plots.figures import (
     INK,
     LINE,
     QUIET,
+    Listing,
     display_width,
     fold_out,
+    listings,
     new_figure,
+    page,
     png,
     show,
     unregistered,
@@ -30,10 +33,11 @@ from mha_course.plots.positions import cross_attention, encoding_waves, rope_pai
 from mha_course.plots.scene import attention_scene
 
 __all__ = [
-    "ACCENT", "BAR", "HATCH", "INK", "LINE", "QUIET", "Lines", "MaskGrid", "Matrix", "attention_overlay",
+    "ACCENT", "BAR", "HATCH", "INK", "LINE", "QUIET", "Lines", "Listing", "MaskGrid", "Matrix", "attention_overlay",
     "attention_scene", "bars", "block_wirings", "cache_sizes", "cross_attention", "curves", "decoding_step",
     "display_width", "encoding_waves", "fold_out", "head_grid", "head_rows", "heatmap", "heatmap_row", "image_grid",
-    "kv_sharing", "learning_curves", "line_panels", "mask_grids", "memory_traffic", "new_figure", "norm_groups",
-    "number_tables", "online_softmax", "patches", "pipeline", "plane", "png", "product", "r2_by_head_width",
+    "kv_sharing", "learning_curves", "line_panels", "listings", "mask_grids", "memory_traffic", "new_figure",
+    "norm_groups", "number_tables", "online_softmax", "page", "patches", "pipeline", "plane", "png", "product",
+    "r2_by_head_width",
     "recomputation", "rope_pairs", "show", "strongest", "tiles", "token_bars", "unregistered", "weighted_sum",
 ]  # fmt: skip

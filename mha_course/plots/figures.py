@@ -7,11 +7,13 @@ import html
 import io
 import math
 import os
+import re
 import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
-from typing import Any
+from pathlib import Path
+from typing import Any, NamedTuple
 
 import matplotlib.pyplot as plt
 from IPython.display import display
@@ -150,3 +152,33 @@ def fold_out(title: str, lines: Sequence[str]) -> None:
     inside = "".join(f"<li>{html.escape(line)}</li>" for line in lines)
     folded = f"<details><summary>{html.escape(title)}</summary><ul>{inside}</ul></details>"
     display({"text/html": folded, "text/plain": "\n".join([title, *lines])}, raw=True)
+
+
+class Listing(NamedTuple):
+    """Code to read: its title, something to find in it, and what there is to be found."""
+
+    title: str
+    find: str
+    found: str
+    code: str
+
+
+def listings(*shown: Listing) -> None:
+    """Show listings one below the other, each folded, with what there is to be found folded once more."""
+    parts = []
+    for one in shown:
+        title, find, found, code = map(html.escape, one)
+        answer = f"<details><summary>Found it?</summary><p>{found}</p></details>"
+        summary = f"<summary><strong>{title}</strong>. Find: {find}</summary>"
+        block = f'<pre style="overflow-x:auto;padding:8px 12px;line-height:1.45">{code}</pre>'
+        parts.append(f'<details style="margin:6px 0">{summary}{block}{answer}</details>')
+    text = "\n".join(f"{one.title}. Find: {one.find}" for one in shown)
+    display({"text/html": "".join(parts), "text/plain": text}, raw=True)
+
+
+def page(name: str) -> None:
+    """Show what stands in the body of a page of data/, which can be opened and printed by itself as well."""
+    file = Path(__file__).parents[1] / "data" / f"{name}.html"
+    body = file.read_text(encoding="utf-8").partition("<body>")[2].partition("</body>")[0]
+    left = re.sub("<(t[hd])>", r'<\1 style="text-align:left">', body)  # JupyterLab sets tables right
+    display({"text/html": left.strip(), "text/plain": f"The page {file.name}"}, raw=True)

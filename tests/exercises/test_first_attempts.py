@@ -11,6 +11,8 @@ from torch.nn import functional as F
 from mha_course.exercises import check
 from mha_course.exercises.catalogue import EXERCISES
 
+ONE_CALL = F.scaled_dot_product_attention
+
 
 def split(x, h):
     return x.view(x.size(0), x.size(1), h, -1).transpose(1, 2)
@@ -74,6 +76,16 @@ class Dropping(nn.Module):
         q, k, v = (split(p(x), self.h) for p in (self.q_proj, self.k_proj, self.v_proj))
         out = F.scaled_dot_product_attention(q, k, v, attn_mask=mask, dropout_p=0.1)
         return self.out_proj(merge(out.nan_to_num(0.0)))
+
+
+def fused(middle):
+    """Return fused_mha with a line of its own for the middle."""
+
+    def fused_mha(x, w_qkv, w_o, h, is_causal=False):
+        q, k, v = (split(part, h) for part in (x @ w_qkv.T).chunk(3, dim=-1))
+        return merge(middle(q, k, v, is_causal)) @ w_o.T
+
+    return fused_mha
 
 
 def subtractor(asks=(100.0, 100.0), keys=(0, 1), signs=(1.0, -1.0), query=None, ask_at=None):
@@ -362,6 +374,11 @@ WRONG = [
     ("multi_head_attention", "key-all-axes-reversed", mha(lambda q, k: q @ k.T / math.sqrt(q.size(-1)))),
     ("multi_head_attention", "dropout-at-eval", mha(soft=lambda s: F.dropout(s.softmax(-1).nan_to_num(0.0), 0.1))),
     ("MultiHeadAttention", "dropout-at-eval", Dropping),
+    ("fused_mha", "scale-twice", fused(lambda q, k, v, c: ONE_CALL(q / math.sqrt(q.size(-1)), k, v, is_causal=c))),
+    ("fused_mha", "causal-ignored", fused(lambda q, k, v, c: ONE_CALL(q, k, v))),
+    ("fused_mha", "dropout-at-eval", fused(lambda q, k, v, c: ONE_CALL(q, k, v, dropout_p=0.1, is_causal=c))),
+    ("fused_mha", "view-without-transpose", lambda x, w, o, h, c=False: merge(ONE_CALL(*(
+        part.reshape(len(x), h, x.size(1), -1) for part in (x @ w.T).chunk(3, -1)), is_causal=c)) @ o.T),
     ("fold_value_bias", "bias-not-projected", lambda w_o, b_v, b_o: b_v + b_o),
     ("fold_value_bias", "output-bias-projected", lambda w_o, b_v, b_o: w_o @ (b_v + b_o)),
     ("parameter_count", "three-linears", lambda c, h, bias: 3 * (c * c + (c if bias else 0))),
@@ -630,6 +647,7 @@ def weight_first(x, w_q, w_k, w_v):
 HELPED = [
     ("scaled_scores", lambda q, k: q @ k.mT / q.size(-1) ** 1 / 2, "the power comes first"),
     ("one_head_queries", lambda x, w, i, h: x @ w.chunk(h, dim=1)[i].T, "cut along its columns"),
+    ("fused_mha", fused(ONE_CALL), "in the place of the mask"),
     ("fold_value_bias", lambda w_o, b_v, b_o: w_o @ b_o + b_v, "have changed places"),
     ("self_attention", weight_first, "weight @ x"),
     ("MultiHeadAttention", NotReady, "super().__init__()"),

@@ -142,7 +142,7 @@ def complete(name, code):
     source = f"from __future__ import annotations\ndef answer({signature}):\n{body}\n"
     if name == "MultiHeadAttention":
         source = complete_module(code)
-    space = {**vars(solutions), "torch": torch, "nn": nn}
+    space = {**vars(solutions), "torch": torch, "nn": nn, "F": nn.functional}
     exec(compile(source, name, "exec"), space)
     return space["answer"]
 

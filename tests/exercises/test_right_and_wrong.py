@@ -172,7 +172,21 @@ def drawn(weights, v):
     return weights + (weights / -direction).where(direction < 0, torch.inf).amin(-1, keepdim=True) * direction
 
 
+def by_split(x, w_qkv, w_o, h, is_causal=False):
+    """Write it as nanoGPT does."""
+    q, k, v = (part.view(*x.shape[:2], h, -1).transpose(1, 2) for part in F.linear(x, w_qkv).split(x.size(2), dim=2))
+    context = F.scaled_dot_product_attention(q, k, v, attn_mask=None, dropout_p=0.0, is_causal=is_causal)
+    return F.linear(context.transpose(1, 2).contiguous().view(x.shape), w_o)
+
+
+def by_einsum(x, w_qkv, w_o, h, is_causal=False):
+    q, k, v = torch.einsum("bsc,nhdc->nbhsd", x, w_qkv.unflatten(0, (3, h, -1)))
+    context = F.scaled_dot_product_attention(q * q.size(-1) ** -0.5, k, v, scale=1.0, is_causal=is_causal)
+    return torch.einsum("bhsd,chd->bsc", context, w_o.unflatten(1, (h, -1)))
+
+
 RIGHT = {
+    "fused_mha": [by_split, by_einsum],
     "causal_mask": [rows_and_columns, lambda n: ~torch.ones(n, n, dtype=torch.bool).triu(1)],
     "padding_mask": [
         lambda x, n: (torch.arange(n)[None] < x[:, None]).view(len(x), 1, 1, n),
@@ -301,6 +315,41 @@ def test_ten_wrong_answers_are_rejected(name):
         assert report.status in ("wrong", "error"), report
         assert report.stage
         assert report.message
+
+
+def by_hand(x, w_qkv, w_o, h, is_causal=False):
+    q, k, v = (part.unflatten(2, (h, -1)).transpose(1, 2) for part in (x @ w_qkv.T).chunk(3, -1))
+    scores = q @ k.mT / math.sqrt(q.size(-1))
+    if is_causal:
+        scores = scores.masked_fill(~rows_and_columns(x.size(1)), -math.inf)
+    return (scores.softmax(-1) @ v).transpose(1, 2).flatten(2) @ w_o.T
+
+
+def with_a_mask(x, w_qkv, w_o, h, is_causal=False):
+    q, k, v = (part.unflatten(2, (h, -1)).transpose(1, 2) for part in (x @ w_qkv.T).chunk(3, -1))
+    seen = rows_and_columns(x.size(1)) if is_causal else None
+    return F.scaled_dot_product_attention(q, k, v, seen).transpose(1, 2).flatten(2) @ w_o.T
+
+
+def row_by_row(x, w_qkv, w_o, h, is_causal=False):
+    """Hold the scores of one query at a time."""
+    q, k, v = (part.unflatten(2, (h, -1)).transpose(1, 2) for part in (x @ w_qkv.T).chunk(3, -1))
+    rows = []
+    for t in range(x.size(1)):
+        end = t + 1 if is_causal else x.size(1)
+        weights = (q[:, :, t : t + 1] @ k[:, :, :end].mT / math.sqrt(q.size(-1))).softmax(-1)
+        rows.append(weights @ v[:, :, :end])
+    return torch.cat(rows, 2).transpose(1, 2).flatten(2) @ w_o.T
+
+
+@pytest.mark.parametrize(
+    ("answer", "said"),
+    [(by_hand, "S x S numbers was made"), (with_a_mask, "S x S numbers was made"), (row_by_row, "was made by hand")],
+)
+def test_fused_means_one_call_and_no_table_of_all_pairs(answer, said):
+    report = check("fused_mha", answer)
+    assert (report.status, report.stage) == ("wrong", "rule")
+    assert said in report.message
 
 
 def test_modules_of_a_learner_may_be_built_in_any_way():

@@ -1,4 +1,4 @@
-"""The references of Part II against PyTorch's own modules, float64 and properties, which known mistakes must fail."""
+"""References against PyTorch's own modules, float64 and properties, which known mistakes must fail."""
 
 import itertools
 import math
@@ -228,6 +228,22 @@ def cross_attention_equals_torchs(dtype):
          solutions.multi_head_attention(x, *weights_of(module), H)[0], dtype)  # fmt: skip
 
 
+def the_fused_call_equals_torchs_module_causal_and_not(dtype):
+    module, x = torch_module(dtype), numbers(B, S, C, dtype=dtype)
+    w_qkv, w_o = module.in_proj_weight.detach(), module.out_proj.weight.detach()
+    for causal, hidden in ((False, None), (True, ~masks.causal_mask(S))):
+        want = module(x, x, x, attn_mask=hidden)[0].detach()
+        same(solutions.fused_mha(x, w_qkv, w_o, H, causal), want, dtype)
+    same(solutions.fused_mha(x, w_qkv, w_o, H), module(x, x, x)[0].detach(), dtype)
+
+
+def the_fused_call_holds_no_table_of_all_pairs(dtype):
+    x, w_qkv, w_o = (numbers(*shape, dtype=dtype) for shape in ((1, 600, 8), (24, 8), (8, 8)))
+    with Largest() as largest:
+        solutions.fused_mha(x, w_qkv, w_o, 2, True)
+    assert largest.values == x.size(1) * w_qkv.size(0)
+
+
 def layer_norm_equals_torchs(dtype):
     x, gamma, beta = 3 * numbers(B, S, C, dtype=dtype) + 2, numbers(C, seed=1, dtype=dtype), numbers(C, seed=2)
     beta = beta.to(dtype)
@@ -388,6 +404,7 @@ CHECKS = {
         tiles_have_the_gradients_of_finite_differences,
     ),
     "cross_attention": (cross_attention_equals_torchs,),
+    "fused_mha": (the_fused_call_equals_torchs_module_causal_and_not, the_fused_call_holds_no_table_of_all_pairs),
     "layer_norm": (layer_norm_equals_torchs,),
     "encoder_block": (encoder_block_equals_torchs_layer,),
     "patchify": (patches_equal_unfolds,),

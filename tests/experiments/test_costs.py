@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -179,3 +180,14 @@ def test_the_benchmark_runs():
     assert lines[0] == "cpu, d_model 24, 4 heads, causal mask, times SDPA by hand"
     assert [line.split()[0] for line in lines[1:3]] == ["128", "256"]
     assert all(name in lines[1] for name in ("fused", "nn.MultiheadAttention", "reference", "tiled"))
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="the clock of a thread is coarse there, and wall time is taken")
+def test_time_grows_with_the_work_and_not_with_what_else_runs():
+    small, large = torch.zeros(64, 64), torch.zeros(512, 512)  # 512 times the operations
+    assert costs.milliseconds(torch.mm, large, large, seconds=0.05) > 20 * costs.milliseconds(
+        torch.mm, small, small, seconds=0.05
+    )
+    start = time.perf_counter()
+    slept = costs.milliseconds(time.sleep, 0.02, seconds=1e-4)
+    assert slept < 10 < 1000 * (time.perf_counter() - start)

@@ -92,7 +92,6 @@ SEVERAL = {
         {f"weights of head {n}": HEADS[n, 0] for n in range(3)}, WORDS, unit="weight"
     ),
     "weighted_sum": lambda: plots.weighted_sum(HEADS[0, 0], X[0, :, :12], WORDS),
-    "whole_pass": lambda: plots.whole_pass(X, MultiHeadAttention(48, 4).steps(X), WORDS, 1, followed="it"),
 }
 
 

@@ -2,29 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import lru_cache
 from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.nn import functional as F
 
 from mha_course.exercises.attention_steps import ALL_SIX, MASKED, NO_BIAS, Steps, pass_through
 from mha_course.exercises.inputs import C, H, S, draw, others, square, tokens
 from mha_course.exercises.inputs import mask as some_mask
-from mha_course.exercises.lessons.l02_head_splitting import split_heads
+from mha_course.exercises.lessons.l02_head_splitting import split_fused_qkv, split_heads
 from mha_course.exercises.lessons.l03_scaling import scaled_scores
 from mha_course.exercises.lessons.l04_softmax import masked_softmax, softmax
 from mha_course.exercises.lessons.l05_weighted_sum import weighted_sum
 from mha_course.exercises.lessons.l06_concatenation import merge_heads
-from mha_course.exercises.spec import Exercise, Lesson, Question, mistake
+from mha_course.exercises.spec import Exercise, Lesson, Operation, Question, Rule, mistake
 
 
 def multi_head_attention(
     x: Tensor, w_q: Tensor, w_k: Tensor, w_v: Tensor, w_o: Tensor, num_heads: int, mask: Tensor | None = None
 ) -> tuple[Tensor, Tensor]:
     """Do all six steps without bias: out (B, S, C) and weights (B, H, S, S)."""
-    q, k, v = (split_heads(x @ w.T, num_heads) for w in (w_q, w_k, w_v))
+    q = split_heads(x @ w_q.T, num_heads)  # (B, H, S, D)
+    k = split_heads(x @ w_k.T, num_heads)  # (B, H, S, D)
+    v = split_heads(x @ w_v.T, num_heads)  # (B, H, S, D)
     scores = scaled_scores(q, k)  # (B, H, S, S)
     weights = softmax(scores) if mask is None else masked_softmax(scores, mask)  # (B, H, S, S)
     context = weighted_sum(weights, v)  # (B, H, S, D)
@@ -37,14 +40,26 @@ class MultiHeadAttention(nn.Module):
     def __init__(self, d_model: int, num_heads: int) -> None:
         super().__init__()
         self.num_heads = num_heads
-        self.q_proj, self.k_proj, self.v_proj, self.out_proj = (nn.Linear(d_model, d_model) for _ in range(4))
+        self.q_proj = nn.Linear(d_model, d_model)
+        self.k_proj = nn.Linear(d_model, d_model)
+        self.v_proj = nn.Linear(d_model, d_model)
+        self.out_proj = nn.Linear(d_model, d_model)
 
     def forward(self, x: Tensor, mask: Tensor | None = None) -> Tensor:
         """Map x (B, S, C) to out (B, S, C)."""
-        q, k, v = (split_heads(proj(x), self.num_heads) for proj in (self.q_proj, self.k_proj, self.v_proj))
+        q = split_heads(self.q_proj(x), self.num_heads)  # (B, H, S, D)
+        k = split_heads(self.k_proj(x), self.num_heads)  # (B, H, S, D)
+        v = split_heads(self.v_proj(x), self.num_heads)  # (B, H, S, D)
         scores = scaled_scores(q, k)  # (B, H, S, S)
         weights = softmax(scores) if mask is None else masked_softmax(scores, mask)  # (B, H, S, S)
         return self.out_proj(merge_heads(weighted_sum(weights, v)))
+
+
+def fused_mha(x: Tensor, w_qkv: Tensor, w_o: Tensor, num_heads: int, is_causal: bool = False) -> Tensor:
+    """Do all six steps without bias, the middle four in one call: (B, S, C) -> (B, S, C)."""
+    q, k, v = split_fused_qkv(x @ w_qkv.T, num_heads)  # (B, H, S, D) each
+    context = F.scaled_dot_product_attention(q, k, v, is_causal=is_causal)  # (B, H, S, D)
+    return merge_heads(context) @ w_o.T  # (B, S, C)
 
 
 def parameter_count(d_model: int, num_heads: int, bias: bool) -> int:
@@ -87,6 +102,31 @@ def _build_function(s: Steps) -> Callable[..., tuple[Tensor, Tensor]]:
         return pass_through(s, x, x, (w_q, w_k, w_v, w_o), NO_BIAS, num_heads, mask)
 
     return answer
+
+
+def _build_fused(s: Steps) -> Callable[..., Tensor]:
+    def answer(x: Tensor, w_qkv: Tensor, w_o: Tensor, num_heads: int, is_causal: bool = False) -> Tensor:
+        qkv = s.linear(x, w_qkv)
+        if s.split_fused is Steps.defaults["split_fused"]:  # people cut it in three and split each, or do both at once
+            q, k, v = s.order(*s.unpack(qkv))
+            q, k, v = s.apart(q, k, v, num_heads, s)
+        else:
+            q, k, v = s.order(*s.split_fused(qkv, num_heads))
+        return s.output(s.merge(s.kernel(q, k, v, is_causal)), w_o, None, num_heads)
+
+    return answer
+
+
+def _fused_inputs() -> tuple[Tensor, Tensor, Tensor, int]:
+    return tokens(), torch.cat(square(2, 3, 4)), square(5)[0], H
+
+
+def _is_by_hand(operations: Sequence[Operation], *_: Any) -> bool:
+    return not any("scaled_dot_product" in one.name for one in operations)
+
+
+def _pairs_all_tokens(operations: Sequence[Operation], x: Tensor, *_: Any) -> bool:
+    return any(one.output[-2:] == (x.size(1), x.size(1)) for one in operations)
 
 
 @lru_cache(maxsize=2)
@@ -159,10 +199,41 @@ EXERCISES = [
         query_arguments=(3, 4),
     ),
     Exercise(
+        fused_mha,
+        "Which of the six steps are left to you, when one call does scores, scale, softmax and weighted sum?",
+        "Project with the fused weight, split it as in lesson 2, call `F.scaled_dot_product_attention`, merge, "
+        "project. See “One call for the middle”.",
+        "x @ w_qkv.T is (B, S, 3C); q, k, v and the context are (B, H, S, D); the merged heads (B, S, C). The call "
+        "scales by itself, and takes is_causal by its name.",
+        "q, k, v = split_fused_qkv(x @ w_qkv.T, num_heads)  # (B, H, S, D) each\n"
+        "context = F.scaled_dot_product_attention(q, k, v, is_causal=is_causal)\n"
+        "return merge_heads(context) @ w_o.T",
+        inputs=[_fused_inputs, lambda: (*_fused_inputs(), True)],
+        other_sizes=lambda: (*others("BSC", "XC", "CC"), 5),
+        cases=("", "It was called with is_causal=True."),
+        axes="B S C",
+        done="You can write attention as models ship it. Next: make the text 8 times as long, and compare its time "
+        "with that of multi_head_attention.",
+        steps=("linear", "unpack", "order", "split", "apart", "split_fused", "kernel", "merge", "output"),
+        build=_build_fused,
+        rules=(
+            Rule(
+                "The result is right, and a tensor of S x S numbers was made: scores, weights or a mask. One call of "
+                "F.scaled_dot_product_attention on (B, H, S, D), with is_causal, makes none.",
+                _pairs_all_tokens,
+            ),
+            Rule(
+                "The result is right, and was made by hand. Let F.scaled_dot_product_attention do the four steps in "
+                "the middle.",
+                _is_by_hand,
+            ),
+        ),
+    ),
+    Exercise(
         parameter_count,
         "Does each head have matrices of its own, or rows of one that all heads share?",
-        "Count the weights of the four Linears, and their biases where there are any. See “What the number of heads "
-        "changes, and what not”.",
+        "Count the weights of the four Linears, and their biases where there are any. See “Deeper: counting the "
+        "parameters”.",
         "Four times C · C weights, and with bias four times C more. One argument plays no part. The result is an int.",
         "return 4 * (d_model * d_model + (d_model if bias else 0))",
         inputs=[lambda: (24, 6, True), lambda: (20, 5, False), lambda: (22, 11, True)],
@@ -173,8 +244,8 @@ EXERCISES = [
     Exercise(
         fold_value_bias,
         "b_v is added to the value of every token alike. What is left of it in a mixture with shares that sum to 1?",
-        "It comes through the mixing whole, and meets the output projection like everything else. See “A bias that is "
-        "not needed”.",
+        "It comes through the mixing whole, and meets the output projection like everything else. See “Deeper: a bias "
+        "that is not needed”.",
         "w_o (C, C) times b_v (C) gives (C), and b_o (C) is added.",
         "return w_o @ b_v + b_o  # (C)",
         inputs=[lambda: (*square(1), draw(C, seed=2), draw(C, seed=3))],
@@ -185,7 +256,7 @@ EXERCISES = [
 
 QUESTIONS = {
     "count-heads": Question(
-        "d_model is 12, with biases. How many numbers does multi-head attention learn with 1, 2 and 12 heads?",
+        "d_model is 12, with biases. How many parameters has multi-head attention with 1, 2 and 12 heads?",
         right_at=1,
         answers={
             "624, 1248, 7488": "Heads do not get matrices of their own size: they share out the rows of one.",
@@ -195,7 +266,7 @@ QUESTIONS = {
         also=("624", "624 each", "always 624", "624 for all", "all 624"),
     ),
     "which-is-other": Question(
-        "One of these computes another function than the others, given the same weights. Which?",
+        "One of these computes another function than the others, given the same parameters. Which?",
         right_at=4,
         answers={
             "one fused Linear for q, k, v": "Fused or apart: the same rows (lesson 1).",
@@ -203,17 +274,51 @@ QUESTIONS = {
             "heads folded into the batch": "Folding only changes who stands in front (lesson 2).",
             "permute instead of transpose": "Both name the same order of axes (lesson 2).",
             "every head as wide as d_model": (
-                "A head that is as wide as the whole vector compares more numbers, and has more weights."
+                "A head that is as wide as the whole vector compares more numbers, and has more parameters."
             ),
         },
     ),
 }
 
-COUNT = "7, Multi-head attention: What the number of heads changes, and what not"
+WRITE = "7, Multi-head attention: Do it: one function, one module"
+ONE_CALL = "7, Multi-head attention: One call for the middle"
+COUNT = "7, Multi-head attention: Deeper: counting the parameters"
+FOLD = "7, Multi-head attention: Deeper: a bias that is not needed"
+
+
+def _attend(q: Tensor, k: Tensor, v: Tensor, is_causal: bool, **options: Any) -> Tensor:
+    return F.scaled_dot_product_attention(q, k, v, is_causal=is_causal, **options)
+
+
 MISTAKES = [
     mistake("", "Its __init__ does not begin with super().__init__().",
-        "A module must be made ready before a part is put into it.", COUNT,
+        "A module must be made ready before a part is put into it.", WRITE,
         crashes=lambda error: "Module.__init__() call" in str(error), only=("MultiHeadAttention",)),
+    mistake("scale-twice", "The scores are scaled twice: before the call, and by it.",
+        "F.scaled_dot_product_attention divides by sqrt(D) by itself: hand it q and k as they are.", ONE_CALL,
+        {"kernel": lambda q, k, v, causal: _attend(q / q.size(-1) ** 0.5, k, v, causal)}),
+    mistake("scale-missing", "The call was told to leave the scores as they are, by scale=1.",
+        "Without a scale of yours it divides by sqrt(D), which is wanted here.", ONE_CALL,
+        {"kernel": lambda q, k, v, causal: _attend(q, k, v, causal, scale=1.0)}),
+    mistake("scale-inverted", "The scale of the call was set to sqrt(D): it multiplies, and does not divide.",
+        "Leave it out: by itself the call takes 1 / sqrt(D).", ONE_CALL,
+        {"kernel": lambda q, k, v, causal: _attend(q, k, v, causal, scale=q.size(-1) ** 0.5)}),
+    mistake("causal-ignored", "is_causal has no effect: tokens see what comes later.",
+        "Hand it on by its name: is_causal=is_causal.", ONE_CALL,
+        {"kernel": lambda q, k, v, causal: _attend(q, k, v, False)}),
+    mistake("", "Later tokens are hidden although is_causal is False.",
+        "Hand on what you were given: is_causal=is_causal.", ONE_CALL,
+        {"kernel": lambda q, k, v, causal: _attend(q, k, v, True)},
+        {"kernel": lambda q, k, v, causal: _attend(q, k, v, not causal)}),
+    mistake("", "is_causal stands in the place of the mask.",
+        "The fourth argument of the call is attn_mask. Give is_causal by its name: is_causal=is_causal.", ONE_CALL,
+        crashes=lambda error: "argument 'attn_mask'" in str(error), only=("fused_mha",)),
+    mistake("", "k was transposed before the call.",
+        "The call takes q, k and v as they are, (B, H, S, D) each, and transposes k itself.", ONE_CALL,
+        {"kernel": lambda q, k, v, causal: _attend(q, k.mT, v, causal)}),
+    mistake("", "The heads were not merged before the output projection.",
+        "W_O reads (B, S, C), the heads of a token side by side: merge_heads(context) comes first.", ONE_CALL,
+        {"merge": lambda context: context}, only=("fused_mha",)),
     mistake("three-linears", "Three Linears were counted.",
         "The output projection is the fourth.", COUNT,
         {"parameter_count": lambda c, h, bias: 3 * (c * c + c * bias)},
@@ -242,20 +347,20 @@ MISTAKES = [
         {"parameter_count": lambda c, h, bias: 4 * ((c // h) ** 2 + c // h * bias)},
         {"parameter_count": lambda c, h, bias: 4 * h * ((c // h) ** 2 + c // h * bias)}),
     mistake("bias-not-projected", "b_v was added as it is.",
-        "It is added to the values, so W_O projects it, like all that the heads bring: w_o @ b_v.", COUNT,
+        "It is added to the values, so W_O projects it, like all that the heads bring: w_o @ b_v.", FOLD,
         {"fold_value_bias": lambda w_o, b_v, b_o: b_v + b_o}),
     mistake("output-bias-projected", "W_O was applied to b_o, too.",
-        "b_o is added behind W_O; only b_v goes through it: w_o @ b_v + b_o.", COUNT,
+        "b_o is added behind W_O; only b_v goes through it: w_o @ b_v + b_o.", FOLD,
         {"fold_value_bias": lambda w_o, b_v, b_o: w_o @ (b_v + b_o)},
         {"fold_value_bias": lambda w_o, b_v, b_o: (b_v + b_o) @ w_o}),
     mistake("", "The two biases have changed places.",
-        "b_v is added before W_O, so it goes through it; b_o is added behind it: w_o @ b_v + b_o.", COUNT,
+        "b_v is added before W_O, so it goes through it; b_o is added behind it: w_o @ b_v + b_o.", FOLD,
         {"fold_value_bias": lambda w_o, b_v, b_o: b_v + w_o @ b_o}),
     mistake("weight-not-transposed", "This is b_v @ w_o: the weight was not transposed.",
-        "nn.Linear keeps its weight as (out, in). For one vector that is w_o @ b_v, or b_v @ w_o.T.", COUNT,
+        "nn.Linear keeps its weight as (out, in). For one vector that is w_o @ b_v, or b_v @ w_o.T.", FOLD,
         {"fold_value_bias": lambda w_o, b_v, b_o: b_v @ w_o + b_o}),
     mistake("bias-dropped", "One of the two biases is missing.",
-        "b_v comes through W_O, and b_o is added: w_o @ b_v + b_o.", COUNT,
+        "b_v comes through W_O, and b_o is added: w_o @ b_v + b_o.", FOLD,
         {"fold_value_bias": lambda w_o, b_v, b_o: w_o @ b_v},
         {"fold_value_bias": lambda w_o, b_v, b_o: b_o}),
 ]  # fmt: skip
