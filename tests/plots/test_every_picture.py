@@ -14,7 +14,6 @@ from matplotlib.transforms import Affine2D
 from torch.nn.functional import scaled_dot_product_attention
 
 from mha_course import plots
-from mha_course.attention import MultiHeadAttention
 from mha_course.experiments import model_sizes
 from mha_course.masks import causal_mask
 from mha_course.plots import figures
