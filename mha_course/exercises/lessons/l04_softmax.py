@@ -8,6 +8,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch.nn.functional import normalize
 
 from mha_course.exercises.attention_mistakes import STABLE
 from mha_course.exercises.attention_steps import MASKED
@@ -63,7 +64,8 @@ EXERCISES = [
         "“Temperature and entropy”.",
         "Number by number from (…, S) to (…, S), then a sum over the last axis: (…).",
         "return -torch.special.xlogy(weights, weights).sum(-1)",
-        inputs=[lambda: (weights(),)],
+        inputs=[lambda: (weights(),), lambda: (normalize(weights() ** 3, p=1, dim=-1),)],
+        cases=("", "Here some weights are small, but not 0."),
         axes="B H T",
         done="You can put a number on how undecided a row is. Next: at which temperature is the row of “it” half as "
         "undecided?",
