@@ -43,13 +43,13 @@ function colourOf({ cividis, low, high, middle, power }, value, weight) {
 
 /** Draws one moment: `now` are the numbers that a transition moves, `view` is what is followed and looked into. */
 export class Painter {
-  constructor(canvas, steps, look) {
+  constructor(canvas, steps, look, zoom) {
     const { plan } = steps;
-    Object.assign(this, { steps, look, plan, images: new Map(), context: canvas.getContext("2d") });
-    const [width, height] = [plan.width, plan.height].map((size) => Math.round(size * look.dots));
-    Object.assign(canvas, { width, height });
-    Object.assign(canvas.style, { width: `${plan.width}px`, height: `${plan.height}px` });
-    this.context.scale(look.dots, look.dots);
+    Object.assign(this, { steps, look, plan, zoom, images: new Map(), context: canvas.getContext("2d") });
+    this.dots = look.dots * zoom; // pixels of the screen for one of the plan
+    Object.assign(canvas, { width: Math.round(plan.width * this.dots), height: Math.round(plan.height * this.dots) });
+    Object.assign(canvas.style, { width: `${plan.width * zoom}px`, height: `${plan.height * zoom}px` });
+    this.context.scale(this.dots, this.dots);
     this.context.imageSmoothingEnabled = false;
     this.paths = plan.strokes.map(({ path }) => new Path2D(path));
   }
@@ -97,7 +97,7 @@ export class Painter {
 
   text(words, x, y, { colour = "muted", size = 11, bold = false, align = "left", alpha = 1, turned = false } = {}) {
     const { context, look } = this;
-    const font = `${bold ? "600 " : ""}${size}px ${look.fontFamily}`;
+    const font = `${bold ? "600 " : ""}${size / Math.min(1, this.zoom)}px ${look.fontFamily}`; // never smaller than its size
     Object.assign(context, { font, fillStyle: look.colours[colour], textAlign: align, globalAlpha: alpha });
     context.save();
     context.translate(x, y);
@@ -118,10 +118,14 @@ export class Painter {
     }
   }
 
+  whole(value) {
+    return Math.round(value * this.dots) / this.dots;
+  }
+
   /** Bring a box to whole pixels of the screen. */
   crisp({ x, y, w, h }) {
-    const whole = (value) => Math.round(value * this.look.dots) / this.look.dots;
-    return [whole(x), whole(y), whole(x + w) - whole(x), whole(y + h) - whole(y)];
+    const [left, top] = [this.whole(x), this.whole(y)];
+    return [left, top, this.whole(x + w) - left, this.whole(y + h) - top];
   }
 
   /** Return a picture with a pixel a cell; what is hidden stays clear. */
@@ -179,8 +183,8 @@ export class Painter {
   rule(area, columns, rows) {
     const [x, y, w, h] = this.crisp(area);
     let path = "";
-    for (let i = 1; i < columns; i++) path += `M${Math.round(x + (i * w) / columns) - 0.5} ${y}v${h}`;
-    for (let i = 1; i < rows; i++) path += `M${x} ${Math.round(y + (i * h) / rows) - 0.5}h${w}`;
+    for (let i = 1; i < columns; i++) path += `M${this.whole(x + (i * w) / columns) - 0.5} ${y}v${h}`;
+    for (let i = 1; i < rows; i++) path += `M${x} ${this.whole(y + (i * h) / rows) - 0.5}h${w}`;
     Object.assign(this.context, { strokeStyle: this.look.paper, lineWidth: 1 });
     this.context.stroke(new Path2D(path));
   }

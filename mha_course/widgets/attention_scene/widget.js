@@ -9,6 +9,7 @@ import { hit, sizesOf } from "./layout.js";
 import { STAGES, lookInside, readSteps, sentenceOf, strongest } from "./numbers.js";
 
 const TWEEN = 300; // milliseconds
+const [LEAST, MOST] = [0.88, 1.08]; // how far the picture follows its place; where there is less it scrolls
 const PAUSE = 5000; // milliseconds that a stage stays while it plays
 const SPOKEN = 350; // milliseconds until a number is read aloud: what is passed over is not
 const LAST = STAGES.length - 1;
@@ -157,7 +158,8 @@ class Scene {
   found({ clientX, clientY }) {
     const { left, top } = this.canvas.getBoundingClientRect();
     const { plan, S } = this.steps;
-    return hit(plan, S, (name) => this.painter.apart(name), { x: clientX - left, y: clientY - top });
+    const { zoom } = this.painter;
+    return hit(plan, S, (name) => this.painter.apart(name), { x: (clientX - left) / zoom, y: (clientY - top) / zoom });
   }
 
   point(found) {
@@ -292,7 +294,9 @@ class Scene {
     if (!this.root.isConnected || !this.paper.clientWidth) return;
     const view = this.view();
     const moving = this.move(view, time);
-    this.painter ??= new Painter(this.canvas, this.steps, lookOf(this.root, this.options));
+    const zoom = clamp(this.paper.clientWidth / this.steps.plan.width, LEAST, MOST);
+    if (this.painter?.zoom !== zoom)
+      this.painter = new Painter(this.canvas, this.steps, lookOf(this.root, this.options), zoom);
     this.show(view);
     if (moving) this.soon();
     this.root.dataset.drawn = `${this.steps.serial} ${view.stage} ${view.row} ${view.head} ${moving ? "moving" : "still"}`;
@@ -329,14 +333,14 @@ class Scene {
   }
 
   narrow() {
-    return this.paper.clientWidth < this.steps.plan.width;
+    return this.paper.clientWidth < this.steps.plan.width * LEAST;
   }
 
   /** Bring what is lit into sight, where the picture is wider than its place. */
   scrollTo(stage) {
     if (!this.narrow()) return;
     const lit = stage < 0 ? [] : STAGES[stage].lit.map((name) => this.steps.plan.parts[name]).filter(Boolean);
-    const left = lit.length ? Math.min(...lit.map(({ x }) => x)) - 80 : 0;
+    const left = lit.length ? (Math.min(...lit.map(({ x }) => x)) - 80) * LEAST : 0;
     this.paper.scrollTo({ left, behavior: this.still.matches ? "auto" : "smooth" });
   }
 
