@@ -112,7 +112,7 @@ class StaticFallback:
     def _repr_mimebundle_(self, **_: Any) -> tuple[dict[str, Any], dict[str, Any]]:
         view = {"version_major": 2, "version_minor": 1, "model_id": self.model_id}
         data: dict[str, Any] = {"text/plain": repr(self), WIDGET_VIEW: view}
-        if plots.figures.ON_SLIDES and not self.needs_kernel:
+        if plots.figures.ON_SLIDES and not self.needs_kernel and isinstance(self, anywidget.AnyWidget):
             return data | {DECK_VIEW: alone(self)}, {}
         return data | {"text/html": self.static or figure_html(self.png(), self.text)}, {}
 
