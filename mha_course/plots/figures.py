@@ -56,11 +56,11 @@ def png(picture: Axes | Figure) -> bytes:
     figure = picture if isinstance(picture, Figure) else picture.get_figure(root=True)
     if figure is None:
         raise ShapeError("png", "picture must belong to a figure", expected="an Axes or Figure", got=repr(picture))
-    file, look = io.BytesIO(), {"dpi": 150, "facecolor": "white"}
+    file = io.BytesIO()
+    look: dict[str, Any] = {"dpi": 150, "facecolor": "white"}
     if ON_SLIDES:
         look["dpi"] = FINE * enlarge(figure)
-        least = min((text.get_fontsize() for text in _letters(figure)), default=10)
-        look["metadata"] = {"Smallest text": str(least / 72 * look["dpi"])}  # in pixels, for tests
+        look["metadata"] = {"Smallest text": str(_smallest(figure) / 72 * look["dpi"])}  # in pixels, for tests
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", "Glyph .* missing")  # a box stands for a letter that the font lacks
         # What is laid out by hand has its margins, until its letters grow.
@@ -76,23 +76,25 @@ def enlarge(figure: Figure) -> float:
     Returns: the pixels of an inch on the slide.
     """
     figure.draw_without_rendering()
-    size, least = figure.get_tightbbox(), min((text.get_fontsize() for text in _letters(figure)), default=10)
+    size, least = figure.get_tightbbox(), _smallest(figure)
     room = BESIDE if size.width < 1.6 * size.height else BELOW
     if least * _scale(figure, room) < 72 * READABLE * 0.7:
         room = ALONE
     for _ in range(3):  # larger letters take room from the picture
-        least = 72 * READABLE / _scale(figure, room)
-        for text in figure.findobj(Text):
+        least, texts = 72 * READABLE / _scale(figure, room), list[Any](figure.findobj(Text))
+        for text in texts:
             text.set_fontsize(max(text.get_fontsize(), least))
         for ax in figure.axes:
-            _leave_out(ax.get_xticklabels(), across=True)
-            _leave_out(ax.get_yticklabels(), across=False)
+            _leave_out(ax.get_xticklabels(), figure.dpi, across=True)
+            _leave_out(ax.get_yticklabels(), figure.dpi, across=False)
         figure.draw_without_rendering()
     return _scale(figure, room)
 
 
-def _letters(figure: Figure) -> list[Text]:
-    return [text for text in figure.findobj(Text) if text.get_visible() and text.get_text().strip()]
+def _smallest(figure: Figure) -> float:
+    """Return the points of the smallest letters."""
+    texts: list[Any] = figure.findobj(Text)
+    return min((text.get_fontsize() for text in texts if text.get_visible() and text.get_text().strip()), default=10.0)
 
 
 def _scale(figure: Figure, room: tuple[int, int]) -> float:
@@ -101,7 +103,7 @@ def _scale(figure: Figure, room: tuple[int, int]) -> float:
     return min(room[0] / size.width, room[1] / size.height)
 
 
-def _leave_out(labels: Sequence[Text], *, across: bool) -> None:
+def _leave_out(labels: Sequence[Any], dpi: float, *, across: bool) -> None:
     """Hide so many of the names along an axis that the others have room."""
     shown = [label for label in labels if label.get_text()]
     if len(shown) < 2:
@@ -110,7 +112,7 @@ def _leave_out(labels: Sequence[Text], *, across: bool) -> None:
     ends = [label.get_transform().transform(place) for label, place in zip(shown, places, strict=True)]
     pitch = abs(ends[-1] - ends[0]).max() / (len(shown) - 1)
     slant = shown[0].get_rotation() if across else 90
-    letters = max(label.get_fontsize() for label in shown) * shown[0].get_figure(root=True).dpi / 72
+    letters = max(label.get_fontsize() for label in shown) * dpi / 72
     need = letters / math.sin(math.radians(slant)) if slant else 1.1 * max(box.width for box in boxes)
     for number, label in enumerate(shown):
         label.set_visible(number % math.ceil(need / max(pitch, 1)) == 0)
