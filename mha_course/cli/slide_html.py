@@ -160,7 +160,7 @@ def crowded(parts: list[str]) -> bool:
     width, height = shown_size(figures[0])
     others = "".join(part for part in parts if part not in figures)
     letters = len(re.sub("<[^>]*>", "", others)) + 60 * others.count("</p>") + 60 * others.count("</li>")
-    if width <= BESIDE[0] + 10 and width < 1.6 * height:
+    if width < 1.6 * height and width <= BESIDE[0] + 10 and height <= BESIDE[1] + 10:
         return letters > LENGTH
     caption = len(re.sub("<[^>]*>", "", figures[0])) + 60
     return height + 0.7 * letters + 0.28 * caption > 860  # 80 letters are a line of 57 pixels, 125 one of 35 below

@@ -54,7 +54,7 @@ def esm(name: str, *, folder: Path) -> str:
     return "\n".join([*parts, main])
 
 
-def alone(widget: anywidget.AnyWidget) -> dict[str, Any]:
+def alone(widget: Any) -> dict[str, Any]:
     """Return what draws a widget without a kernel: its name, script, style and state, in which bytes are base64."""
     names = [name for name in widget.keys if not name.startswith("_")]
     state = json.dumps({name: getattr(widget, name) for name in names}, default=_encoded)

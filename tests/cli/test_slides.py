@@ -184,7 +184,7 @@ def test_widgets_are_live_on_slides(open_deck):
     box = explorer.locator(".glass").bounding_box()
     row, column = example.load().tokens.index("it"), example.load().tokens.index("cat")
     page.mouse.move(box["x"] + (x + (column + 0.5) * w) * grown, box["y"] + (y + (row + 0.5) * h) * grown)
-    assert re.match("it → cat", explorer.locator(".readout").inner_text())
+    assert explorer.locator(".readout").inner_text().startswith("head 2: it → cat ")
     explorer.locator(".glass").focus()
     page.keyboard.press("ArrowRight")
     assert page.evaluate("at") == place
@@ -193,7 +193,7 @@ def test_widgets_are_live_on_slides(open_deck):
     place, tracer = go("ShapeTracer")
     tracer.get_by_role("button", name="Next").click()
     page.keyboard.press("ArrowRight")
-    assert tracer.locator(".place").inner_text().startswith("3 /" if page.evaluate("at") == place else "")
+    assert tracer.locator(".place").inner_text().startswith("3 /")
     assert page.evaluate("at") == place
 
 
@@ -269,7 +269,8 @@ def test_the_speaker_sees_notes_minutes_and_what_comes_next(open_deck):
     assert picture.bounding_box()["width"] == pytest.approx(600, abs=1)
     assert window.evaluate("getComputedStyle(document.body).backgroundColor") == "rgb(255, 255, 255)"
     window.keyboard.press("d")
-    window.wait_for_function("getComputedStyle(document.body).backgroundColor === 'rgb(18, 22, 28)'")
+    window.locator("html.dark").wait_for()
+    assert window.evaluate("getComputedStyle(document.body).backgroundColor") == "rgb(18, 22, 28)"
     window.keyboard.press("ArrowRight")
     assert page.evaluate("at") == place + 2
     assert window.locator("#notes h2").inner_text() == following
