@@ -6,7 +6,6 @@ import pytest
 import torch
 
 from mha_course import plots
-from mha_course.attention import MultiHeadAttention
 from mha_course.errors import ShapeError
 from mha_course.experiments import costs, scaling
 
