@@ -1,14 +1,11 @@
 // What a picture hears of the page that it stands in.
 
-/** Call `changed` when the picture's own colours are others than before, and return how to stop. */
-export function followTheme(root, changed) {
-  const coloursOf = ({ color, backgroundColor }) => `${color} ${backgroundColor}`;
-  let before = coloursOf(getComputedStyle(root));
+/** Call `changed` when the picture's colours are others than ink and paper of `drawn()`, and return how to stop. */
+export function followTheme(root, drawn, changed) {
   function compare() {
-    const now = coloursOf(getComputedStyle(root));
-    if (now === before) return;
-    before = now;
-    changed();
+    const { color, backgroundColor } = getComputedStyle(root);
+    const { ink, paper } = drawn() ?? {};
+    if (color !== ink || backgroundColor !== paper) changed();
   }
   const theme = new MutationObserver(compare);
   const dark = matchMedia("(prefers-color-scheme: dark)");

@@ -20,7 +20,7 @@ export function lookOf(root, { streams, accent, cividis }) {
   const colours = { ink, muted: mix(dark ? 72 : 66), line: mix(28), accent: dark ? "#f0a030" : accent };
   Object.assign(colours, Object.fromEntries(Object.entries(streams).map(light)));
   const dots = Math.min(3, window.devicePixelRatio || 1);
-  return { ...ends, middle: [red, green, blue], paper, colours, cividis, fontFamily, dots };
+  return { ...ends, middle: [red, green, blue], ink, paper, colours, cividis, fontFamily, dots };
 }
 
 const makeCanvas = (width, height) => Object.assign(document.createElement("canvas"), { width, height });

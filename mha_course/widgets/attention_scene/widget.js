@@ -98,7 +98,7 @@ class Scene {
     };
     const size = new ResizeObserver(() => this.soon()); // it may have been out of sight
     size.observe(this.root);
-    const stop = followTheme(this.root, again);
+    const stop = followTheme(this.root, () => this.painter?.look, again);
     return () => {
       size.disconnect();
       stop();

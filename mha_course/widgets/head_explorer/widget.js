@@ -91,7 +91,8 @@ class Explorer {
       this.layThumbs();
       this.draw();
     });
-    const stop = followTheme(this.root, () => this.soon());
+    const drawn = () => this.scene?.look;
+    const stop = followTheme(this.root, drawn, () => this.soon());
     size.observe(this.root);
     return [() => size.disconnect(), stop];
   }
