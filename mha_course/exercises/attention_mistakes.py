@@ -87,7 +87,7 @@ def _fused(order: str) -> Function:
 
 
 LINEAR = "1, Projection: A Linear, taken apart"
-ROLES = "1, Projection: See it: one word, three vectors"
+ROLES = "1, Projection: See it: look for what you need"
 FUSED_LINEAR = "1, Projection: Three Linears or one"
 READS_ALL = "1, Projection: Break it: “each head gets a slice of the embedding”"
 FUSED = "2, Head splitting: A fused q, k, v"

@@ -14,7 +14,7 @@ from matplotlib.patches import PathPatch, Rectangle
 from matplotlib.path import Path
 from numpy.typing import NDArray
 
-from mha_course.plots.figures import ACCENT, HATCH, INK, STREAMS, new_figure
+from mha_course.plots.figures import ACCENT, HATCH, INK, SMALL, STREAMS, TEXT, new_figure
 from mha_course.plots.scene_plan import BOTTOM, GAP, HEIGHT, SIDE, TOP, WIDTH, ScenePlan
 
 COLORS = {**STREAMS, "ink": INK, "muted": "#667085", "line": "#c6cad2", "accent": ACCENT}
@@ -77,7 +77,10 @@ def _write(ax: Axes, texts: Sequence[Mapping[str, Any]], follow: int, head: int)
     for each in texts:
         lit = each.get("row", -2) == follow
         bold = each.get("bold") or lit or each.get("head") == head
-        style: dict[str, Any] = {"fontsize": each["size"] * 0.78, "fontweight": "bold" if bold else "normal"}
+        style: dict[str, Any] = {
+            "fontsize": TEXT if each["size"] > 11 else SMALL,
+            "fontweight": "bold" if bold else "normal",
+        }
         style |= {"color": ACCENT if lit else COLORS[each["color"]], "parse_math": False}
         if each.get("after"):
             drop = (each["x"], -2 if each["y"] != last.get_position()[1] else 0)

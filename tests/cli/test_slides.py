@@ -320,9 +320,9 @@ def test_a_missing_or_unknown_type_is_one_clear_message(metadata, message):
     notebook.cells[2].metadata = nbformat.from_dict(metadata)
     with pytest.raises(ShapeError) as error:
         slides.slides(notebook, "00_start_here")
-    assert str(error.value) == f"slides: 00_start_here, cell place: {message}"
+    assert str(error.value) == f"slides: 00_start_here, cell see: {message}"
     del notebook.cells[2].metadata["slideshow"]
-    with pytest.raises(ShapeError, match=r"cell place: slide_type is missing or unknown.* got None"):
+    with pytest.raises(ShapeError, match=r"cell see: slide_type is missing or unknown.* got None"):
         slides.slides(notebook, "00_start_here")
 
 
@@ -425,7 +425,7 @@ def minutes_of(number, named):
 
 def test_the_plans_of_the_teaching_guide_add_up():
     plans = re.split(r"^### ", (ROOT / "TEACHING.md").read_text(), flags=re.MULTILINE)[1:4]
-    for plan, expected in zip(plans, (55, 102, 101), strict=True):
+    for plan, expected in zip(plans, (57, 104, 101), strict=True):
         rows = re.findall(r"^\| (\d+) \| (.+) \| (\d+) \|$", plan, re.MULTILINE)
         for number, named, minutes in rows:
             assert minutes_of(int(number), named) == int(minutes), (number, named)

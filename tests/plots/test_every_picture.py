@@ -14,6 +14,7 @@ from matplotlib.transforms import Affine2D
 from torch.nn.functional import scaled_dot_product_attention
 
 from mha_course import plots
+from mha_course.attention import MultiHeadAttention
 from mha_course.experiments import model_sizes
 from mha_course.masks import causal_mask
 from mha_course.plots import figures
@@ -60,7 +61,11 @@ ONE_PANEL = {
 
 HEADS = torch.rand(4, 15, 15, generator=torch.Generator().manual_seed(0)).softmax(-1)
 X = torch.randn(1, 15, 48, generator=torch.Generator().manual_seed(0))
+STAGES = {
+    name: tensor[0].numpy() for name, tensor in vars(MultiHeadAttention(48, 4).requires_grad_(False).steps(X)).items()
+}
 SEVERAL = {
+    "attention_scene": lambda: plots.attention_scene(STAGES, WORDS, head=1, follow=12),
     "attention_overlay": lambda: plots.attention_overlay(
         X[0, :12].view(3, 12, 16).sigmoid(), {"a": torch.ones(12)}, (3, 4)
     ),
