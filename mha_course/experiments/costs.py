@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import time
+import timeit
 import warnings
 import weakref
 from collections.abc import Callable, Iterable
@@ -13,10 +14,10 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 from torch.nn.attention import SDPBackend, sdpa_kernel
-from torch.utils import benchmark
 
 from mha_course import errors
 from mha_course.attention import MultiHeadAttention
+from mha_course.models.training import one_thread
 from mha_course.tracing.op_counter import OpCounter
 from mha_course.tracing.torch_internals import DispatchMode, OpOverload, sdpa_backend, storage_key, tree_leaves
 
@@ -87,8 +88,11 @@ def milliseconds(fn: Callable[..., Any], *args: Any, seconds: float = 0.2) -> fl
     """
     fine = time.get_clock_info("thread_time").resolution < 1e-5
     clock = time.thread_time if fine else time.perf_counter
-    timer = benchmark.Timer("fn(*args)", globals={"fn": fn, "args": args}, timer=clock)
-    return 1000 * min(timer.blocked_autorange(min_run_time=seconds).times)
+    timer, found, end = timeit.Timer(lambda: fn(*args), timer=clock), [], time.perf_counter() + seconds
+    with one_thread():
+        while not found or time.perf_counter() < end:
+            found.append(timer.timeit(1))
+    return 1000 * min(found)
 
 
 class _Memory(DispatchMode):

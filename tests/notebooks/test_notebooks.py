@@ -213,7 +213,7 @@ TAMPERED = {
     "no slide type": lambda n: n.cells[3].metadata.pop("slideshow"),
     "a foreign slide type": lambda n: n.cells[3].metadata.slideshow.update(slide_type="page"),
     "no minutes": lambda n: n.cells[0].metadata.lecture.pop("minutes"),
-    "no notes": lambda n: n.cells[4].metadata.lecture.update(notes=""),
+    "no notes": lambda n: n.cells[2].metadata.lecture.update(notes=""),
     "stripped": lambda n: [cell.update(outputs=[], execution_count=None) for cell in code_cells(n)],
     "out of order": lambda n: code_cells(n)[3].update(execution_count=9),
     "foreign kernel": lambda n: n.metadata.kernelspec.update(name="conda-env-py"),

@@ -50,7 +50,7 @@ def first_move(name, controls, values):
 # How it is made, what the browser sets, what is true then, and which trait the browser gets back. Labs are found.
 CASES = {
     "AttentionScene": (
-        "AttentionScene(seen.steps(inputs), tokens=words, recompute=lambda: seen(-inputs), follow='it')",
+        "AttentionScene(seen.steps(inputs), tokens=words, recompute=lambda: seen(3 * inputs), follow='it')",
         {"request": {"serial": 1}}, "'q' in made.packet['yours']", "packet",
     ),
     "HeadExplorer": (
