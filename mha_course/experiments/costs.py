@@ -88,7 +88,8 @@ def milliseconds(fn: Callable[..., Any], *args: Any, seconds: float = 0.2) -> fl
     """
     fine = time.get_clock_info("thread_time").resolution < 1e-5
     clock = time.thread_time if fine else time.perf_counter
-    timer, found, end = timeit.Timer(lambda: fn(*args), timer=clock), [], time.perf_counter() + seconds
+    timer, end = timeit.Timer(lambda: fn(*args), timer=clock), time.perf_counter() + seconds
+    found: list[float] = []
     with one_thread():
         while not found or time.perf_counter() < end:
             found.append(timer.timeit(1))
