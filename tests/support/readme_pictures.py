@@ -1,4 +1,4 @@
-"""Make the README's pictures from the real thing: a lesson and a wrong answer in JupyterLab.
+"""Make the README's pictures from the real thing: the scene and a wrong answer in JupyterLab.
 
 python tests/readme_pictures.py
 """
@@ -12,13 +12,12 @@ from PIL import Image
 from playwright.sync_api import sync_playwright
 
 DATA = browsing.ROOT / "mha_course" / "data"
-LESSON = browsing.ROOT / "notebooks" / "16_why_many_heads.ipynb"
-SENTENCES = (
-    "the grey cat that chased the loud dogs was hungry , so it ate greedily",
-    "the sly fox that chased the loud dogs was thirsty , so it drank deeply",
-    "the loud dogs that chased the sly fox were thirsty , so they drank deeply",
-)
-PRONOUN, NOUN = 12, 2  # places in each
+SCENE = """from mha_course import example
+from mha_course.widgets import AttentionScene
+
+cat = example.load()
+AttentionScene(cat.mha.steps(cat.x), tokens=cat.tokens, x=cat.x, out_proj=cat.mha.out_proj, follow="it", head=1)"""
+FOLLOWED = 10  # “hungry” in the menu of words, which begins with none
 MISTAKE = """import torch
 from mha_course.exercises import check
 from mha_course.tracing import trace
@@ -51,30 +50,19 @@ class Film:
         print(path.name, f"{len(self.frames)} frames, {path.stat().st_size / 1000:.0f} kB")
 
 
-def point(page, row, column):
-    """Put the pointer on a cell of the large picture."""
-    base = page.locator(".mha-heads canvas.base").first
-    x, y, w, h = (float(number) for number in base.get_attribute("data-place").split())
-    box = base.bounding_box()
-    page.mouse.move(box["x"] + x + (column + 0.5) * w, box["y"] + y + (row + 0.5) * h)
-
-
-def explorer(page):
-    """Film the explorer of the last lesson: heads, a cell, another sentence, two heads compared."""
-    film = Film(page, ".mha-heads")
-    heads, field = page.locator(".mha-heads .head"), page.locator(".mha-heads input[type=text]").first
-    for sentence in SENTENCES:
-        field.fill(sentence)
-        if sentence == SENTENCES[0]:
-            film.take(900)
-            for place in (0, 7, 6):  # five to a layer, the average among them
-                heads.nth(place).click()
-                film.take(700)
-        point(page, PRONOUN, NOUN)
-        film.take(1900)
-    heads.nth(7).click(modifiers=["Shift"])
-    point(page, PRONOUN, NOUN)
-    film.take(2400)
+def walk(page):
+    """Film the scene: walk through the whole pass, then follow another word, and light another head."""
+    page.wait_for_selector("[data-drawn$=still]")
+    film, ahead = Film(page, ".mha-scene"), page.get_by_role("button", name="Next")
+    film.take(2000)
+    while ahead.is_enabled():
+        ahead.click()
+        film.take(1700)
+    page.locator(".mha-scene canvas").press("Escape")
+    page.locator(".mha-scene select").select_option(index=FOLLOWED)
+    film.take(1500)
+    page.get_by_role("button", name="head 0").click()
+    film.take(2200)
     film.save(DATA / "readme.webp")
 
 
@@ -94,7 +82,7 @@ def main():
         chromium = player.chromium.launch(executable_path=browsing.CHROMIUM, args=browsing.ARGUMENTS)
         lab = browsing.Lab(Path(folder))
         try:
-            for cells, keep in (([MISTAKE, CHECK, TRACE], mistake), (LESSON, explorer)):
+            for cells, keep in (([MISTAKE, CHECK, TRACE], mistake), ([SCENE], walk)):
                 page = chromium.new_page(viewport={"width": 1280, "height": 1600})
                 lab.open(page, cells)
                 keep(page)
