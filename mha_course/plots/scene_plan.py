@@ -164,7 +164,8 @@ class ScenePlan:
         step = (SIDE - side) / max(self.H - 1, 1)
         heads = [{"x": left + head * step, "y": TOP - 60 - side, "side": side} for head in range(self.H)]
         for head, box in enumerate(heads):
-            self._write(f"head {head}" if self.H < 4 or not head else f"{head}", box["x"], box["y"] - 6, "weights", head=head)
+            text = f"head {head}" if self.H < 4 or not head else f"{head}"
+            self._write(text, box["x"], box["y"] - 6, "weights", head=head)
         return heads
 
     def _ramps(self) -> list[dict[str, Any]]:

@@ -58,6 +58,7 @@ def test_a_lesson_in_a_browser(path, lab_page, lab):
     page.evaluate("jupyterapp.commands.execute('application:toggle-left-area')")
     runs(page)
     picture(page, path.stem)
+    page.evaluate("jupyterapp.commands.execute('notebook:expand-all-headings')")  # what is under Deeper, too
     widgets = page.query_selector_all(walking.WIDGETS)
     for widget in widgets:
         can_be_reached(page, widget)
