@@ -136,7 +136,8 @@ def slides(notebook: NotebookNode, name: str, *, solutions: bool = False) -> lis
             stub = re.match(r"(?:def|class) (\w+)\b.*\.\.\.\s*$", cell.source, re.DOTALL)
             if solutions and stub and cell.cell_type == "code":
                 answer = f'<p class="lead">A solution of <code>{stub[1]}</code></p>'
-                code = slide_html.python(reference(stub[1]))
+                shown = re.sub(r'("""[^\n"]+)\n.*?"""', r'\1"""', reference(stub[1]), flags=re.DOTALL)  # no details
+                code = slide_html.python(shown)
                 found.append(Slide(found[-1].heading, [f'<div class="words">{answer}</div>', code]))
     return found
 

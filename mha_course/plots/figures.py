@@ -25,7 +25,7 @@ from mha_course.errors import ShapeError
 
 ON_SLIDES = os.environ.get("MHA_COURSE_FIGURES") == "slide"  # the decks have all that is shown drawn anew
 # Pixels of a slide of 1920 that a picture has beside words, below two lines, or alone; and its smallest letters.
-BESIDE, BELOW, ALONE, READABLE = (1000, 695), (1728, 610), (1728, 760), 21
+BESIDE, BELOW, ALONE, READABLE = (1000, 695), (1728, 610), (1728, 760), 21.3
 FINE = 1.5  # pixels of a picture for one of the slide, so that it is sharp on better screens
 LINE = 88  # characters that fit beside JupyterLab's file list
 SMALL, TEXT, TITLE, LARGE = 9.0, 10.0, 11.5, 15.0  # points: all type in pictures; the smallest is 11.5 px on a page

@@ -108,7 +108,7 @@ QUESTIONS = {
         "All scores of a row are made 100 times larger. What happens to the largest share?",
         right_at=2,
         answers={
-            "nothing: shares sum to 1 before and after": "They do. How the 1 is shared out is another matter.",
+            "nothing: the sum of the shares stays the same": "It does. How it is shared out is another matter.",
             "it gets 100 times larger": "No share can be larger than 1.",
             "it comes close to 1": (
                 "What counts is the lead over the others. A hundred times as long, it leaves them next to nothing."
