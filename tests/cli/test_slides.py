@@ -179,7 +179,7 @@ def test_widgets_are_live_on_slides(open_deck):
 
     place, explorer = go("HeadExplorer")
     explorer.get_by_role("button", name="head 2").click()
-    assert explorer.locator(".title").inner_text().startswith("head 2")
+    explorer.locator(".title", has_text="head 2").wait_for()
     x, y, w, h = map(float, explorer.locator(".base").get_attribute("data-place").split())
     grown = explorer.locator(".glass").evaluate("node => node.getBoundingClientRect().width / node.offsetWidth")
     box = explorer.locator(".glass").bounding_box()
