@@ -185,7 +185,7 @@ def test_widgets_are_live_on_slides(open_deck):
     box = explorer.locator(".glass").bounding_box()
     row, column = example.load().tokens.index("it"), example.load().tokens.index("cat")
     page.mouse.move(box["x"] + (x + (column + 0.5) * w) * grown, box["y"] + (y + (row + 0.5) * h) * grown)
-    assert explorer.locator(".readout").inner_text().startswith("head 2: it → cat ")
+    explorer.locator(".readout", has_text="head 2: it → cat ").wait_for()
     explorer.locator(".glass").focus()
     page.keyboard.press("ArrowRight")
     assert page.evaluate("at") == place
