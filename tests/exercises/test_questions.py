@@ -119,9 +119,15 @@ def own_width():
 def merge_order():
     context = torch.randn(2, 4, 5, 6)
     want = torch.cat(context.unbind(1), -1)
-    names = {"context": context, "B": 2, "S": 5, "C": 24}
+    names = {"context": context, "B": 2, "T": 5, "C": 24}
     ways = QUESTIONS["merge-order"].answers
     return " and ".join(code for code in ways if torch.equal(eval(code, names), want))
+
+
+def fused_merge():
+    q, k, v = (torch.randn(2, 5, 4, 6).transpose(1, 2) for _ in range(3))  # split by view and transpose
+    context = F.scaled_dot_product_attention(q, k, v)
+    return "no" if context.transpose(1, 2).is_contiguous() else "yes"
 
 
 def output_mixes():

@@ -61,7 +61,7 @@ EXERCISES = [
         entropy,
         "What does 0 · log 0 give in floating point, and what should it give here?",
         "Each weight times its logarithm, summed, with a minus. `torch.special.xlogy` takes 0 · log 0 as 0. See "
-        "“Temperature and entropy”.",
+        "“Deeper: entropy, a number for undecided”.",
         "Number by number from (…, S) to (…, S), then a sum over the last axis: (…).",
         "return -torch.special.xlogy(weights, weights).sum(-1)",
         inputs=[lambda: (weights(),), lambda: (normalize(weights() ** 3, p=1, dim=-1),)],
@@ -151,7 +151,7 @@ QUESTIONS = {
     ),
 }
 
-ENTROPY = "4, Softmax: Temperature and entropy"
+ENTROPY = "4, Softmax: Deeper: entropy, a number for undecided"
 MISTAKES = [
     mistake("entropy-log-of-zero", "A weight of 0 gave NaN: its logarithm is -inf, and 0 · -inf has no value.",
         "By agreement 0 · log 0 is 0. torch.special.xlogy(weights, weights) takes it so.", ENTROPY,

@@ -15,14 +15,14 @@ from mha_course.exercises.spec import Exercise, Lesson, Question
 
 
 def merge_heads(context: Tensor) -> Tensor:
-    """Lay the heads of each token side by side, (B, H, S, D) -> (B, S, C)."""
-    return context.transpose(1, 2).flatten(2)  # (B, S, C)
+    """Lay the heads of each token side by side, (B, H, T, D) -> (B, T, C)."""
+    return context.transpose(1, 2).flatten(2)  # (B, T, C)
 
 
 def head_contributions(context: Tensor, w_o: Tensor) -> Tensor:
-    """Return what each head adds to the output, (B, H, S, C); the sum over H is the merged context times w_oᵀ."""
+    """Return what each head adds to the output, (B, H, T, C); the sum over H is the merged context times w_oᵀ."""
     columns = w_o.unflatten(1, (context.size(1), -1))  # (C, H, D)
-    return torch.einsum("bhsd,chd->bhsc", context, columns)  # (B, H, S, C)
+    return torch.einsum("bhtd,chd->bhtc", context, columns)  # (B, H, T, C)
 
 
 def build_subtractor(d: int) -> tuple[Tensor, Tensor, Tensor, Tensor]:
@@ -155,8 +155,8 @@ EXERCISES = [
         "In the context the heads stand before the tokens. Which two axes must be neighbours before you join them?",
         "Undo the split backwards: first swap, then join. The join has to copy, so `view` refuses. See “The merge, "
         "cell by cell”.",
-        "(B, H, S, D) becomes (B, S, H, D) by the swap, and (B, S, C) by joining the last two axes.",
-        "return context.transpose(1, 2).flatten(2)  # (B, S, C)",
+        "(B, H, T, D) becomes (B, T, H, D) by the swap, and (B, T, C) by joining the last two axes.",
+        "return context.transpose(1, 2).flatten(2)  # (B, T, C)",
         inputs=[lambda: (qkv()[1],)],
         other_sizes=lambda: others("BHSD"),
         axes="B S C",
@@ -168,10 +168,10 @@ EXERCISES = [
         "The merged context times w_oᵀ sums over C numbers a token. Which of them come from one head?",
         "Cut w_o by columns, D for each head, and multiply each head by its own columns only. See “W_O: where the "
         "heads meet”.",
-        "w_o (C, C) with its second axis cut is (C, H, D). With the context (B, H, S, D), sum over D and keep H: (B, "
-        "H, S, C).",
+        "w_o (C, C) with its second axis cut is (C, H, D). With the context (B, H, T, D), sum over D and keep H: (B, "
+        "H, T, C).",
         "columns = w_o.unflatten(1, (context.size(1), -1))  # (C, H, D)\n"
-        'return torch.einsum("bhsd,chd->bhsc", context, columns)  # (B, H, S, C)',
+        'return torch.einsum("bhtd,chd->bhtc", context, columns)  # (B, H, T, C)',
         inputs=[lambda: (qkv()[1], *square(5))],
         other_sizes=lambda: others("BHSD", "CC"),
         axes="B H S C",
@@ -202,14 +202,14 @@ EXERCISES = [
 
 QUESTIONS = {
     "merge-order": Question(
-        "context has shape (B, H, S, D). Which gives (B, S, C) with the heads of each token side by side?",
+        "context has shape (B, H, T, D). Which gives (B, T, C) with the heads of each token side by side?",
         right_at=1,
         answers={
-            "context.reshape(B, S, C)": "It has the right shape, and mixes tokens: the transpose is missing.",
-            "context.transpose(1, 2).reshape(B, S, C)": (
+            "context.reshape(B, T, C)": "It has the right shape, and mixes tokens: the transpose is missing.",
+            "context.transpose(1, 2).reshape(B, T, C)": (
                 "First the tokens come forward again, then H and D, now neighbours, are joined."
             ),
-            "context.transpose(2, 3).reshape(B, S, C)": "That swaps tokens and channels; the heads stay outermost.",
+            "context.transpose(2, 3).reshape(B, T, C)": "That swaps tokens and channels; the heads stay outermost.",
         },
     ),
     "output-mixes": Question(
@@ -219,6 +219,14 @@ QUESTIONS = {
             "the first half": "The identity leaves each number where it is; mixing the heads is what W_O is there for.",
             "all": "That takes a W_O that is not the identity. It is the only place where heads meet.",
             "none": "Merging drops nothing: head 0 fills the first half.",
+        },
+    ),
+    "fused-merge": Question(
+        "F.scaled_dot_product_attention returns a context (B, H, T, D), on the CPU. Does the merge have to copy it?",
+        right_at=1,
+        answers={
+            "yes": "It would if the context lay in memory head after head, as that of weights @ v does.",
+            "no": "It lies in memory token after token, as q did, so that swap and join move nothing.",
         },
     ),
 }
