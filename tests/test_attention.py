@@ -331,38 +331,25 @@ def test_a_mask_is_read_only_where_one_is_given():
 
 
 ERRORS = {
-    "split": (
-        lambda: split_heads(torch.ones(2, 5, 10), 4),
-        "split_heads: num_heads must divide C. expected C % num_heads == 0, got C=10, num_heads=4, "
-        "fix: num_heads=2 or 5, or C=8 or 12",
-    ),
-    "a list": (
+    "split_heads: num_heads must divide C. expected C % num_heads == 0, got C=10, num_heads=4, fix: num_heads=2 or "
+    "5, or C=8 or 12": lambda: split_heads(torch.ones(2, 5, 10), 4),
+    "split_heads: x must be a tensor. expected a torch.Tensor, got list, fix: torch.as_tensor(x)":
         lambda: split_heads([[1.0]], 1),
-        "split_heads: x must be a tensor. expected a torch.Tensor, got list, fix: torch.as_tensor(x)",
-    ),
-    "merge": (
+    "merge_heads: x must have 4 axes. expected (B, H, S, D), got (2, 5, 24), fix: x.unsqueeze(0), a batch of one":
         lambda: merge_heads(torch.ones(B, T, C)),
-        "merge_heads: x must have 4 axes. expected (B, H, S, D), got (2, 5, 24), fix: x.unsqueeze(0), a batch of one",
-    ),
-    "mask of numbers": (
+    "attention: mask must be bool, True = may attend. expected torch.bool, got torch.float32, fix: mask.bool() if "
+    "it holds 1 for may attend, mask == 0 if it is additive (0 and -inf)":
         lambda: attention(*torch.ones(3, B, H, T, D), torch.ones(T, T)),
-        "attention: mask must be bool, True = may attend. expected torch.bool, got torch.float32, "
-        "fix: mask.bool() if it holds 1 for may attend, mask == 0 if it is additive (0 and -inf)",
-    ),
-    "head width of k": (
+    "attention: k has the wrong D. expected (B=2, H=4, S, D=6), got (B=2, H=4, S=7, D=5)":
         lambda: attention(torch.ones(B, H, T, D), *torch.ones(2, B, H, S, 5)),
-        "attention: k has the wrong D. expected (B=2, H=4, S, D=6), got (B=2, H=4, S=7, D=5)",
-    ),
-    "dropout": (
+    "MultiHeadAttention: dropout must be a share. expected 0 <= dropout < 1, got dropout=1.5":
         lambda: MultiHeadAttention(24, 4, dropout=1.5),
-        "MultiHeadAttention: dropout must be a share. expected 0 <= dropout < 1, got dropout=1.5",
-    ),
-}
+}  # fmt: skip
 
 
-@pytest.mark.parametrize("case", ERRORS)
-def test_errors_say_what_and_how(case):
-    refused(*ERRORS[case])
+@pytest.mark.parametrize("message", ERRORS)
+def test_errors_say_what_and_how(message):
+    refused(ERRORS[message], message)
 
 
 # Softmax with a mask
