@@ -40,12 +40,12 @@ CASES = {
         lambda: MHA(X, mask=causal_mask(5).expand(2, 5, 5)),
     "MultiHeadAttention: mask must be (T, S), or 4-D and broadcastable to (B, H, T, S). expected (B=2, H=4, T=5, "
     "S=5), or its last two axes, got (3, 5, 5)": lambda: MHA(X, mask=torch.ones(3, 5, 5, dtype=torch.bool)),
-    "MultiHeadAttention: mask must be a tensor. expected torch.bool, got list, fix: torch.as_tensor(mask, "
-    "dtype=torch.bool)": lambda: MHA(X, mask=[[True]]),
+    "MultiHeadAttention: mask must be a tensor. expected a torch.Tensor, got list, fix: torch.as_tensor(mask)":
+        lambda: MHA(X, mask=[[True]]),
     "MultiHeadAttention: mask must be on the device of the tokens. expected cpu, got meta, fix: mask.to('cpu')":
         lambda: MHA(X, mask=causal_mask(5, device="meta")),
     "MultiHeadAttention: query must be a tensor. expected a torch.Tensor, got NoneType": lambda: MHA(None),
-    "causal_mask: seq_len must be a positive int. expected seq_len >= 1, got 2.5": lambda: causal_mask(2.5),
+    "causal_mask: seq_len must be a positive int. expected seq_len >= 1, got seq_len=2.5": lambda: causal_mask(2.5),
     "padding_mask: lengths must be whole numbers from 0 to max_len. expected 0 <= length <= 7, got [3, 9]":
         lambda: padding_mask([3, 9], 7),
     "combine_masks: padding has the wrong S. expected (B, 1, 1, S=5), got (B=1, 1, 1, S=7)":
@@ -91,7 +91,7 @@ def test_errors_can_be_sent_and_copied():
         causal_mask(0)
     error, again = caught.value, pickle.loads(pickle.dumps(caught.value))
     assert (str(again), vars(again)) == (str(error), vars(error))
-    assert (error.place, error.expected, error.got, error.fix) == ("causal_mask", "seq_len >= 1", "0", None)
+    assert (error.place, error.expected, error.got, error.fix) == ("causal_mask", "seq_len >= 1", "seq_len=0", None)
     assert isinstance(error, ValueError)
 
 

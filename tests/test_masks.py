@@ -140,8 +140,8 @@ ERRORS = {
         lambda: masks.padding_mask([-1, 2], 3),
     "padding_mask: no side has this name. expected right, left, got 'top'":
         lambda: masks.padding_mask([1, 3], 3, side="top"),
-    "top_left_causal_mask: queries and keys must be positive ints. expected queries >= 1, keys >= 1, got "
-    "queries=0, keys=3": lambda: masks.top_left_causal_mask(0, 3),
+    "top_left_causal_mask: queries must be a positive int. expected queries >= 1, got queries=0":
+        lambda: masks.top_left_causal_mask(0, 3),
     "from_attend: no convention has this name. expected bool, sdpa, multihead, seaborn, additive, got 'keras'":
         lambda: masks.from_attend(masks.causal_mask(3), "keras"),
     "from_attend: mask must be bool, True = may attend. expected torch.bool, got torch.float32, fix: mask.bool() "

@@ -125,7 +125,7 @@ def test_training_is_bit_equal():
         (lambda m: translation.translate(m, "the whale saw the <pad>"), "toy_language.SOURCE, got 'whale', '<pad>'"),
         (
             lambda m: translation.translate(m, " "),
-            "the source needs at least one word. expected words of toy_language.SOURCE",
+            "a sentence needs at least one word. expected words of toy_language.SOURCE",
         ),
         (
             lambda m: translation.translate(m, "the cat " * 5),
