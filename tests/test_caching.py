@@ -5,7 +5,7 @@ import itertools
 
 import pytest
 import torch
-from rewriting import fails_with, numbers, one_thread, refused, same  # noqa: F401
+from rewriting import fails_with, numbers, one_thread, refused, same, wrong_versions  # noqa: F401
 from torch.nn import functional as F
 
 from mha_course import caching, masks
@@ -255,9 +255,7 @@ WRONG = {
         "the new alone": {"decode_chunk": decoding(bottom_right, keep=lambda cached, new: new)},
         "not kept": {"KVCache": NotKept},
     },
-    test_gradients_flow_through_the_cache: {
-        "cut from the graph": {"KVCache": CutFromTheGraph},
-    },
+    test_gradients_flow_through_the_cache: {"cut from the graph": {"KVCache": CutFromTheGraph}},
     test_grouped_with_a_head_each_is_multi_head: {
         "values from the keys": {"GroupedQueryAttention": ValuesFromTheKeys},
     },
@@ -269,18 +267,10 @@ WRONG = {
     test_converted_heads_are_means_of_their_group: {
         "groups of every second head": {"GroupedQueryAttention": EverySecondHead},
     },
-    test_a_row_without_a_key_gives_nothing: {
-        "kernel's own empty rows": {"attention": empty_rows_opened},
-    },
-    test_the_cache_weighs_what_was_foretold: {
-        "bytes of the keys": {"KVCache": BytesOfTheKeys},
-    },
-    test_what_was_handed_out_stays: {
-        "written over": {"KVCache": WrittenOver},
-    },
-    test_parameters_shrink_with_the_groups: {
-        "as wide as ever": {"GroupedQueryAttention": AsWideAsEver},
-    },
+    test_a_row_without_a_key_gives_nothing: {"kernel's own empty rows": {"attention": empty_rows_opened}},
+    test_the_cache_weighs_what_was_foretold: {"bytes of the keys": {"KVCache": BytesOfTheKeys}},
+    test_what_was_handed_out_stays: {"written over": {"KVCache": WrittenOver}},
+    test_parameters_shrink_with_the_groups: {"as wide as ever": {"GroupedQueryAttention": AsWideAsEver}},
     test_one_token_after_the_other_gives_the_whole: {
         "past forgotten": {"attention": lambda q, k, v: attention(q, k[:, :, -1:], v[:, :, -1:])},
     },
@@ -294,16 +284,9 @@ def test_what_wrong_versions_are_made_with_is_right():
 
 
 @pytest.mark.filterwarnings("ignore")
-@pytest.mark.parametrize(
-    ("check", "parts"),
-    [pytest.param(check, parts, id=wrong) for check, group in WRONG.items() for wrong, parts in group.items()],
-)
+@wrong_versions(WRONG)
 def test_wrong_versions_disagree(check, parts):
     assert fails_with(check, caching, parts)
-
-
-def test_one_head_serves_itself():
-    assert torch.equal(caching.repeat_kv(K[:, :1], 1), K[:, :1])
 
 
 def test_grouped_heads_on_each_device(device):

@@ -7,7 +7,7 @@ from unittest import mock
 
 import pytest
 import torch
-from rewriting import Largest, fails_with, numbers, one_thread, refused, same  # noqa: F401
+from rewriting import Largest, fails_with, numbers, one_thread, refused, same, wrong_versions  # noqa: F401
 from torch.nn import functional as F
 from torch.nn.attention.bias import causal_lower_right
 
@@ -239,15 +239,9 @@ WRONG = {
     test_gradients_are_those_of_finite_differences: {
         "gradient without a scale": {"_RecomputeBackward": UnscaledGradient},
     },
-    test_large_scores_do_not_overflow: {
-        "no maximum taken off": {"_finite": torch.zeros_like},
-    },
-    test_half_precision_sums_in_float32: {
-        "sums in half precision": {"_wide": lambda x: x},
-    },
-    test_autocast_changes_nothing: {
-        "cast by autocast": {"_exact": lambda device: contextlib.nullcontext()},
-    },
+    test_large_scores_do_not_overflow: {"no maximum taken off": {"_finite": torch.zeros_like}},
+    test_half_precision_sums_in_float32: {"sums in half precision": {"_wide": lambda x: x}},
+    test_autocast_changes_nothing: {"cast by autocast": {"_exact": lambda device: contextlib.nullcontext()}},
     test_blocks_are_those_with_something_to_see: {
         "nothing skipped": {"_grid": nothing_skipped},
         "one block too few": {"_grid": without_the_diagonal},
@@ -260,20 +254,13 @@ WRONG = {
         "queries not in blocks": {"_grid": queries_not_in_blocks},
         "all scores backward": {"_RecomputeBackward": WholeBackward},
     },
-    test_nothing_is_kept_but_context_and_one_number_a_row: {
-        "scores kept": {"_RecomputeBackward": ScoresKept},
-    },
-    test_online_sums_are_those_of_the_whole: {
-        "a hidden row is NaN": {"_finite": lambda highest: highest},
-    },
+    test_nothing_is_kept_but_context_and_one_number_a_row: {"scores kept": {"_RecomputeBackward": ScoresKept}},
+    test_online_sums_are_those_of_the_whole: {"a hidden row is NaN": {"_finite": lambda highest: highest}},
 }
 
 
 @pytest.mark.filterwarnings("ignore")
-@pytest.mark.parametrize(
-    ("check", "parts"),
-    [pytest.param(check, parts, id=wrong) for check, group in WRONG.items() for wrong, parts in group.items()],
-)
+@wrong_versions(WRONG)
 def test_wrong_versions_disagree(check, parts):
     assert fails_with(check, flash, parts)
 
@@ -299,23 +286,6 @@ def test_sixteen_thousand_tokens():
     assert peak < 4 * tokens**2 / 64
     for mine, theirs in zip(found, wanted, strict=True):
         assert torch.allclose(mine, theirs, atol=1e-5, rtol=1e-5)
-
-
-def test_memory_grows_with_the_length_and_not_with_its_square():
-    def peak(fn, tokens):
-        return costs.peak_bytes(fn, *(torch.zeros(1, 2, tokens, 16, device="meta") for _ in range(3)))
-
-    tiled = [peak(lambda q, k, v: flash.tiled_attention(q, k, v, 256), tokens) for tokens in (512, 1024, 2048)]
-    whole = [peak(attention, tokens) for tokens in (512, 1024, 2048)]
-    assert tiled[2] - tiled[1] == 2 * (tiled[1] - tiled[0])
-    assert whole[2] > 3.5 * whole[1] > 12 * whole[0]
-
-
-def test_one_head_of_one_sentence_is_enough():
-    q, k, v = (x[:1, :1] for x in drawn())
-    for causal in (False, True):
-        got = flash.tiled_attention(q, k, v, 2, causal=causal)
-        same(got, attention(q, k, v, later_hidden(T, S) if causal else None)[0])
 
 
 def test_results_are_where_the_inputs_are(device):

@@ -4,7 +4,7 @@ import types
 
 import pytest
 import torch
-from rewriting import fails_with, numbers, one_thread, refused, same  # noqa: F401
+from rewriting import fails_with, numbers, one_thread, refused, same, wrong_versions  # noqa: F401
 from torch.nn import functional as F
 from torch.nn.attention.bias import causal_lower_right, causal_upper_left
 
@@ -98,9 +98,7 @@ def padding_on_the_other_side(lengths, max_len, side="right"):
 RIGHT = types.SimpleNamespace(**vars(masks))
 # What must see each wrong version: {the test: {what is wrong: the wrong parts}}.
 WRONG = {
-    test_there_and_back_is_the_identity: {
-        "written as it is": {"from_attend": written_as_it_is},
-    },
+    test_there_and_back_is_the_identity: {"written as it is": {"from_attend": written_as_it_is}},
     test_written_masks_mean_the_same_to_pytorch: {
         "both ways inverted": {"INVERTED": ("sdpa", "seaborn")},
         "multihead not inverted": {"INVERTED": ("seaborn",)},
@@ -116,10 +114,7 @@ WRONG = {
 
 
 @pytest.mark.filterwarnings("ignore")
-@pytest.mark.parametrize(
-    ("check", "parts"),
-    [pytest.param(check, parts, id=wrong) for check, group in WRONG.items() for wrong, parts in group.items()],
-)
+@wrong_versions(WRONG)
 def test_wrong_versions_disagree(check, parts):
     assert fails_with(check, masks, parts)
 
@@ -159,11 +154,6 @@ def test_only_very_low_numbers_are_taken_for_hidden(score, meant):
     with pytest.raises(ShapeError, match="an additive mask must hold 0 and -inf alone") as caught:
         masks.to_attend(torch.tensor([0.0, score]), "additive")
     assert (caught.value.fix is not None) == meant
-
-
-def test_one_token_sees_itself():
-    for mask in (masks.causal_mask(1), masks.top_left_causal_mask(1, 1), masks.causal_mask_for_cache(1, 1)):
-        assert mask.tolist() == [[True]]
 
 
 def test_masks_are_made_on_the_device_of_what_they_are_made_from(device):

@@ -5,7 +5,7 @@ import types
 
 import pytest
 import torch
-from rewriting import fails_with, numbers, one_thread, refused, same  # noqa: F401
+from rewriting import fails_with, numbers, one_thread, refused, same, wrong_versions  # noqa: F401
 from torch.nn import functional as F
 
 from mha_course import positions
@@ -112,10 +112,7 @@ WRONG = {
 
 
 @pytest.mark.filterwarnings("ignore")
-@pytest.mark.parametrize(
-    ("check", "parts"),
-    [pytest.param(check, parts, id=wrong) for check, group in WRONG.items() for wrong, parts in group.items()],
-)
+@wrong_versions(WRONG)
 def test_wrong_versions_disagree(check, parts):
     assert fails_with(check, positions, parts)
 

@@ -82,7 +82,7 @@ class Problem:
 class Case:
     """An implementation, and what an honest tracer must say of it.
 
-    ``make(B, S, C, H)`` returns fn, args, kwargs; ``axes`` and ``hints(at)`` are what trace is told.
+    ``make(B, S, C, H)`` returns fn, args; ``axes`` and ``hints(at)`` are what trace is told.
     ``expect`` maps a variable to the axes of the tensor that it is given last: names are separated by spaces,
     ``|`` separates names that are as good as each other, ``,`` whole patterns, and ``*`` is any name.
     ``storage`` is what the last call of that line must be said to do, at the sizes ``different``.
@@ -165,7 +165,7 @@ def case(build, axes, sizes, expect, truth, args=lambda p: (p.x,), **rest):
     def make(B, S, C, H):
         problem = Problem(B, S, C, H)
         fn = build(problem) if alone else partial(build, problem)
-        return (fn.eval() if isinstance(fn, nn.Module) else fn), args(problem), {}
+        return (fn.eval() if isinstance(fn, nn.Module) else fn), args(problem)
 
     name = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", build.__name__).lower() if inspect.isclass(build) else build.__name__
     return Case(name, make, axes, sizes, expect, truth, **rest)

@@ -68,3 +68,9 @@ def fails_with(check, target, parts, *arguments):
     """Return whether a check fails while a module or class has other parts, which are given by name."""
     with mock.patch.multiple(target, **parts):
         return fails(check, *arguments)
+
+
+def wrong_versions(groups):
+    """Give a test each check that must see a wrong version, and its wrong parts: {check: {what is wrong: parts}}."""
+    cases = [pytest.param(check, parts, id=wrong) for check, group in groups.items() for wrong, parts in group.items()]
+    return pytest.mark.parametrize(("check", "parts"), cases)
