@@ -7,7 +7,7 @@ from unittest import mock
 
 import pytest
 import torch
-from rewriting import Largest, fails_with, refused
+from rewriting import Largest, fails_with, refused, same_when_compiled
 from torch import nn
 from torch.nn import functional as F
 from torch.nn.attention import SDPBackend, sdpa_kernel
@@ -412,16 +412,8 @@ def test_it_compiles_as_one_graph(make, need_weights, how, draw):
     module, x, memory = make(C, H).double(), draw(B, T, C).requires_grad_(), draw(B, S, C, seed=1)
     mask = padding_mask([T, 0], T) & causal_mask(T)
     inputs = {"plain": {}, "mask": {"mask": mask}, "causal": {"is_causal": True}, "cross": {"key": memory}}[how]
-    torch.compiler.reset()
-    compiled = torch.compile(module, backend="aot_eager", fullgraph=True)
-    got, want = (run(x, **inputs, need_weights=need_weights) for run in (compiled, module))
-    assert torch.allclose(got[0], want[0])
-    assert (got[1] is None) == (want[1] is None) == (not need_weights)
-    if need_weights:
-        assert torch.allclose(got[1], want[1])
-    for mine, theirs in zip(*(torch.autograd.grad(out.square().sum(), [x, *module.parameters()])
-                              for out, _ in (got, want)), strict=True):  # fmt: skip
-        assert torch.allclose(mine, theirs)
+    _, weights = same_when_compiled(module, [x], **inputs, need_weights=need_weights)
+    assert (weights is None) == (not need_weights)
 
 
 @pytest.mark.parametrize("how", [{}, {"is_causal": True}], ids=["plain", "causal"])

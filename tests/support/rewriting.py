@@ -32,6 +32,20 @@ def same(got, want, dtype=torch.float64):
     assert torch.allclose(got, want.to(dtype), rtol=TOLERANCE[dtype], atol=TOLERANCE[dtype])
 
 
+def same_when_compiled(module, inputs, **options):
+    """Demand that a module compiles as one graph, and that its results and all gradients stay what they were."""
+    torch.compiler.reset()
+    compiled = torch.compile(module, backend="aot_eager", fullgraph=True)
+    results, gradients = [], []
+    for run in (compiled, module):
+        result = run(*inputs, **options)
+        results.append(result if isinstance(result, tuple) else (result,))
+        gradients.append(torch.autograd.grad(results[-1][0].square().sum(), [inputs[0], *module.parameters()]))
+    for mine, theirs in (*zip(*results, strict=True), *zip(*gradients, strict=True)):
+        assert (mine is theirs is None) or torch.allclose(mine, theirs)
+    return results[0]
+
+
 def refused(call, message):
     """Demand a ShapeError with this whole message."""
     with pytest.raises(ShapeError) as caught:
