@@ -168,7 +168,8 @@ class MultiHeadAttention(nn.Module):
     def __init__(self, d_model: int, num_heads: int, *, bias: bool = True, dropout: float = 0.0) -> None:
         super().__init__()
         errors.require_heads("MultiHeadAttention", d_model, num_heads)
-        errors.require_dropout("MultiHeadAttention", dropout)
+        rule, got = "dropout must be a share", f"dropout={dropout!r}"
+        errors.require(0 <= dropout < 1, "MultiHeadAttention", rule, expected="0 <= dropout < 1", got=got)
         self.d_model = d_model
         self.num_heads = num_heads
         self.dropout = dropout

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -34,14 +34,17 @@ class SentenceError(ShapeError):
     """Say that a model cannot read a sentence: nothing is wrong with the code that hands it on."""
 
 
-def require_words(place: str, words: Iterable[str], known: Collection[str], named: str) -> None:
-    """Raise SentenceError for a word that is not among the known ones; ``named`` is where they are listed."""
+def require_words(place: str, words: Sequence[str], known: Collection[str], named: str, *, empty: bool = False) -> None:
+    """Raise SentenceError for a word that is not among the known ones, listed in ``named``, or where there is none."""
     unknown = [word if len(word) <= 24 else f"{word[:23]}…" for word in words if word not in known]
     if unknown:
         rule = f"“{unknown[0]}” is not one of the {len(known)} words; {named} lists them"
         near = ", ".join(difflib.get_close_matches(unknown[0].lower(), known, n=3, cutoff=0.5))
         got = ", ".join(map(repr, unknown))
         raise SentenceError(place, rule, expected=f"words of {named}", got=got, fix=near or None)
+    if not (words or empty):
+        rule = "a sentence needs at least one word"
+        raise SentenceError(place, rule, expected=f"words of {named}", got="an empty sentence")
 
 
 def require(condition: bool, place: str, rule: str, *, expected: str, got: str, fix: str | None = None) -> None:
@@ -61,15 +64,19 @@ def require_int(place: str, name: str, value: int, least: int = 1) -> None:
         raise ShapeError(place, rule, expected=f"{name} >= {least}", got=f"{name}={value!r}")
 
 
+def require_tensor(place: str, name: str, value: object) -> None:
+    """Raise unless the value is a tensor, or behaves like one: this module works without torch."""
+    if not hasattr(value, "is_floating_point"):
+        fix = None if value is None else f"torch.as_tensor({name})"
+        got = type(value).__name__
+        raise ShapeError(place, f"{name} must be a tensor", expected="a torch.Tensor", got=got, fix=fix)
+
+
 def require_float(place: str, tensors: Mapping[str, Tensor]) -> None:
     """Raise unless these named tensors are floating point, on one device and, except under autocast, of one dtype."""
     first_name, first = next(iter(tensors.items()))
     for name, tensor in tensors.items():
-        # Not isinstance: this module works without torch, and what only behaves like a tensor is welcome.
-        if not hasattr(tensor, "is_floating_point"):
-            fix = None if tensor is None else f"torch.as_tensor({name})"
-            got = type(tensor).__name__
-            raise ShapeError(place, f"{name} must be a tensor", expected="a torch.Tensor", got=got, fix=fix)
+        require_tensor(place, name, tensor)
         if not tensor.is_floating_point():
             rule, got = f"{name} must be floating point", str(tensor.dtype)
             raise ShapeError(place, rule, expected="a float dtype", got=got, fix=f"{name}.float()")
@@ -127,21 +134,14 @@ def require_heads(place: str, d_model: int, num_heads: int, width: str = "d_mode
     raise ShapeError(place, rule, expected=f"{width} % num_heads == 0", got=got, fix=fix)
 
 
-def require_dropout(place: str, dropout: float) -> None:
-    """Raise unless dropout is a share."""
-    share = isinstance(dropout, int | float) and 0 <= dropout < 1
-    require(share, place, "dropout must be a share", expected="0 <= dropout < 1", got=f"dropout={dropout!r}")
-
-
-def require_bool(place: str, mask: Tensor) -> None:
+def require_bool(
+    place: str, mask: Tensor, *, name: str = "mask", what: str = "bool, True = may attend",
+    fix: str = "mask.bool() if it holds 1 for may attend, mask == 0 if it is additive (0 and -inf)",
+) -> None:  # fmt: skip
     """Raise unless the mask is a bool tensor."""
-    if not hasattr(mask, "is_floating_point"):
-        fix = "torch.as_tensor(mask, dtype=torch.bool)"
-        raise ShapeError(place, "mask must be a tensor", expected="torch.bool", got=type(mask).__name__, fix=fix)
+    require_tensor(place, name, mask)
     if str(mask.dtype) != "torch.bool":
-        fix = "mask.bool() if it holds 1 for may attend, mask == 0 if it is additive (0 and -inf)"
-        rule = "mask must be bool, True = may attend"
-        raise ShapeError(place, rule, expected="torch.bool", got=str(mask.dtype), fix=fix)
+        raise ShapeError(place, f"{name} must be {what}", expected="torch.bool", got=str(mask.dtype), fix=fix)
 
 
 def require_mask(place: str, mask: Tensor, sizes: Mapping[str, int], device: object = None) -> None:

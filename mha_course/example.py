@@ -17,7 +17,7 @@ from torch.nn.utils.rnn import pad_sequence
 
 from mha_course.attention import MultiHeadAttention
 from mha_course.datasets.grammar import MAX_WORDS, sentences, vocabulary, word_classes
-from mha_course.errors import SentenceError, require, require_words
+from mha_course.errors import require, require_words
 from mha_course.models import MaskedWordModel, masked_word_loss, seeded, train
 
 SENTENCE = "the grey cat that chased the loud dogs was hungry , so it ate greedily"
@@ -89,9 +89,6 @@ def encode(texts: Sequence[Sequence[str]]) -> tuple[Tensor, Tensor]:
     known = _index()
     for words in texts:
         require_words("encode", words, known, "grammar.vocabulary()")
-        if not words:
-            rule, expected = "a sentence needs at least one word", "words of grammar.vocabulary()"
-            raise SentenceError("encode", rule, expected=expected, got="an empty sentence")
     rows = [torch.tensor([known[word] for word in words]) for words in texts]
     ids = pad_sequence(rows, batch_first=True, padding_value=PAD)  # (B, S)
     return ids, (ids != PAD)[:, None, None]

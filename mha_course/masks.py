@@ -11,7 +11,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from mha_course.errors import ShapeError, require, require_shape
+from mha_course.errors import ShapeError, require, require_bool, require_int, require_shape, require_tensor
 
 CONVENTIONS = ("bool", "sdpa", "multihead", "seaborn", "additive")
 INVERTED = ("multihead", "seaborn")  # True = hidden
@@ -29,8 +29,7 @@ def causal_mask(seq_len: int, *, device: torch.device | str | None = None) -> Te
 
     Reference: Vaswani et al. 2017, section 3.2.3.
     """
-    if not isinstance(seq_len, int) or seq_len < 1:
-        raise ShapeError("causal_mask", "seq_len must be a positive int", expected="seq_len >= 1", got=repr(seq_len))
+    require_int("causal_mask", "seq_len", seq_len)
     return torch.ones(seq_len, seq_len, dtype=torch.bool, device=device).tril()  # (S, S)
 
 
@@ -46,9 +45,8 @@ def top_left_causal_mask(queries: int, keys: int, *, device: torch.device | str 
     >>> top_left_causal_mask(2, keys=5).int().tolist()
     [[1, 0, 0, 0, 0], [1, 1, 0, 0, 0]]
     """
-    if not all(isinstance(size, int) and size >= 1 for size in (queries, keys)):
-        rule, got = "queries and keys must be positive ints", f"queries={queries!r}, keys={keys!r}"
-        raise ShapeError("top_left_causal_mask", rule, expected="queries >= 1, keys >= 1", got=got)
+    require_int("top_left_causal_mask", "queries", queries)
+    require_int("top_left_causal_mask", "keys", keys)
     return torch.ones(queries, keys, dtype=torch.bool, device=device).tril()  # (T, S)
 
 
@@ -89,7 +87,7 @@ def combine_masks(causal: Tensor, padding: Tensor) -> Tensor:
     [[1, 0, 0], [1, 0, 0], [1, 0, 0]]
     """
     for name, mask in (("causal", causal), ("padding", padding)):
-        _require_bool("combine_masks", name, mask, "bool, True = may attend", f"{name}.bool()")
+        require_bool("combine_masks", mask, name=name, fix=f"{name}.bool()")
     tokens = causal.size(-1)
     require_shape("combine_masks", "causal", causal, {"S": tokens, "S'": tokens})
     require_shape("combine_masks", "padding", padding, {"B": None, "1": 1, "1'": 1, "S": tokens})
@@ -133,7 +131,7 @@ def to_attend(mask: Tensor, convention: str) -> Tensor:
         _require_additive("to_attend", mask)
         return mask == 0
     fix = 'convention="additive" if it holds 0 and -inf, mask.bool() if it holds 0 and 1'
-    _require_bool("to_attend", "mask", mask, f"bool in the convention {convention!r}", fix)
+    require_bool("to_attend", mask, what=f"bool in the convention {convention!r}", fix=fix)
     return ~mask if convention in INVERTED else mask
 
 
@@ -150,7 +148,7 @@ def from_attend(mask: Tensor, convention: str, *, dtype: torch.dtype = torch.flo
     _require_one_of("from_attend", "convention", convention, CONVENTIONS)
     if convention == "additive":
         return additive_mask(mask, dtype)
-    _require_may_attend("from_attend", mask)
+    require_bool("from_attend", mask, fix="mask.bool() if it holds 0 and 1")
     return ~mask if convention in INVERTED else mask
 
 
@@ -164,7 +162,7 @@ def additive_mask(mask: Tensor, dtype: torch.dtype) -> Tensor:
     >>> additive_mask(causal_mask(2), torch.float32).tolist()
     [[0.0, -inf], [0.0, 0.0]]
     """
-    _require_may_attend("additive_mask", mask)
+    require_bool("additive_mask", mask, fix="mask.bool() if it holds 0 and 1")
     holds_infinity = isinstance(dtype, torch.dtype) and dtype.is_floating_point
     rule, fix = "dtype must be able to hold -inf", "dtype=torch.float32"
     require(holds_infinity, "additive_mask", rule, expected="a float dtype", got=str(dtype), fix=fix)
@@ -177,25 +175,9 @@ def _require_one_of(place: str, name: str, value: str, values: tuple[str, ...]) 
     require(value in values, place, f"no {name} has this name", expected=", ".join(values), got=repr(value))
 
 
-def _require_tensor(place: str, name: str, mask: Tensor) -> None:
-    fix = None if mask is None else f"torch.as_tensor({name})"
-    rule, got = f"{name} must be a tensor", type(mask).__name__
-    require(isinstance(mask, Tensor), place, rule, expected="a torch.Tensor", got=got, fix=fix)
-
-
-def _require_may_attend(place: str, mask: Tensor) -> None:
-    _require_bool(place, "mask", mask, "bool, True = may attend", "mask.bool() if it holds 0 and 1")
-
-
-def _require_bool(place: str, name: str, mask: Tensor, what: str, fix: str) -> None:
-    _require_tensor(place, name, mask)
-    rule, got = f"{name} must be {what}", str(mask.dtype)
-    require(mask.dtype == torch.bool, place, rule, expected="torch.bool", got=got, fix=fix)
-
-
 def _require_additive(place: str, mask: Tensor) -> None:
     """Raise unless mask holds nothing but 0 and -inf."""
-    _require_tensor(place, "mask", mask)
+    require_tensor(place, "mask", mask)
     rule = "an additive mask must be floating point"
     require(mask.is_floating_point(), place, rule, expected="a float dtype", got=str(mask.dtype))
     other = mask[(mask != 0) & ~mask.isneginf()]

@@ -281,12 +281,12 @@ class ListOfHeads(_Variant):
         """Return a module with the weights, dtype, device and mode of the reference: D rows of each for a head."""
         module = cls._like(mha).to(mha.q_proj.weight)
         for name in ("q_proj", "k_proj", "v_proj"):
-            weight, bias = torch.empty_like(mha.q_proj.weight), torch.empty_like(mha.q_proj.weight[0])
-            _stack([getattr(mha, name)], weight, bias)
-            for head, rows, part in zip(
-                module.heads, weight.chunk(mha.num_heads), bias.chunk(mha.num_heads), strict=True
+            source, targets = getattr(mha, name), [getattr(head, name) for head in module.heads]
+            bias = torch.zeros_like(source.weight[:, 0]) if source.bias is None else source.bias
+            for target, rows, part in zip(
+                targets, source.weight.split(module.head_dim), bias.split(module.head_dim), strict=True
             ):
-                getattr(head, name).load_state_dict({"weight": rows, "bias": part})
+                target.load_state_dict({"weight": rows, "bias": part})
         _stack([mha.out_proj], module.out_proj.weight, module.out_proj.bias)
         return module.train(mha.training)
 

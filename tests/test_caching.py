@@ -5,7 +5,7 @@ import itertools
 
 import pytest
 import torch
-from rewriting import fails_with, numbers, one_thread, refused, same  # noqa: F401
+from rewriting import fails_with, numbers, one_thread, refused, same, wrong_versions  # noqa: F401
 from torch.nn import functional as F
 
 from mha_course import caching, masks
@@ -32,10 +32,7 @@ def splits(total):
         yield [b - a for a, b in itertools.pairwise((0, *ends, total))]
 
 
-# Each check holds the module against an authority.
-
-
-def every_split_gives_what_the_whole_gives():
+def test_every_split_gives_what_the_whole_gives():
     x = numbers(B, S, C)
     for module in (reference(), reference(bias=False), *(grouped(groups) for groups in GROUPS)):
         want = module(x, mask=masks.causal_mask(S))[0]
@@ -47,7 +44,7 @@ def every_split_gives_what_the_whole_gives():
             assert cache.length == S
 
 
-def one_token_after_the_other_gives_the_whole():
+def test_one_token_after_the_other_gives_the_whole():
     mha, x = reference(bias=False), numbers(B, S, C)
     weights = [linear.weight for linear in mha.children()]
     k_cache = v_cache = torch.zeros(B, H, 0, D, dtype=x.dtype)
@@ -63,7 +60,7 @@ def one_token_after_the_other_gives_the_whole():
     same(v_cache, steps.v)
 
 
-def gradients_flow_through_the_cache():
+def test_gradients_flow_through_the_cache():
     module, x = grouped(2), numbers(B, S, C).requires_grad_()
     cache = caching.KVCache()
     outs = torch.cat([caching.decode_chunk(module, chunk, cache) for chunk in x.split((3, 1, 3), dim=1)], dim=1)
@@ -72,7 +69,7 @@ def gradients_flow_through_the_cache():
     same(*(torch.autograd.grad(out, x, upstream)[0] for out in (outs, whole)))
 
 
-def grouped_with_a_head_each_is_multi_head():
+def test_grouped_with_a_head_each_is_multi_head():
     for bias in (True, False):
         mha, module = reference(bias), grouped(H, bias)
         module.load_state_dict(mha.state_dict())
@@ -89,7 +86,7 @@ def grouped_with_a_head_each_is_multi_head():
         same(module(x, memory)[0], mha(x, memory)[0])
 
 
-def grouped_equals_torchs_kernel():
+def test_grouped_equals_torchs_kernel():
     x, memory = numbers(B, T, C), numbers(B, S, C, seed=1)
     mask = (numbers(B, 1, T, S, seed=3) > 0) | (torch.arange(S) == 2)
     for groups in GROUPS:
@@ -104,7 +101,7 @@ def grouped_equals_torchs_kernel():
         same(weights, attention(q, k.repeat_interleave(H // groups, 1), v.repeat_interleave(H // groups, 1), mask)[1])
 
 
-def converted_heads_are_means_of_their_group():
+def test_converted_heads_are_means_of_their_group():
     for bias, groups in itertools.product((True, False), GROUPS):
         mha, x = reference(bias).eval(), numbers(B, S, C)
         module = caching.GroupedQueryAttention.from_multi_head(mha, groups)
@@ -119,7 +116,7 @@ def converted_heads_are_means_of_their_group():
             same(got, want)
 
 
-def a_row_without_a_key_gives_nothing():
+def test_a_row_without_a_key_gives_nothing():
     module, x = grouped(2, bias=False), numbers(B, S, C).requires_grad_()
     for need_weights in (True, False):
         out, weights = module(x, mask=torch.zeros(S, S).bool(), need_weights=need_weights)
@@ -129,7 +126,7 @@ def a_row_without_a_key_gives_nothing():
         assert not gradient.any()
 
 
-def the_cache_weighs_what_was_foretold():
+def test_the_cache_weighs_what_was_foretold():
     cache = caching.KVCache()
     assert (cache.length, cache.bytes) == (0, 0)
     for step, new in enumerate((3, 1, 1, 2)):
@@ -140,7 +137,7 @@ def the_cache_weighs_what_was_foretold():
     assert cache.length == 7
 
 
-def what_was_handed_out_stays():
+def test_what_was_handed_out_stays():
     cache, k = caching.KVCache(), numbers(B, 2, 3, D)
     first, _ = cache.append(k, k)
     before = first.clone()
@@ -149,30 +146,11 @@ def what_was_handed_out_stays():
     assert torch.equal(cache.k, torch.cat((k, k + 1), dim=2))
 
 
-def parameters_shrink_with_the_groups():
+def test_parameters_shrink_with_the_groups():
     for groups in GROUPS:
         module = caching.GroupedQueryAttention(C, H, groups)
         count = sum(parameter.numel() for parameter in module.parameters())
         assert count == 2 * (C * C + C) + 2 * (C * groups * D + groups * D)
-
-
-CHECKS = (
-    every_split_gives_what_the_whole_gives,
-    gradients_flow_through_the_cache,
-    grouped_with_a_head_each_is_multi_head,
-    grouped_equals_torchs_kernel,
-    converted_heads_are_means_of_their_group,
-    a_row_without_a_key_gives_nothing,
-    the_cache_weighs_what_was_foretold,
-    what_was_handed_out_stays,
-    parameters_shrink_with_the_groups,
-    one_token_after_the_other_gives_the_whole,
-)
-
-
-@pytest.mark.parametrize("check", CHECKS, ids=lambda check: check.__name__)
-def test_agrees(check):
-    check()
 
 
 def decoding(mask=None, keep=lambda cached, new: cached):
@@ -268,40 +246,47 @@ def heads_served_in_turn(k, num_heads):
     return k.repeat(1, num_heads // k.size(1), 1, 1)
 
 
-# name: (the check that must see it, the wrong parts)
+# What must see each wrong version: {the test: {what is wrong: the wrong parts}}.
 WRONG = {
-    "chunk sees the future": (CHECKS[0], {"decode_chunk": decoding()}),
-    "mask at the top left": (CHECKS[0], {"decode_chunk": decoding(top_left)}),
-    "keys in front": (CHECKS[0], {"KVCache": KeysInFront}),
-    "the new alone": (CHECKS[0], {"decode_chunk": decoding(bottom_right, keep=lambda cached, new: new)}),
-    "not kept": (CHECKS[0], {"KVCache": NotKept}),
-    "cut from the graph": (CHECKS[1], {"KVCache": CutFromTheGraph}),
-    "values from the keys": (CHECKS[2], {"GroupedQueryAttention": ValuesFromTheKeys}),
-    "mask ignored": (CHECKS[3], {"attention": without_the_mask}),
-    "mask ignored when fused": (CHECKS[3], {"fused_attention": fused_without_the_mask}),
-    "heads served in turn": (CHECKS[3], {"repeat_kv": heads_served_in_turn}),
-    "groups of every second head": (CHECKS[4], {"GroupedQueryAttention": EverySecondHead}),
-    "kernel's own empty rows": (CHECKS[5], {"attention": empty_rows_opened}),
-    "bytes of the keys": (CHECKS[6], {"KVCache": BytesOfTheKeys}),
-    "written over": (CHECKS[7], {"KVCache": WrittenOver}),
-    "past forgotten": (CHECKS[9], {"attention": lambda q, k, v: attention(q, k[:, :, -1:], v[:, :, -1:])}),
-    "as wide as ever": (CHECKS[8], {"GroupedQueryAttention": AsWideAsEver}),
-}  # fmt: skip
+    test_every_split_gives_what_the_whole_gives: {
+        "chunk sees the future": {"decode_chunk": decoding()},
+        "mask at the top left": {"decode_chunk": decoding(top_left)},
+        "keys in front": {"KVCache": KeysInFront},
+        "the new alone": {"decode_chunk": decoding(bottom_right, keep=lambda cached, new: new)},
+        "not kept": {"KVCache": NotKept},
+    },
+    test_gradients_flow_through_the_cache: {"cut from the graph": {"KVCache": CutFromTheGraph}},
+    test_grouped_with_a_head_each_is_multi_head: {
+        "values from the keys": {"GroupedQueryAttention": ValuesFromTheKeys},
+    },
+    test_grouped_equals_torchs_kernel: {
+        "mask ignored": {"attention": without_the_mask},
+        "mask ignored when fused": {"fused_attention": fused_without_the_mask},
+        "heads served in turn": {"repeat_kv": heads_served_in_turn},
+    },
+    test_converted_heads_are_means_of_their_group: {
+        "groups of every second head": {"GroupedQueryAttention": EverySecondHead},
+    },
+    test_a_row_without_a_key_gives_nothing: {"kernel's own empty rows": {"attention": empty_rows_opened}},
+    test_the_cache_weighs_what_was_foretold: {"bytes of the keys": {"KVCache": BytesOfTheKeys}},
+    test_what_was_handed_out_stays: {"written over": {"KVCache": WrittenOver}},
+    test_parameters_shrink_with_the_groups: {"as wide as ever": {"GroupedQueryAttention": AsWideAsEver}},
+    test_one_token_after_the_other_gives_the_whole: {
+        "past forgotten": {"attention": lambda q, k, v: attention(q, k[:, :, -1:], v[:, :, -1:])},
+    },
+}
 
 
 def test_what_wrong_versions_are_made_with_is_right():
-    assert not fails_with(CHECKS[0], caching, {"decode_chunk": decoding(bottom_right)})
+    assert not fails_with(
+        test_every_split_gives_what_the_whole_gives, caching, {"decode_chunk": decoding(bottom_right)}
+    )
 
 
 @pytest.mark.filterwarnings("ignore")
-@pytest.mark.parametrize("wrong", WRONG)
-def test_wrong_versions_disagree(wrong):
-    check, parts = WRONG[wrong]
+@wrong_versions(WRONG)
+def test_wrong_versions_disagree(check, parts):
     assert fails_with(check, caching, parts)
-
-
-def test_one_head_serves_itself():
-    assert torch.equal(caching.repeat_kv(K[:, :1], 1), K[:, :1])
 
 
 def test_grouped_heads_on_each_device(device):
@@ -316,73 +301,39 @@ def test_grouped_heads_on_each_device(device):
 
 K, CACHE, W = torch.ones(B, 2, 3, D), torch.ones(B, H, 3, D), torch.ones(C, C)
 ERRORS = {
-    "groups that do not divide": (
+    "GroupedQueryAttention: num_kv_heads must divide num_heads. expected num_heads % num_kv_heads == 0, "
+    "num_kv_heads >= 1, got num_heads=6, num_kv_heads=4, fix: num_kv_heads=1 or 2 or 3 or 6":
         lambda: caching.GroupedQueryAttention(24, 6, 4),
-        "GroupedQueryAttention: num_kv_heads must divide num_heads. expected num_heads % num_kv_heads == 0, "
-        "num_kv_heads >= 1, got num_heads=6, num_kv_heads=4, fix: num_kv_heads=1 or 2 or 3 or 6",
-    ),
-    "no key-value head": (
+    "GroupedQueryAttention: num_kv_heads must divide num_heads. expected num_heads % num_kv_heads == 0, "
+    "num_kv_heads >= 1, got num_heads=2, num_kv_heads=0, fix: num_kv_heads=1 or 2":
         lambda: caching.GroupedQueryAttention(24, 2, 0),
-        "GroupedQueryAttention: num_kv_heads must divide num_heads. expected num_heads % num_kv_heads == 0, "
-        "num_kv_heads >= 1, got num_heads=2, num_kv_heads=0, fix: num_kv_heads=1 or 2",
-    ),
-    "heads that do not divide": (
-        lambda: caching.GroupedQueryAttention(24, 5, 1),
-        "GroupedQueryAttention: num_heads must divide d_model. expected d_model % num_heads == 0, got d_model=24, "
-        "num_heads=5, fix: num_heads=4 or 6, or d_model=20 or 25",
-    ),
-    "another width": (
+    "GroupedQueryAttention: num_heads must divide d_model. expected d_model % num_heads == 0, got d_model=24, "
+    "num_heads=5, fix: num_heads=4 or 6, or d_model=20 or 25": lambda: caching.GroupedQueryAttention(24, 5, 1),
+    "GroupedQueryAttention: query has the wrong C. expected (B, T, C=24), got (B=2, T=5, C=20)":
         lambda: caching.GroupedQueryAttention(24, 4, 2)(torch.ones(B, T, 20)),
-        "GroupedQueryAttention: query has the wrong C. expected (B, T, C=24), got (B=2, T=5, C=20)",
-    ),
-    "heads that are no multiple": (
-        lambda: caching.repeat_kv(K, 3),
-        "repeat_kv: num_heads must be a multiple of the key-value heads. expected num_heads % G == 0, num_heads >= 1, "
-        "got num_heads=3, G=2, fix: num_heads=2 or 4",
-    ),
-    "no heads to serve": (
-        lambda: caching.repeat_kv(K, 0),
-        "repeat_kv: num_heads must be a multiple of the key-value heads. expected num_heads % G == 0, num_heads >= 1, "
-        "got num_heads=0, G=2, fix: num_heads=2 or 4",
-    ),
-    "two new tokens": (
+    "repeat_kv: num_heads must be a multiple of the key-value heads. expected num_heads % G == 0, num_heads >= 1, "
+    "got num_heads=3, G=2, fix: num_heads=2 or 4": lambda: caching.repeat_kv(K, 3),
+    "repeat_kv: num_heads must be a multiple of the key-value heads. expected num_heads % G == 0, num_heads >= 1, "
+    "got num_heads=0, G=2, fix: num_heads=2 or 4": lambda: caching.repeat_kv(K, 0),
+    "decode_step: x_t has the wrong T. expected (B, T=1, C), got (B=2, T=2, C=24)":
         lambda: caching.decode_step(torch.ones(B, 2, C), CACHE, CACHE, W, W, W, W, H),
-        "decode_step: x_t has the wrong T. expected (B, T=1, C), got (B=2, T=2, C=24)",
-    ),
-    "caches of other lengths": (
+    "decode_step: v_cache has the wrong P. expected (B=2, H=4, P=3, D=6), got (B=2, H=4, P=2, D=6)":
         lambda: caching.decode_step(torch.ones(B, 1, C), CACHE, CACHE[:, :, 1:], W, W, W, W, H),
-        "decode_step: v_cache has the wrong P. expected (B=2, H=4, P=3, D=6), got (B=2, H=4, P=2, D=6)",
-    ),
-    "a weight of another width": (
+    "decode_step: w_k has the wrong C. expected (C=24, C'=24), got (C=20, C'=24)":
         lambda: caching.decode_step(torch.ones(B, 1, C), CACHE, CACHE, W, W[:20], W, W, H),
-        "decode_step: w_k has the wrong C. expected (C=24, C'=24), got (C=20, C'=24)",
-    ),
-    "bytes below 0": (
+    "kv_cache_bytes: seq_len must be a whole number. expected seq_len >= 0, got seq_len=-1":
         lambda: caching.kv_cache_bytes(1, 1, -1, 1, 1, 2),
-        "kv_cache_bytes: seq_len must be a whole number. expected seq_len >= 0, got seq_len=-1",
-    ),
-    "a chunk of another width": (
+    "decode_chunk: x has the wrong C. expected (B, S, C=24), got (B=2, S=5, C=20)":
         lambda: caching.decode_chunk(MultiHeadAttention(24, 4), torch.ones(B, T, 20), caching.KVCache()),
-        "decode_chunk: x has the wrong C. expected (B, S, C=24), got (B=2, S=5, C=20)",
-    ),
-    "values of other tokens": (
+    "KVCache.append: v has the wrong T. expected (B=2, G=2, T=3, D=6), got (B=2, G=2, T=2, D=6)":
         lambda: caching.KVCache().append(K, K[:, :, :2]),
-        "KVCache.append: v has the wrong T. expected (B=2, G=2, T=3, D=6), got (B=2, G=2, T=2, D=6)",
-    ),
-    "a cache of other heads": (
+    "KVCache.append: k has the wrong G. expected (B=2, G=2, T, D=6), got (B=2, G=1, T=3, D=6)":
         lambda: appended(K, K[:, :1]),
-        "KVCache.append: k has the wrong G. expected (B=2, G=2, T, D=6), got (B=2, G=1, T=3, D=6)",
-    ),
-    "a cache of another dtype": (
-        lambda: appended(K, K.double()),
-        "KVCache.append: k must have the dtype of the cache. expected torch.float32, got torch.float64, "
-        "fix: k.to(torch.float32)",
-    ),
-    "keys without heads": (
+    "KVCache.append: k must have the dtype of the cache. expected torch.float32, got torch.float64, fix: "
+    "k.to(torch.float32)": lambda: appended(K, K.double()),
+    "KVCache.append: k must have 4 axes. expected (B, G, T, D), got (2, 3, 6)":
         lambda: caching.KVCache().append(K[0], K[0]),
-        "KVCache.append: k must have 4 axes. expected (B, G, T, D), got (2, 3, 6)",
-    ),
-}
+}  # fmt: skip
 
 
 def appended(*parts):
@@ -392,6 +343,6 @@ def appended(*parts):
         cache.append(part, part)
 
 
-@pytest.mark.parametrize("case", ERRORS)
-def test_errors_say_what_and_how(case):
-    refused(*ERRORS[case])
+@pytest.mark.parametrize("message", ERRORS)
+def test_errors_say_what_and_how(message):
+    refused(ERRORS[message], message)

@@ -1,7 +1,6 @@
 """Bad input gets one message in one form; the whole message is what is tested."""
 
 import pickle
-import re
 
 import pytest
 import torch
@@ -15,97 +14,57 @@ from mha_course.variants import FusedQKV
 X = torch.ones(2, 5, 24)
 MHA = MultiHeadAttention(24, 4)
 CASES = {
-    "num_heads": (
-        lambda: MultiHeadAttention(10, 3),
-        "MultiHeadAttention: num_heads must divide d_model. expected d_model % num_heads == 0, "
-        "got d_model=10, num_heads=3, fix: num_heads=2 or 5, or d_model=9 or 12",
-    ),
-    "num_heads above the width": (
-        lambda: MultiHeadAttention(4, 6),
-        "MultiHeadAttention: num_heads must divide d_model. expected d_model % num_heads == 0, "
-        "got d_model=4, num_heads=6, fix: num_heads=4, or d_model=6",
-    ),
-    "no heads": (
+    "MultiHeadAttention: num_heads must divide d_model. expected d_model % num_heads == 0, got d_model=10, "
+    "num_heads=3, fix: num_heads=2 or 5, or d_model=9 or 12": lambda: MultiHeadAttention(10, 3),
+    "MultiHeadAttention: num_heads must divide d_model. expected d_model % num_heads == 0, got d_model=4, "
+    "num_heads=6, fix: num_heads=4, or d_model=6": lambda: MultiHeadAttention(4, 6),
+    "MultiHeadAttention: num_heads must be a positive int. expected num_heads >= 1, got num_heads=0":
         lambda: MultiHeadAttention(24, 0),
-        "MultiHeadAttention: num_heads must be a positive int. expected num_heads >= 1, got num_heads=0",
-    ),
-    "heads that are no number": (
-        lambda: FusedQKV(24, 4.0),
-        "FusedQKV: num_heads must be a positive int. expected num_heads >= 1, got num_heads=4.0",
-    ),
-    "2-D x": (
-        lambda: MHA(X[0]),
-        "MultiHeadAttention: query must have 3 axes. expected (B, T, C), got (5, 24), "
-        "fix: query.unsqueeze(0), a batch of one",
-    ),
-    "integer x": (
+    "FusedQKV: num_heads must be a positive int. expected num_heads >= 1, got num_heads=4.0": lambda: FusedQKV(24, 4.0),
+    "MultiHeadAttention: query must have 3 axes. expected (B, T, C), got (5, 24), fix: query.unsqueeze(0), a batch "
+    "of one": lambda: MHA(X[0]),
+    "MultiHeadAttention: query must be floating point. expected a float dtype, got torch.int64, fix: query.float()":
         lambda: MHA(X.long()),
-        "MultiHeadAttention: query must be floating point. expected a float dtype, got torch.int64, fix: query.float()",
-    ),
-    "other dtype than the weights": (
-        lambda: MHA(X.double()),
-        "MultiHeadAttention: query must have the dtype of the weights. expected torch.float32, got torch.float64, "
-        "fix: query.to(torch.float32)",
-    ),
-    "width": (
+    "MultiHeadAttention: query must have the dtype of the weights. expected torch.float32, got torch.float64, fix: "
+    "query.to(torch.float32)": lambda: MHA(X.double()),
+    "MultiHeadAttention: query has the wrong C. expected (B, T, C=24), got (B=2, T=5, C=20)":
         lambda: MHA(torch.ones(2, 5, 20)),
-        "MultiHeadAttention: query has the wrong C. expected (B, T, C=24), got (B=2, T=5, C=20)",
-    ),
-    "every failing axis at once": (
+    "MultiHeadAttention: key has the wrong B and C. expected (B=2, S, C=24), got (B=3, S=7, C=20)":
         lambda: MHA(X, torch.ones(3, 7, 20)),
-        "MultiHeadAttention: key has the wrong B and C. expected (B=2, S, C=24), got (B=3, S=7, C=20)",
-    ),
-    "values of other length than keys": (
+    "MultiHeadAttention: value has the wrong S. expected (B=2, S=7, C=24), got (B=2, S=5, C=24)":
         lambda: MHA(X, torch.ones(2, 7, 24), X),
-        "MultiHeadAttention: value has the wrong S. expected (B=2, S=7, C=24), got (B=2, S=5, C=24)",
-    ),
-    "mask shape": (
-        lambda: MHA(X, mask=causal_mask(6)),
-        "MultiHeadAttention: mask must be (T, S), or 4-D and broadcastable to (B, H, T, S). "
-        "expected (B=2, H=4, T=5, S=5), or its last two axes, got (T=6, S=6)",
-    ),
-    "3-D mask": (
+    "MultiHeadAttention: mask must be (T, S), or 4-D and broadcastable to (B, H, T, S). expected (B=2, H=4, T=5, "
+    "S=5), or its last two axes, got (T=6, S=6)": lambda: MHA(X, mask=causal_mask(6)),
+    "MultiHeadAttention: mask must be (T, S), or 4-D and broadcastable to (B, H, T, S). expected (B=2, H=4, T=5, "
+    "S=5), or its last two axes, got (2, 5, 5), fix: mask.unsqueeze(1), which gives it a head axis":
         lambda: MHA(X, mask=causal_mask(5).expand(2, 5, 5)),
-        "MultiHeadAttention: mask must be (T, S), or 4-D and broadcastable to (B, H, T, S). "
-        "expected (B=2, H=4, T=5, S=5), or its last two axes, got (2, 5, 5), "
-        "fix: mask.unsqueeze(1), which gives it a head axis",
-    ),
-    "3-D mask of other heads": (
-        lambda: MHA(X, mask=torch.ones(3, 5, 5, dtype=torch.bool)),
-        "MultiHeadAttention: mask must be (T, S), or 4-D and broadcastable to (B, H, T, S). "
-        "expected (B=2, H=4, T=5, S=5), or its last two axes, got (3, 5, 5)",
-    ),
-    "mask in a list": (
+    "MultiHeadAttention: mask must be (T, S), or 4-D and broadcastable to (B, H, T, S). expected (B=2, H=4, T=5, "
+    "S=5), or its last two axes, got (3, 5, 5)": lambda: MHA(X, mask=torch.ones(3, 5, 5, dtype=torch.bool)),
+    "MultiHeadAttention: mask must be a tensor. expected a torch.Tensor, got list, fix: torch.as_tensor(mask)":
         lambda: MHA(X, mask=[[True]]),
-        "MultiHeadAttention: mask must be a tensor. expected torch.bool, got list, "
-        "fix: torch.as_tensor(mask, dtype=torch.bool)",
-    ),
-    "mask elsewhere": (
+    "MultiHeadAttention: mask must be on the device of the tokens. expected cpu, got meta, fix: mask.to('cpu')":
         lambda: MHA(X, mask=causal_mask(5, device="meta")),
-        "MultiHeadAttention: mask must be on the device of the tokens. expected cpu, got meta, fix: mask.to('cpu')",
-    ),
-    "nothing": (
-        lambda: MHA(None),
-        "MultiHeadAttention: query must be a tensor. expected a torch.Tensor, got NoneType",
-    ),
-    "half a token": (
-        lambda: causal_mask(2.5),
-        "causal_mask: seq_len must be a positive int. expected seq_len >= 1, got 2.5",
-    ),
-    "too long": (
+    "MultiHeadAttention: query must be a tensor. expected a torch.Tensor, got NoneType": lambda: MHA(None),
+    "causal_mask: seq_len must be a positive int. expected seq_len >= 1, got seq_len=2.5": lambda: causal_mask(2.5),
+    "padding_mask: lengths must be whole numbers from 0 to max_len. expected 0 <= length <= 7, got [3, 9]":
         lambda: padding_mask([3, 9], 7),
-        "padding_mask: lengths must be whole numbers from 0 to max_len. expected 0 <= length <= 7, got [3, 9]",
-    ),
-    "masks of other lengths": (
+    "combine_masks: padding has the wrong S. expected (B, 1, 1, S=5), got (B=1, 1, 1, S=7)":
         lambda: combine_masks(causal_mask(5), padding_mask([3], 7)),
-        "combine_masks: padding has the wrong S. expected (B, 1, 1, S=5), got (B=1, 1, 1, S=7)",
-    ),
-}
+    "here: that must hold. expected a, got b": lambda: require(False, "here", "that must hold", expected="a", got="b"),
+    "here: that must hold. expected a, got b, fix: c":
+        lambda: require(False, "here", "that must hold", expected="a", got="b", fix="c"),
+    "here: n must be a positive int. expected n >= 1, got n=0": lambda: require_int("here", "n", 0),
+    "here: n must be a positive int. expected n >= 1, got n=True": lambda: require_int("here", "n", True),
+    "here: n must be a positive int. expected n >= 1, got n=1.0": lambda: require_int("here", "n", 1.0),
+    "here: n must be a whole number. expected n >= 2, got n='2'": lambda: require_int("here", "n", "2", least=2),
+    "here: x must be on the device of the weights. expected cpu, got meta, fix: x.to('cpu')":
+        lambda: require_float("here", {"the weights": X, "x": X.to("meta")}),
+}  # fmt: skip
 
 
-@pytest.mark.parametrize("name", CASES)
-def test_the_whole_message(name):
-    refused(*CASES[name])
+@pytest.mark.parametrize("message", CASES)
+def test_the_whole_message(message):
+    refused(CASES[message], message)
 
 
 def test_a_condition_that_holds_says_nothing():
@@ -114,37 +73,6 @@ def test_a_condition_that_holds_says_nothing():
     require_int("here", "n", 0, least=0)
     require_int("here", "n", 3, least=3)
     require_float("here", {"x": X, "the other": X})
-
-
-@pytest.mark.parametrize(
-    ("call", "message"),
-    [
-        (
-            lambda: require(False, "here", "that must hold", expected="a", got="b"),
-            "here: that must hold. expected a, got b",
-        ),
-        (
-            lambda: require(False, "here", "that must hold", expected="a", got="b", fix="c"),
-            "here: that must hold. expected a, got b, fix: c",
-        ),
-        (lambda: require_int("here", "n", 0), "here: n must be a positive int. expected n >= 1, got n=0"),
-        (lambda: require_int("here", "n", True), "here: n must be a positive int. expected n >= 1, got n=True"),
-        (lambda: require_int("here", "n", 1.0), "here: n must be a positive int. expected n >= 1, got n=1.0"),
-        (lambda: require_int("here", "n", "2", least=2), "here: n must be a whole number. expected n >= 2, got n='2'"),
-        (
-            lambda: require_float("here", {"the weights": X, "x": X.to("meta")}),
-            "here: x must be on the device of the weights. expected cpu, got meta, fix: x.to('cpu')",
-        ),
-    ],
-)
-def test_guards_in_one_line(call, message):
-    refused(call, message)
-
-
-def test_both_paths_of_the_module_check_alike():
-    for need_weights in (True, False):
-        with pytest.raises(ShapeError, match="mask must be"):
-            MHA(X, mask=causal_mask(6), need_weights=need_weights)
 
 
 @pytest.mark.parametrize(("width", "heads"), [(10, 3), (24, 7), (12, 5), (7, 2), (30, 4)])
@@ -163,7 +91,7 @@ def test_errors_can_be_sent_and_copied():
         causal_mask(0)
     error, again = caught.value, pickle.loads(pickle.dumps(caught.value))
     assert (str(again), vars(again)) == (str(error), vars(error))
-    assert (error.place, error.expected, error.got, error.fix) == ("causal_mask", "seq_len >= 1", "0", None)
+    assert (error.place, error.expected, error.got, error.fix) == ("causal_mask", "seq_len >= 1", "seq_len=0", None)
     assert isinstance(error, ValueError)
 
 
@@ -172,12 +100,3 @@ def test_autocast_is_left_alone(device):
     with torch.autocast(device, torch.bfloat16):
         assert mha(mha(x)[0])[0].dtype == torch.bfloat16
         assert FusedQKV(24, 4).to(device)(mha(x)[0]).dtype == torch.bfloat16
-
-
-def test_an_input_given_twice_is_judged_in_both_places():
-    mha, x, memory = MultiHeadAttention(24, 4), torch.zeros(2, 5, 24), torch.zeros(2, 7, 24)
-    with pytest.raises(ShapeError, match=re.escape("value has the wrong S. expected (B=2, S=7, C=24), got (B=2, S=5,")):
-        mha(x, memory, x)
-    with pytest.raises(ShapeError, match="query has the wrong C"):
-        mha(x[..., :8])
-    assert mha(x, memory, memory)[0].shape == mha(x, x, x)[0].shape == x.shape

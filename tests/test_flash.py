@@ -7,7 +7,7 @@ from unittest import mock
 
 import pytest
 import torch
-from rewriting import Largest, fails_with, numbers, one_thread, refused, same  # noqa: F401
+from rewriting import Largest, fails_with, numbers, one_thread, refused, same, wrong_versions  # noqa: F401
 from torch.nn import functional as F
 from torch.nn.attention.bias import causal_lower_right
 
@@ -38,10 +38,7 @@ def later_hidden(queries, keys):
     return torch.ones(queries, keys).tril(keys - queries).bool()
 
 
-# Each check holds the module against an authority.
-
-
-def tiles_and_their_gradients_equal_the_whole():
+def test_tiles_and_their_gradients_equal_the_whole():
     for queries, keys in ((T, S), (S, S), (S, T)):
         upstream = numbers(B, H, queries, WIDTH, seed=5)
         for mask in masks_of(queries, keys):
@@ -57,7 +54,7 @@ def tiles_and_their_gradients_equal_the_whole():
                         same(mine, theirs)
 
 
-def online_sums_are_those_of_the_whole():
+def test_online_sums_are_those_of_the_whole():
     for dtype in (torch.float64, torch.float32):
         scores = numbers(B, H, T, S, dtype=dtype)
         scores[0, 0, 0] = -math.inf
@@ -68,7 +65,7 @@ def online_sums_are_those_of_the_whole():
         assert total[0, 0, 0] == 0
 
 
-def causal_is_that_of_the_last_tokens():
+def test_causal_is_that_of_the_last_tokens():
     q, k, v = (x.detach() for x in drawn(keys=S, dtype=torch.float32))
     same(flash.tiled_attention(q, k, v[..., :D], 2, causal=True),
          F.scaled_dot_product_attention(q, k, v[..., :D], causal_lower_right(T, S)), torch.float32)  # fmt: skip
@@ -76,20 +73,20 @@ def causal_is_that_of_the_last_tokens():
     same(flash.tiled_attention(q, k, v, 2, causal=True), F.scaled_dot_product_attention(q, k, v, is_causal=True))
 
 
-def gradients_are_those_of_finite_differences():
+def test_gradients_are_those_of_finite_differences():
     inputs = [numbers(1, 2, n, 2, seed=seed).requires_grad_() for seed, n in enumerate((3, 4, 4))]
     mask = torch.tensor([[True, True, False, True], [False] * 4, [True, False, True, True]])
     for how in ({}, {"mask": mask}, {"causal": True}, {"mask": mask, "causal": True}):
         assert torch.autograd.gradcheck(lambda q, k, v, how=how: flash.tiled_attention(q, k, v, (2, 3), **how), inputs)
 
 
-def large_scores_do_not_overflow():
+def test_large_scores_do_not_overflow():
     q, k, v = (x.detach() * 100 for x in drawn(dtype=torch.float32))
     want = F.scaled_dot_product_attention(q.double(), k.double(), v.double())
     assert torch.allclose(flash.tiled_attention(q, k, v, 2).double(), want, rtol=1e-2, atol=1e-1)
 
 
-def half_precision_sums_in_float32():
+def test_half_precision_sums_in_float32():
     for dtype in (torch.float16, torch.bfloat16):
         rounded = [x.detach().to(dtype) for x in drawn(30, 2000)]
         halves, doubles = ([x.to(kind).requires_grad_() for x in rounded] for kind in (dtype, torch.float64))
@@ -102,14 +99,14 @@ def half_precision_sums_in_float32():
             assert (mine.double() - theirs).abs().max() <= torch.finfo(dtype).eps * theirs.abs().max()
 
 
-def autocast_changes_nothing():
+def test_autocast_changes_nothing():
     q, k, v = drawn(dtype=torch.float32)
     with torch.autocast("cpu", torch.bfloat16):
         got = flash.tiled_attention(q, k, v, 2)
     same(got, attention(q, k, v)[0], torch.float32)
 
 
-def blocks_are_those_with_something_to_see():
+def test_blocks_are_those_with_something_to_see():
     for queries, keys in ((12, 12), (5, 7), (7, 5), (64, 64), (1, 9)):
         for block_size in ((4, 4), (3, 5), (5, 2)):
             for causal in (False, True):
@@ -125,7 +122,7 @@ def blocks_are_those_with_something_to_see():
     assert len(flash.blocks(4096, 4096, 128, causal=True)) == 32 * 33 // 2
 
 
-def no_more_blocks_are_computed_than_are_listed():
+def test_no_more_blocks_are_computed_than_are_listed():
     q, k, v = drawn(64, 64)
     for causal in (False, True):
         visited = len(flash.blocks(64, 64, 16, causal=causal))
@@ -138,7 +135,7 @@ def no_more_blocks_are_computed_than_are_listed():
         assert forward.calls[torch.ops.aten.exp] == 2 * visited
 
 
-def no_operation_makes_more_than_a_block():
+def test_no_operation_makes_more_than_a_block():
     q, k, v = drawn(96, 288)
     mask = numbers(B, 1, 96, 288, seed=3) > -1
     with Largest() as largest:
@@ -146,7 +143,7 @@ def no_operation_makes_more_than_a_block():
     assert largest.values == B * H * 48 * 72
 
 
-def nothing_is_kept_but_context_and_one_number_a_row():
+def test_nothing_is_kept_but_context_and_one_number_a_row():
     q, k, v = drawn(96, 288)
     mask, kept = numbers(96, 288, seed=3) > -1, []
     with torch.autograd.graph.saved_tensors_hooks(lambda x: kept.append(x) or x, lambda x: x):
@@ -154,26 +151,6 @@ def nothing_is_kept_but_context_and_one_number_a_row():
     known = {x.data_ptr() for x in (q, k, v, mask, context)}
     extra = [x for x in kept if x.data_ptr() not in known]
     assert [x.shape for x in extra] == [(B, H, 96, 1)]
-
-
-CHECKS = (
-    tiles_and_their_gradients_equal_the_whole,
-    causal_is_that_of_the_last_tokens,
-    gradients_are_those_of_finite_differences,
-    large_scores_do_not_overflow,
-    half_precision_sums_in_float32,
-    autocast_changes_nothing,
-    blocks_are_those_with_something_to_see,
-    no_more_blocks_are_computed_than_are_listed,
-    no_operation_makes_more_than_a_block,
-    nothing_is_kept_but_context_and_one_number_a_row,
-    online_sums_are_those_of_the_whole,
-)
-
-
-@pytest.mark.parametrize("check", CHECKS, ids=lambda check: check.__name__)
-def test_agrees(check):
-    check()
 
 
 RIGHT = types.SimpleNamespace(**vars(flash))
@@ -244,41 +221,52 @@ def queries_not_in_blocks(place, queries, keys, block_size, causal):
     return RIGHT._grid(place, queries, keys, (queries, width), causal)
 
 
-# name: (the check that must see it, the wrong parts)
+# What must see each wrong version: {the test: {what is wrong: the wrong parts}}.
 WRONG = {
-    "mask ignored": (CHECKS[0], {"_scaled_scores": scores_with(torch.ones_like)}),
-    "mask inverted": (CHECKS[0], {"_scaled_scores": scores_with(torch.logical_not)}),
-    "mask of the first row": (CHECKS[0], {"_scaled_scores": scores_with(lambda mask: mask[..., :1, :])}),
-    "causal ignored across the diagonal": (CHECKS[1], {"_scaled_scores": scores_with(causal=False)}),
-    "a token hidden from itself": (CHECKS[1], {"_scaled_scores": scores_with(later=-1)}),
-    "the next token seen": (CHECKS[1], {"_scaled_scores": scores_with(later=1)}),
-    "causal at the top left": (CHECKS[1], {"_scaled_scores": scores_with(later=T - S)}),
-    "gradient without a scale": (CHECKS[2], {"_RecomputeBackward": UnscaledGradient}),
-    "gradient of one block alone": (CHECKS[0], {"_RecomputeBackward": LastBlockAlone}),
-    "no maximum taken off": (CHECKS[3], {"_finite": torch.zeros_like}),
-    "NaN where nothing is seen": (CHECKS[0], {"_finite": lambda highest: highest}),
-    "sums in half precision": (CHECKS[4], {"_wide": lambda x: x}),
-    "cast by autocast": (CHECKS[5], {"_exact": lambda device: contextlib.nullcontext()}),
-    "a hidden row is NaN": (CHECKS[10], {"_finite": lambda highest: highest}),
-    "nothing skipped": (CHECKS[6], {"_grid": nothing_skipped}),
-    "one block too few": (CHECKS[6], {"_grid": without_the_diagonal}),
-    "ragged end lost": (CHECKS[6], {"_grid": whole_blocks_alone}),
-    "blocks computed that are not listed": (CHECKS[7], {"_grid": nothing_skipped, "blocks": counted_as_skipped}),
-    "queries not in blocks": (CHECKS[8], {"_grid": queries_not_in_blocks}),
-    "all scores backward": (CHECKS[8], {"_RecomputeBackward": WholeBackward}),
-    "scores kept": (CHECKS[9], {"_RecomputeBackward": ScoresKept}),
+    test_tiles_and_their_gradients_equal_the_whole: {
+        "mask ignored": {"_scaled_scores": scores_with(torch.ones_like)},
+        "mask inverted": {"_scaled_scores": scores_with(torch.logical_not)},
+        "mask of the first row": {"_scaled_scores": scores_with(lambda mask: mask[..., :1, :])},
+        "gradient of one block alone": {"_RecomputeBackward": LastBlockAlone},
+        "NaN where nothing is seen": {"_finite": lambda highest: highest},
+    },
+    test_causal_is_that_of_the_last_tokens: {
+        "causal ignored across the diagonal": {"_scaled_scores": scores_with(causal=False)},
+        "a token hidden from itself": {"_scaled_scores": scores_with(later=-1)},
+        "the next token seen": {"_scaled_scores": scores_with(later=1)},
+        "causal at the top left": {"_scaled_scores": scores_with(later=T - S)},
+    },
+    test_gradients_are_those_of_finite_differences: {
+        "gradient without a scale": {"_RecomputeBackward": UnscaledGradient},
+    },
+    test_large_scores_do_not_overflow: {"no maximum taken off": {"_finite": torch.zeros_like}},
+    test_half_precision_sums_in_float32: {"sums in half precision": {"_wide": lambda x: x}},
+    test_autocast_changes_nothing: {"cast by autocast": {"_exact": lambda device: contextlib.nullcontext()}},
+    test_blocks_are_those_with_something_to_see: {
+        "nothing skipped": {"_grid": nothing_skipped},
+        "one block too few": {"_grid": without_the_diagonal},
+        "ragged end lost": {"_grid": whole_blocks_alone},
+    },
+    test_no_more_blocks_are_computed_than_are_listed: {
+        "blocks computed that are not listed": {"_grid": nothing_skipped, "blocks": counted_as_skipped},
+    },
+    test_no_operation_makes_more_than_a_block: {
+        "queries not in blocks": {"_grid": queries_not_in_blocks},
+        "all scores backward": {"_RecomputeBackward": WholeBackward},
+    },
+    test_nothing_is_kept_but_context_and_one_number_a_row: {"scores kept": {"_RecomputeBackward": ScoresKept}},
+    test_online_sums_are_those_of_the_whole: {"a hidden row is NaN": {"_finite": lambda highest: highest}},
 }
 
 
 @pytest.mark.filterwarnings("ignore")
-@pytest.mark.parametrize("wrong", WRONG)
-def test_wrong_versions_disagree(wrong):
-    check, parts = WRONG[wrong]
+@wrong_versions(WRONG)
+def test_wrong_versions_disagree(check, parts):
     assert fails_with(check, flash, parts)
 
 
 def test_what_wrong_versions_are_made_with_is_right():
-    assert not fails_with(CHECKS[0], flash, {"_scaled_scores": scores_with()})
+    assert not fails_with(test_tiles_and_their_gradients_equal_the_whole, flash, {"_scaled_scores": scores_with()})
 
 
 @pytest.mark.slow
@@ -298,23 +286,6 @@ def test_sixteen_thousand_tokens():
     assert peak < 4 * tokens**2 / 64
     for mine, theirs in zip(found, wanted, strict=True):
         assert torch.allclose(mine, theirs, atol=1e-5, rtol=1e-5)
-
-
-def test_memory_grows_with_the_length_and_not_with_its_square():
-    def peak(fn, tokens):
-        return costs.peak_bytes(fn, *(torch.zeros(1, 2, tokens, 16, device="meta") for _ in range(3)))
-
-    tiled = [peak(lambda q, k, v: flash.tiled_attention(q, k, v, 256), tokens) for tokens in (512, 1024, 2048)]
-    whole = [peak(attention, tokens) for tokens in (512, 1024, 2048)]
-    assert tiled[2] - tiled[1] == 2 * (tiled[1] - tiled[0])
-    assert whole[2] > 3.5 * whole[1] > 12 * whole[0]
-
-
-def test_one_head_of_one_sentence_is_enough():
-    q, k, v = (x[:1, :1] for x in drawn())
-    for causal in (False, True):
-        got = flash.tiled_attention(q, k, v, 2, causal=causal)
-        same(got, attention(q, k, v, later_hidden(T, S) if causal else None)[0])
 
 
 def test_results_are_where_the_inputs_are(device):
@@ -342,33 +313,23 @@ def test_blocks_that_cannot_be(block_size, got):
             call()
 
 
-@pytest.mark.parametrize(
-    ("call", "message"),
-    [
-        (
-            lambda: flash.online_softmax(torch.zeros(T, 0), 2),
-            "online_softmax: there must be a key to attend to. expected S >= 1, got S=0",
-        ),
-        (
-            lambda: flash.online_softmax(torch.tensor(1.0), 2),
-            "online_softmax: there must be a key to attend to. expected S >= 1, got S=0",
-        ),
-        (
-            lambda: flash.online_softmax(torch.zeros(T, S).long(), 2),
-            "online_softmax: scores must be floating point. expected a float dtype, got torch.int64, "
-            "fix: scores.float()",
-        ),
-        (
-            lambda: flash.online_softmax(torch.zeros(T, S), 0),
-            "online_softmax: block_size must be a positive int. expected block_size >= 1, got block_size=0",
-        ),
-    ],
-)
-def test_scores_that_cannot_be(call, message):
-    refused(call, message)
+ERRORS = {
+    "online_softmax: scores must be floating point. expected a float dtype, got torch.int64, fix: scores.float()":
+        lambda: flash.online_softmax(torch.zeros(T, S).long(), 2),
+    "online_softmax: block_size must be a positive int. expected block_size >= 1, got block_size=0":
+        lambda: flash.online_softmax(torch.zeros(T, S), 0),
+    "tiled_attention: mask must be bool, True = may attend. expected torch.bool, got torch.float32, fix: mask.bool() "
+    "if it holds 1 for may attend, mask == 0 if it is additive (0 and -inf)":
+        lambda: flash.tiled_attention(*drawn(), 3, mask=torch.zeros(T, S)),
+}  # fmt: skip
 
 
-def test_masks_that_cannot_be():
-    q, k, v = drawn()
-    with pytest.raises(ShapeError, match="tiled_attention: mask must be bool, True = may attend"):
-        flash.tiled_attention(q, k, v, 3, mask=torch.zeros(T, S))
+@pytest.mark.parametrize("message", ERRORS)
+def test_errors_say_what_and_how(message):
+    refused(ERRORS[message], message)
+
+
+@pytest.mark.parametrize("scores", [torch.zeros(T, 0), torch.tensor(1.0)])
+def test_there_must_be_a_key(scores):
+    message = "online_softmax: there must be a key to attend to. expected S >= 1, got S=0"
+    refused(lambda: flash.online_softmax(scores, 2), message)

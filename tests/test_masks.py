@@ -4,7 +4,7 @@ import types
 
 import pytest
 import torch
-from rewriting import fails_with, numbers, one_thread, refused, same  # noqa: F401
+from rewriting import fails_with, numbers, one_thread, refused, same, wrong_versions  # noqa: F401
 from torch.nn import functional as F
 from torch.nn.attention.bias import causal_lower_right, causal_upper_left
 
@@ -25,10 +25,7 @@ def seen(*shape):
     return (numbers(*shape, seed=3) > 0) | (torch.arange(shape[-1]) == 2)
 
 
-# Each check holds the module against an authority.
-
-
-def there_and_back_is_the_identity():
+def test_there_and_back_is_the_identity():
     for attend in (masks.causal_mask(S), masks.padding_mask([S, 0], S), seen(B, 1, T, S), seen(S)):
         for convention in masks.CONVENTIONS:
             for dtype in (torch.float16, torch.float32, torch.float64):
@@ -39,7 +36,7 @@ def there_and_back_is_the_identity():
                 assert torch.equal(again, written)
 
 
-def written_masks_mean_the_same_to_pytorch():
+def test_written_masks_mean_the_same_to_pytorch():
     q, k, v = (numbers(B, H, n, D, seed=seed) for seed, n in enumerate((T, S, S)))
     mha, x, memory, attend = reference(), numbers(B, T, C), numbers(B, S, C, seed=1), seen(T, S)
     want = F.scaled_dot_product_attention(q, k, v, attend)
@@ -50,7 +47,7 @@ def written_masks_mean_the_same_to_pytorch():
         same(module(x, memory, memory, attn_mask=masks.from_attend(attend, convention, dtype=q.dtype))[0], want)
 
 
-def alignments_are_those_of_pytorch():
+def test_alignments_are_those_of_pytorch():
     for queries, keys in ((T, S), (S, S), (1, S)):
         q, k, v = (numbers(B, H, n, D, seed=seed, dtype=torch.float32) for seed, n in enumerate((queries, keys, keys)))
 
@@ -65,7 +62,7 @@ def alignments_are_those_of_pytorch():
     assert torch.equal(masks.top_left_causal_mask(S, T), masks.causal_mask(S)[:, :T])
 
 
-def padded_sentences_attend_as_they_do_alone():
+def test_padded_sentences_attend_as_they_do_alone():
     mha, lengths = reference(), [4, S, 1]
     sentences = [numbers(1, length, C, seed=length) for length in lengths]
     alone = [mha(x)[0] for x in sentences]
@@ -80,19 +77,6 @@ def padded_sentences_attend_as_they_do_alone():
         for row, (place, want) in enumerate(zip(places, alone, strict=True)):
             same(out[row : row + 1, place], want)
     assert torch.equal(masks.padding_mask(lengths, S), masks.padding_mask(lengths, S, side="right"))
-
-
-CHECKS = (
-    there_and_back_is_the_identity,
-    written_masks_mean_the_same_to_pytorch,
-    alignments_are_those_of_pytorch,
-    padded_sentences_attend_as_they_do_alone,
-)
-
-
-@pytest.mark.parametrize("check", CHECKS, ids=lambda check: check.__name__)
-def test_agrees(check):
-    check()
 
 
 def written_as_it_is(mask, convention, *, dtype=torch.float32):
@@ -112,78 +96,57 @@ def padding_on_the_other_side(lengths, max_len, side="right"):
 
 
 RIGHT = types.SimpleNamespace(**vars(masks))
-# name: (the check that must see it, the wrong parts)
+# What must see each wrong version: {the test: {what is wrong: the wrong parts}}.
 WRONG = {
-    "written as it is": (CHECKS[0], {"from_attend": written_as_it_is}),
-    "both ways inverted": (CHECKS[1], {"INVERTED": ("sdpa", "seaborn")}),
-    "multihead not inverted": (CHECKS[1], {"INVERTED": ("seaborn",)}),
-    "top left is bottom right": (CHECKS[2], {"top_left_causal_mask": bottom_right}),
-    "bottom right is top left": (CHECKS[2], {"causal_mask_for_cache": top_left}),
-    "padding on the other side": (CHECKS[3], {"padding_mask": padding_on_the_other_side}),
+    test_there_and_back_is_the_identity: {"written as it is": {"from_attend": written_as_it_is}},
+    test_written_masks_mean_the_same_to_pytorch: {
+        "both ways inverted": {"INVERTED": ("sdpa", "seaborn")},
+        "multihead not inverted": {"INVERTED": ("seaborn",)},
+    },
+    test_alignments_are_those_of_pytorch: {
+        "top left is bottom right": {"top_left_causal_mask": bottom_right},
+        "bottom right is top left": {"causal_mask_for_cache": top_left},
+    },
+    test_padded_sentences_attend_as_they_do_alone: {
+        "padding on the other side": {"padding_mask": padding_on_the_other_side},
+    },
 }
 
 
 @pytest.mark.filterwarnings("ignore")
-@pytest.mark.parametrize("wrong", WRONG)
-def test_wrong_versions_disagree(wrong):
-    check, parts = WRONG[wrong]
+@wrong_versions(WRONG)
+def test_wrong_versions_disagree(check, parts):
     assert fails_with(check, masks, parts)
 
 
 ERRORS = {
-    "a list": (
+    "from_attend: mask must be a tensor. expected a torch.Tensor, got list, fix: torch.as_tensor(mask)":
         lambda: masks.from_attend([[True]], "sdpa"),
-        "from_attend: mask must be a tensor. expected a torch.Tensor, got list, fix: torch.as_tensor(mask)",
-    ),
-    "a causal mask of two sizes": (
+    "combine_masks: causal has the wrong S. expected (S=7, S'=7), got (S=5, S'=7)":
         lambda: masks.combine_masks(seen(T, S), masks.padding_mask([S], S)),
-        "combine_masks: causal has the wrong S. expected (S=7, S'=7), got (S=5, S'=7)",
-    ),
-    "whole numbers for additive": (
-        lambda: masks.additive_mask(masks.causal_mask(3), torch.int64),
-        "additive_mask: dtype must be able to hold -inf. expected a float dtype, got torch.int64, "
-        "fix: dtype=torch.float32",
-    ),
-    "a dtype by its name": (
+    "additive_mask: dtype must be able to hold -inf. expected a float dtype, got torch.int64, fix: "
+    "dtype=torch.float32": lambda: masks.additive_mask(masks.causal_mask(3), torch.int64),
+    "additive_mask: dtype must be able to hold -inf. expected a float dtype, got float32, fix: dtype=torch.float32":
         lambda: masks.additive_mask(masks.causal_mask(3), "float32"),
-        "additive_mask: dtype must be able to hold -inf. expected a float dtype, got float32, fix: dtype=torch.float32",
-    ),
-    "lengths of two axes": (
-        lambda: masks.padding_mask([[1, 3]], 3),
-        "padding_mask: lengths must have 1 axes. expected (B), got (1, 2)",
-    ),
-    "lengths with a point": (
+    "padding_mask: lengths must have 1 axes. expected (B), got (1, 2)": lambda: masks.padding_mask([[1, 3]], 3),
+    "padding_mask: lengths must be whole numbers from 0 to max_len. expected 0 <= length <= 3, got [1.0, 2.0]":
         lambda: masks.padding_mask(torch.tensor([1.0, 2.0]), 3),
-        "padding_mask: lengths must be whole numbers from 0 to max_len. expected 0 <= length <= 3, got [1.0, 2.0]",
-    ),
-    "a length below 0": (
+    "padding_mask: lengths must be whole numbers from 0 to max_len. expected 0 <= length <= 3, got [-1, 2]":
         lambda: masks.padding_mask([-1, 2], 3),
-        "padding_mask: lengths must be whole numbers from 0 to max_len. expected 0 <= length <= 3, got [-1, 2]",
-    ),
-    "no side": (
+    "padding_mask: no side has this name. expected right, left, got 'top'":
         lambda: masks.padding_mask([1, 3], 3, side="top"),
-        "padding_mask: no side has this name. expected right, left, got 'top'",
-    ),
-    "no tokens": (
+    "top_left_causal_mask: queries must be a positive int. expected queries >= 1, got queries=0":
         lambda: masks.top_left_causal_mask(0, 3),
-        "top_left_causal_mask: queries and keys must be positive ints. expected queries >= 1, keys >= 1, "
-        "got queries=0, keys=3",
-    ),
-    "no convention": (
+    "from_attend: no convention has this name. expected bool, sdpa, multihead, seaborn, additive, got 'keras'":
         lambda: masks.from_attend(masks.causal_mask(3), "keras"),
-        "from_attend: no convention has this name. expected bool, sdpa, multihead, seaborn, additive, got 'keras'",
-    ),
-    "numbers": (
-        lambda: masks.from_attend(torch.ones(3, 3), "sdpa"),
-        "from_attend: mask must be bool, True = may attend. expected torch.bool, got torch.float32, "
-        "fix: mask.bool() if it holds 0 and 1",
-    ),
-}
+    "from_attend: mask must be bool, True = may attend. expected torch.bool, got torch.float32, fix: mask.bool() "
+    "if it holds 0 and 1": lambda: masks.from_attend(torch.ones(3, 3), "sdpa"),
+}  # fmt: skip
 
 
-@pytest.mark.parametrize("case", ERRORS)
-def test_errors_say_what_and_how(case):
-    refused(*ERRORS[case])
+@pytest.mark.parametrize("message", ERRORS)
+def test_errors_say_what_and_how(message):
+    refused(ERRORS[message], message)
 
 
 @pytest.mark.parametrize(("score", "meant"), [(-1.5, False), (-9_999.0, False), (-10_001.0, True), (-1e9, True)])
@@ -191,11 +154,6 @@ def test_only_very_low_numbers_are_taken_for_hidden(score, meant):
     with pytest.raises(ShapeError, match="an additive mask must hold 0 and -inf alone") as caught:
         masks.to_attend(torch.tensor([0.0, score]), "additive")
     assert (caught.value.fix is not None) == meant
-
-
-def test_one_token_sees_itself():
-    for mask in (masks.causal_mask(1), masks.top_left_causal_mask(1, 1), masks.causal_mask_for_cache(1, 1)):
-        assert mask.tolist() == [[True]]
 
 
 def test_masks_are_made_on_the_device_of_what_they_are_made_from(device):

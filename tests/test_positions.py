@@ -5,7 +5,7 @@ import types
 
 import pytest
 import torch
-from rewriting import fails_with, numbers, one_thread, refused, same  # noqa: F401
+from rewriting import fails_with, numbers, one_thread, refused, same, wrong_versions  # noqa: F401
 from torch.nn import functional as F
 
 from mha_course import positions
@@ -17,10 +17,7 @@ PLACES = torch.tensor([0, 3, 4, 9, 100, 5000, 2])
 DTYPES = (torch.float64, torch.float32)
 
 
-# Each check holds the module against an authority.
-
-
-def neighbours_turn_as_complex_numbers():
+def test_neighbours_turn_as_complex_numbers():
     for dtype in DTYPES:
         x = numbers(B, H, S, D, dtype=dtype)
         for base in (10000.0, 50.0):
@@ -31,7 +28,7 @@ def neighbours_turn_as_complex_numbers():
         same(positions.rope_interleaved(x, PLACES), positions.rope_interleaved(x, PLACES, 10000.0), dtype)
 
 
-def scores_depend_on_the_distance_alone():
+def test_scores_depend_on_the_distance_alone():
     for turn in (positions.rope, positions.rope_interleaved):
         q, k = (numbers(1, H, 1, D, seed=seed).expand(-1, -1, S, -1) for seed in range(2))
         places = torch.arange(S)
@@ -46,14 +43,14 @@ def scores_depend_on_the_distance_alone():
         same(turn(x, [0] * S), x)
 
 
-def sinusoids_are_those_of_the_paper():
+def test_sinusoids_are_those_of_the_paper():
     for tokens, width in ((1, 2), (S, C)):
         angles = [[s / 10000 ** (2 * i / width) for i in range(width // 2)] for s in range(tokens)]
         want = torch.tensor([[f(a) for a in row for f in (math.sin, math.cos)] for row in angles])
         same(positions.sinusoidal_encoding(tokens, width), want, torch.float32)
 
 
-def orders_are_those_that_are_told():
+def test_orders_are_those_that_are_told():
     assert positions.to_interleaved(torch.arange(8)).tolist() == [0, 4, 1, 5, 2, 6, 3, 7]
     assert positions.to_half_split(torch.arange(8)).tolist() == [0, 2, 4, 6, 1, 3, 5, 7]
     for width in (2, 6, 10):
@@ -62,7 +59,7 @@ def orders_are_those_that_are_told():
         assert torch.equal(positions.to_interleaved(positions.to_half_split(x)), x)
 
 
-def weights_of_one_layout_work_in_the_other():
+def test_weights_of_one_layout_work_in_the_other():
     x = numbers(B, S, C)
     for module, groups in ((MultiHeadAttention(C, H).double(), H), (GroupedQueryAttention(C, H, 2).double(), 2)):
         projections = ((module.q_proj, H), (module.k_proj, groups))
@@ -74,20 +71,6 @@ def weights_of_one_layout_work_in_the_other():
         want = scores(positions.rope_interleaved, lambda weight, num_heads: weight)
         assert not torch.allclose(scores(positions.rope, lambda weight, num_heads: weight), want, atol=1e-3)
         same(scores(positions.rope, positions.projection_to_half_split), want)
-
-
-CHECKS = (
-    neighbours_turn_as_complex_numbers,
-    scores_depend_on_the_distance_alone,
-    orders_are_those_that_are_told,
-    weights_of_one_layout_work_in_the_other,
-    sinusoids_are_those_of_the_paper,
-)
-
-
-@pytest.mark.parametrize("check", CHECKS, ids=lambda check: check.__name__)
-def test_agrees(check):
-    check()
 
 
 def not_brought_back(x, places, base=10000.0):
@@ -107,69 +90,55 @@ def rows_across_heads(weight, num_heads):
 
 
 RIGHT = types.SimpleNamespace(**vars(positions))
-# name: (the check that must see it, the wrong parts)
+# What must see each wrong version: {the test: {what is wrong: the wrong parts}}.
 WRONG = {
-    "not brought back": (CHECKS[0], {"rope_interleaved": not_brought_back}),
-    "brought the wrong way": (CHECKS[0], {"rope_interleaved": brought_the_wrong_way}),
-    "base forgotten": (CHECKS[0], {"rope_interleaved": base_forgotten}),
-    "not turned": (CHECKS[1], {"rope": lambda x, places, base=10000.0: x}),
-    "moved, not turned": (CHECKS[1], {"rope": lambda x, places, base=10000.0: x + torch.as_tensor(places)[:, None]}),
-    "the wrong order": (CHECKS[2], {"to_interleaved": positions.to_half_split}),
-    "the wrong order back": (CHECKS[2], {"to_half_split": positions.to_interleaved}),
-    "rows across heads": (CHECKS[3], {"projection_to_half_split": rows_across_heads}),
+    test_neighbours_turn_as_complex_numbers: {
+        "not brought back": {"rope_interleaved": not_brought_back},
+        "brought the wrong way": {"rope_interleaved": brought_the_wrong_way},
+        "base forgotten": {"rope_interleaved": base_forgotten},
+    },
+    test_scores_depend_on_the_distance_alone: {
+        "not turned": {"rope": lambda x, places, base=10000.0: x},
+        "moved, not turned": {"rope": lambda x, places, base=10000.0: x + torch.as_tensor(places)[:, None]},
+    },
+    test_orders_are_those_that_are_told: {
+        "the wrong order": {"to_interleaved": positions.to_half_split},
+        "the wrong order back": {"to_half_split": positions.to_interleaved},
+    },
+    test_weights_of_one_layout_work_in_the_other: {
+        "rows across heads": {"projection_to_half_split": rows_across_heads},
+    },
 }
 
 
-@pytest.mark.parametrize("wrong", WRONG)
-def test_wrong_versions_disagree(wrong):
-    check, parts = WRONG[wrong]
+@pytest.mark.filterwarnings("ignore")
+@wrong_versions(WRONG)
+def test_wrong_versions_disagree(check, parts):
     assert fails_with(check, positions, parts)
 
 
 ERRORS = {
-    "odd heads": (
+    "rope_interleaved: D must be even, since channels go in pairs. expected D % 2 == 0, D >= 2, got D=5, fix: D=6":
         lambda: positions.rope_interleaved(torch.ones(B, H, S, 5), PLACES),
-        "rope_interleaved: D must be even, since channels go in pairs. expected D % 2 == 0, D >= 2, got D=5, fix: D=6",
-    ),
-    "before the split": (
-        lambda: positions.rope_interleaved(torch.ones(B, S, C), PLACES),
-        "rope_interleaved: x must have 4 axes. expected (B, H, S, D), got (2, 7, 24), fix: x.unsqueeze(0), "
-        "a batch of one",
-    ),
-    "an odd row": (
+    "rope_interleaved: x must have 4 axes. expected (B, H, S, D), got (2, 7, 24), fix: x.unsqueeze(0), a batch of "
+    "one": lambda: positions.rope_interleaved(torch.ones(B, S, C), PLACES),
+    "to_half_split: D must be even, since channels go in pairs. expected D % 2 == 0, D >= 2, got D=3, fix: D=4":
         lambda: positions.to_half_split(torch.ones(3)),
-        "to_half_split: D must be even, since channels go in pairs. expected D % 2 == 0, D >= 2, got D=3, fix: D=4",
-    ),
-    "no axis": (
+    "to_interleaved: D must be even, since channels go in pairs. expected D % 2 == 0, D >= 2, got D=0":
         lambda: positions.to_interleaved(torch.tensor(1.0)),
-        "to_interleaved: D must be even, since channels go in pairs. expected D % 2 == 0, D >= 2, got D=0",
-    ),
-    "heads that do not divide": (
-        lambda: positions.projection_to_half_split(torch.ones(C, C), 5),
-        "projection_to_half_split: num_heads must divide H*D. expected H*D % num_heads == 0, got H*D=24, "
-        "num_heads=5, fix: num_heads=4 or 6, or H*D=20 or 25",
-    ),
-    "odd heads of a weight": (
-        lambda: positions.projection_to_half_split(torch.ones(C, C), 8),
-        "projection_to_half_split: D must be even, since channels go in pairs. expected D % 2 == 0, D >= 2, got D=3, "
-        "fix: D=4",
-    ),
-    "whole numbers": (
-        lambda: positions.projection_to_half_split(torch.ones(C, C).long(), 4),
-        "projection_to_half_split: weight must be floating point. expected a float dtype, got torch.int64, "
-        "fix: weight.float()",
-    ),
-    "no axes": (
+    "projection_to_half_split: num_heads must divide H*D. expected H*D % num_heads == 0, got H*D=24, num_heads=5, "
+    "fix: num_heads=4 or 6, or H*D=20 or 25": lambda: positions.projection_to_half_split(torch.ones(C, C), 5),
+    "projection_to_half_split: D must be even, since channels go in pairs. expected D % 2 == 0, D >= 2, got D=3, "
+    "fix: D=4": lambda: positions.projection_to_half_split(torch.ones(C, C), 8),
+    "projection_to_half_split: weight must be floating point. expected a float dtype, got torch.int64, fix: "
+    "weight.float()": lambda: positions.projection_to_half_split(torch.ones(C, C).long(), 4),
+    "projection_to_half_split: weight must have 1 axes. expected (H*D), got ()":
         lambda: positions.projection_to_half_split(torch.tensor(1.0), 4),
-        "projection_to_half_split: weight must have 1 axes. expected (H*D), got ()",
-    ),
-    "three axes": (
+    "projection_to_half_split: weight must have 2 axes. expected (H*D, C), got (2, 24, 24)":
         lambda: positions.projection_to_half_split(torch.ones(2, C, C), 4),
-        "projection_to_half_split: weight must have 2 axes. expected (H*D, C), got (2, 24, 24)",
-    ),
-}
+}  # fmt: skip
 
 
-@pytest.mark.parametrize("case", ERRORS)
-def test_errors_say_what_and_how(case):
-    refused(*ERRORS[case])
+@pytest.mark.parametrize("message", ERRORS)
+def test_errors_say_what_and_how(message):
+    refused(ERRORS[message], message)

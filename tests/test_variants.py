@@ -4,6 +4,7 @@ import itertools
 
 import pytest
 import torch
+from rewriting import same_when_compiled
 from torch import nn
 from torch.nn import functional as F
 from torch.overrides import TorchFunctionMode
@@ -250,13 +251,4 @@ def compiled_cases():
 @pytest.mark.parametrize(("make", "count", "masks"), [pytest.param(*case, id=name) for name, *case in compiled_cases()])
 def test_every_style_compiles_as_one_graph(make, count, masks, draw):
     torch.manual_seed(0)
-    module, x = make().double(), draw(B, S, C).requires_grad_()
-    torch.compiler.reset()
-    compiled = torch.compile(module, backend="aot_eager", fullgraph=True)
-    got, want = (run(*[x] * count, *masks) for run in (compiled, module))
-    pairs = [(got, want)] if isinstance(want, torch.Tensor) else list(zip(got, want, strict=True))
-    for mine, theirs in pairs:
-        assert torch.allclose(mine, theirs)
-    gradients = (torch.autograd.grad(out.square().sum(), [x, *module.parameters()]) for out in pairs[0])
-    for mine, theirs in zip(*gradients, strict=True):
-        assert torch.allclose(mine, theirs)
+    same_when_compiled(make().double(), [draw(B, S, C).requires_grad_()] * count + list(masks))

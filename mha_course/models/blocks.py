@@ -163,9 +163,10 @@ class CausalLanguageModel(WordModel):
         """Return an empty cache for each layer."""
         return [KVCache() for _ in self.blocks]
 
-    def attention_weights(self, ids: Tensor) -> Tensor:
-        """Return the weights of every head of every layer, (L, B, H, S, S)."""
-        return self.encoder.attention_weights(self.embed(ids), causal_mask(ids.size(1), device=ids.device))
+    def attention_weights(self, ids: Tensor, mask: Tensor | None = None) -> Tensor:
+        """Return the weights of every head of every layer, (L, B, H, S, S); without a mask, with the causal one."""
+        mask = causal_mask(ids.size(1), device=ids.device) if mask is None else mask
+        return self.encoder.attention_weights(self.embed(ids), mask)
 
 
 class MaskedWordModel(WordModel):

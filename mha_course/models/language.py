@@ -15,8 +15,7 @@ from torch.nn.utils.rnn import pad_sequence
 
 from mha_course.datasets import grammar
 from mha_course.datasets.grammar import MAX_WORDS, Sentence, nats, sentences, vocabulary
-from mha_course.errors import SentenceError, require, require_words
-from mha_course.masks import causal_mask
+from mha_course.errors import require, require_words
 from mha_course.models import CausalLanguageModel, generate, random_batches, seeded, train
 
 SPECIAL = ("<pad>", "<start>", "<end>")
@@ -61,10 +60,7 @@ def decode(ids: Tensor) -> tuple[str, ...]:
 
 
 def _ids(words: Sequence[str], *, empty: bool = False) -> list[int]:
-    require_words("encode", words, WORDS[len(SPECIAL) :], "language.WORDS")
-    if not (words or empty):
-        rule, expected = "a sentence needs at least one word", "words of language.WORDS"
-        raise SentenceError("encode", rule, expected=expected, got="an empty sentence")
+    require_words("encode", words, WORDS[len(SPECIAL) :], "language.WORDS", empty=empty)
     return [_INDEX[word] for word in words]
 
 
@@ -185,5 +181,4 @@ def sentence_weights(model: CausalLanguageModel, sentence: str, mask: Tensor | N
     Raises: ShapeError for an unknown word, or too many.
     """
     ids = prompt(sentence)
-    mask = causal_mask(ids.size(1)) if mask is None else mask
-    return model.encoder.attention_weights(model.embed(ids), mask), [WORDS[number] for number in ids[0].tolist()]
+    return model.attention_weights(ids, mask), [WORDS[number] for number in ids[0].tolist()]

@@ -47,9 +47,6 @@ def encode(texts: Sequence[Pair]) -> Batch:
 def _ids(name: str, words: Sequence[str], vocabulary: Sequence[str]) -> list[int]:
     named, known = f"toy_language.{name.upper()}", [word for word in vocabulary if not word.startswith("<")]
     require_words("encode", words, known, named)
-    if not words:
-        rule = f"the {name} needs at least one word"
-        raise SentenceError("encode", rule, expected=f"words of {named}", got="an empty sentence")
     return [vocabulary.index(word) for word in words]
 
 

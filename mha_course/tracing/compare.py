@@ -70,14 +70,11 @@ class Comparison:
         pair = len(self.traces) == 2  # more columns would not fit a page
         total = ["filled anew", *map(_total, self.traces.values()), *[""] * pair]
         heads = ("stage", *self.traces, *["differ in"] * pair)
-        return render.table(self.summary(), heads, [*(self._row(part, pair) for part in self.parts), render.row(total)])
-
-    def _row(self, part: Part, pair: bool) -> str:
-        """Write one stage: the shape at its end, and below it what was done to memory."""
-        cells = map(_html_cell, part.steps)
-        return render.row(
-            [render.escaped(part.stage), *cells, *[render.escaped(", ".join(part.differs))] * pair], WRAPPED
-        )
+        rows = []
+        for part in self.parts:
+            differs = [render.escaped(", ".join(part.differs))] * pair
+            rows.append(render.row([render.escaped(part.stage), *map(_html_cell, part.steps), *differs], WRAPPED))
+        return render.table(self.summary(), heads, [*rows, render.row(total)])
 
 
 def _last(steps: tuple[Step, ...]) -> str:
@@ -86,6 +83,7 @@ def _last(steps: tuple[Step, ...]) -> str:
 
 
 def _html_cell(steps: tuple[Step, ...]) -> str:
+    """Write the shape at the end of a stage, and below it what was done to memory."""
     if not steps:
         return "–"
     memory = ", ".join(dict.fromkeys(map(render.memory_text, steps)))
@@ -109,18 +107,12 @@ class Ledger:
     def __init__(self, rows: Mapping[str, Step | Argument]) -> None:
         self.rows = dict(rows)
 
-    def _texts(self) -> list[tuple[str, str, str]]:
-        return [(name, f"({', '.join(found.axes)})", str(found.shape)) for name, found in self.rows.items()]
-
     def __repr__(self) -> str:
-        return render.columns(self._texts())
+        rows = self.rows.items()
+        return render.columns([(name, f"({', '.join(found.axes)})", str(found.shape)) for name, found in rows])
 
     def _repr_html_(self) -> str:
         rows = [
             render.row([render.escaped(n), render.chips(t.shape, t.axes), str(t.shape)]) for n, t in self.rows.items()
         ]
         return render.table("", ("step", "axes", "shape"), rows)
-
-    def to_markdown(self) -> str:
-        """Return a Markdown table."""
-        return render.markdown(("step", "axes", "shape"), self._texts())

@@ -17,31 +17,23 @@ from mha_course.tracing.torch_internals import (
 )
 
 COPIES = {"clone", "_to_copy", "copy_", "contiguous", "_reshape_copy"}
-Flops = Callable[[tuple[Any, ...], dict[str, Any], Any], int]
+Flops = Callable[..., int]  # of the arguments of an operation, and of what came out, out_val
 
 
 def _product(offset: int) -> Flops:
     """Count a matrix product, batched or not, whose factors are two neighbours among the arguments."""
+    return lambda *args, out_val, **_: 2 * out_val.numel() * args[offset].shape[-1]
 
-    def flops(args: tuple[Any, ...], kwargs: dict[str, Any], out: Any) -> int:
-        return 2 * int(out.numel()) * int(args[offset].shape[-1])
+
+def _attention(formula: Flops, count: int) -> Flops:
+    """Count attention on the CPU from its first tensors: a gradient when it runs backward, then q, k and v."""
+
+    def flops(*args: Any, **_: Any) -> int:
+        *first, q, k, v = (tensor.shape for tensor in args[:count])
+        # Every query head reads keys and values of its own: older formulas of torch know no groups.
+        return formula(*first, q, *((batch, q[1], *rest) for batch, _, *rest in (k, v)))
 
     return flops
-
-
-def _cpu_flash(args: tuple[Any, ...], kwargs: dict[str, Any], out: Any) -> int:
-    q, k, v = (tensor.shape for tensor in args[:3])
-    return int(sdpa_flop_count(q, _as_many_heads(k, q), _as_many_heads(v, q)))
-
-
-def _cpu_flash_backward(args: tuple[Any, ...], kwargs: dict[str, Any], out: Any) -> int:
-    gradient, q, k, v = (tensor.shape for tensor in args[:4])
-    return int(sdpa_backward_flop_count(gradient, q, _as_many_heads(k, q), _as_many_heads(v, q)))
-
-
-def _as_many_heads(keys: tuple[int, ...], queries: tuple[int, ...]) -> tuple[int, ...]:
-    """Return the shape of keys or values as every query head reads them: older formulas of torch know no groups."""
-    return (keys[0], queries[1], *keys[2:])
 
 
 # The commonest products, at a tenth of the time that torch's own counting takes; and attention on the CPU, for which
@@ -51,8 +43,8 @@ COUNTED: dict[str, Flops] = {
     "bmm": _product(0),
     "addmm": _product(1),
     "baddbmm": _product(1),
-    CPU_FLASH.__name__: _cpu_flash,
-    CPU_FLASH_BACKWARD.__name__: _cpu_flash_backward,
+    CPU_FLASH.__name__: _attention(sdpa_flop_count, 3),
+    CPU_FLASH_BACKWARD.__name__: _attention(sdpa_backward_flop_count, 4),
 }
 _known: dict[int, tuple[str, bool, Flops | None]] = {}  # by id: operations live on, and their hash is slow
 
@@ -60,12 +52,8 @@ _known: dict[int, tuple[str, bool, Flops | None]] = {}  # by id: operations live
 def _rules_of(func: OpOverload) -> tuple[str, bool, Flops | None]:
     """Return the name of an operation, whether it copies, and how its FLOPs are counted."""
     if id(func) not in _known:
-        packet = func.overloadpacket
-        name, torchs = str(packet.__name__), flop_registry.get(packet)
-        as_torch: Flops | None = None
-        if torchs is not None:
-            as_torch = lambda args, kwargs, out: int(torchs(*args, **kwargs, out_val=out))  # noqa: E731
-        _known[id(func)] = name, name in COPIES, COUNTED.get(name) or as_torch
+        name = str(func.overloadpacket.__name__)
+        _known[id(func)] = name, name in COPIES, COUNTED.get(name) or flop_registry.get(func.overloadpacket)
     return _known[id(func)]
 
 
@@ -101,4 +89,4 @@ class OpCounter(DispatchMode):
         name, copies, count = _known.get(id(func)) or _rules_of(func)
         self.copies += copies
         if count is not None:
-            self.flops_by_op[name] += count(args, kwargs, out)
+            self.flops_by_op[name] += int(count(*args, **kwargs, out_val=out))

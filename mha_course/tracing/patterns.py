@@ -43,27 +43,27 @@ def assign(axes: Patterns, tensors: dict[str, torch.Tensor]) -> dict[str, tuple[
     """Return the pattern of each argument that has one."""
     if axes is None:
         return {}
+    names = " ".join(tensors)
     if isinstance(axes, str):  # for the first tensor, and for all others of its shape
         if not tensors:
             raise ShapeError("trace", "axes needs a tensor argument", expected="a tensor", got="none", fix="axes=None")
-        first, *others = tensors
-        same = [name for name in others if tensors[name].shape == tensors[first].shape]
-        chosen = dict.fromkeys((first, *same), _words(axes))
+        first = next(iter(tensors.values()))
+        given: Mapping[str, str | None] = {name: axes for name, x in tensors.items() if x.shape == first.shape}
     elif isinstance(axes, Mapping):
-        strange = [name for name in axes if name not in tensors]
-        if strange:
-            raise ShapeError(
-                "trace",
-                f"axes names {', '.join(map(repr, strange))}, which is no tensor argument",
-                expected=" ".join(tensors) or "no names: no argument is a tensor",
-                got=" ".join(axes),
-            )
-        chosen = {name: _words(text) for name, text in axes.items() if text}
+        given = axes
     else:
         if len(axes) > len(tensors):
-            expected, got = f"at most {len(tensors)} patterns, for {' '.join(tensors)}", f"{len(axes)}"
+            expected, got = f"at most {len(tensors)} patterns, for {names}", f"{len(axes)}"
             raise ShapeError("trace", "axes has more patterns than tensors", expected=expected, got=got)
-        chosen = {name: _words(text) for name, text in zip(tensors, axes, strict=False) if text}
+        given = dict(zip(tensors, axes, strict=False))
+    strange = ", ".join(repr(name) for name in given if name not in tensors)
+    if strange:
+        rule, expected = (
+            f"axes names {strange}, which is no tensor argument",
+            names or "no names: no argument is a tensor",
+        )
+        raise ShapeError("trace", rule, expected=expected, got=" ".join(given))
+    chosen = {name: _words(text or "") for name, text in given.items() if text or isinstance(axes, str)}
     for name, words in chosen.items():
         if len(words) != tensors[name].dim():
             expected, got = f"{tensors[name].dim()} names for {tuple(tensors[name].shape)}", " ".join(words)

@@ -1,7 +1,8 @@
-"""Watch a call and write a row for every tensor that it makes."""
+"""Watch a call and write a step for every tensor that it makes."""
 
 from __future__ import annotations
 
+import itertools
 import math
 from types import FrameType
 from typing import Any
@@ -12,14 +13,14 @@ from torch.overrides import TorchFunctionMode
 from mha_course.tracing.axes import Axis, AxisNamer, size_of, unknown
 from mha_course.tracing.dispatch import EXPLICIT_COPIES, MOVES, NOTES, op_name
 from mha_course.tracing.op_counter import OpCounter
-from mha_course.tracing.records import Argument, Operand
+from mha_course.tracing.records import Argument, Operand, Step
 from mha_course.tracing.rules import warnings
 from mha_course.tracing.rules.call import OpCall, TensorInfo, tensors_in
 from mha_course.tracing.rules.contraction import CONTRACTIONS, after_linear
 from mha_course.tracing.rules.elementwise import ELEMENTWISE
 from mha_course.tracing.rules.indexing import INDEXING
 from mha_course.tracing.rules.reshape import VIEWS, Rule
-from mha_course.tracing.source_lines import UserFrame, user_frames
+from mha_course.tracing.source_lines import UserFrame, line_at, user_frames
 from mha_course.tracing.torch_internals import OpOverload, is_functorch_wrapped_tensor, storage_key
 
 RULES: dict[str, Rule] = {**VIEWS, **INDEXING, **CONTRACTIONS, **ELEMENTWISE}
@@ -40,11 +41,10 @@ class Recorder(TorchFunctionMode):
         self.values: dict[int, TensorInfo] = {}
         self.kept: list[Any] = []
         self.memories: dict[int, int] = {}
-        self.arguments: list[Argument] = []  # their axes are filled in at the end: uses tell those of parameters
-        self.argument_infos: list[TensorInfo] = []
-        self.rows: list[dict[str, Any]] = []  # the fields of each Step
-        self.frames: list[list[UserFrame]] = []
-        self.calls: list[int] = []  # the first step of the call that made each result
+        # Axes of arguments are filled in at the end: uses tell those of parameters.
+        self.arguments: dict[str, tuple[Argument, TensorInfo]] = {}
+        self.steps: list[Step] = []
+        self.frames: list[list[UserFrame]] = []  # for each step; the same list for those of one call
         self.bound: list[str | None] = []  # the variable that holds each result
         self.warnings: dict[int, str] = {}
         self.pending: dict[int, str] = {}
@@ -88,14 +88,14 @@ class Recorder(TorchFunctionMode):
         self, name: str, tensor: torch.Tensor, axes: list[Axis], labels: tuple[str, ...] = ()
     ) -> TensorInfo:
         """Take note of a tensor that no step made."""
-        taken = {argument.name for argument in self.arguments}
-        name = next(free for free in (name, *(f"{name}_{n}" for n in range(2, len(taken) + 2))) if free not in taken)
+        numbered = (f"{name}_{number}" for number in itertools.count(2))
+        name = next(free for free in itertools.chain([name], numbered) if free not in self.arguments)
         value = TensorInfo(axes)
         self._remember(value, tensor, name)
         plain = tensor.layout == torch.strided
         strides, offset = (tuple(tensor.stride()), int(tensor.storage_offset())) if plain else ((), 0)
-        self.arguments.append(Argument(name, tuple(tensor.shape), labels, strides, offset, value.memory))
-        self.argument_infos.append(value)
+        argument = Argument(name, tuple(tensor.shape), labels, strides, offset, value.memory)
+        self.arguments[name] = argument, value
         return value
 
     def _remember(self, value: TensorInfo, tensor: torch.Tensor, source: int | str) -> None:
@@ -108,7 +108,7 @@ class Recorder(TorchFunctionMode):
         self.kept.append(tensor)
 
     def _record(self, op: str, args: tuple[Any, ...], kwargs: dict[str, Any], out: Any) -> Any:
-        """Write a row for every tensor that came out."""
+        """Write a step for every tensor that came out."""
         outs = [out] if isinstance(out, torch.Tensor) else tensors_in(out)
         if not outs or not _is_plain(outs[0]):
             self.unseen |= bool(outs) and is_functorch_wrapped_tensor(outs[0])
@@ -116,7 +116,7 @@ class Recorder(TorchFunctionMode):
         by_id = {id(tensor): tensor for tensor in tensors_in((*args, *kwargs.values()))}
         read = list(by_id.values())
         values = [self.values.get(key) or self.info(tensor) for key, tensor in by_id.items()]
-        call = OpCall(op, args, kwargs, outs, self.names, self.info, len(self.rows), read, self.pending, self.settled)
+        call = OpCall(op, args, kwargs, outs, self.names, self.info, len(self.steps), read, self.pending, self.settled)
         call.results = [TensorInfo([]) for _ in outs]
         for result, axes in zip(call.results, self._axes(call, outs), strict=True):
             result.axes = axes
@@ -125,12 +125,9 @@ class Recorder(TorchFunctionMode):
         frames = user_frames(self.top, self.progress, self._bind)
         before = {key: value.memory for key, value in zip(by_id, values, strict=True)}
         for number, tensor in enumerate(outs):
-            self._remember(call.results[number], tensor, len(self.rows))
+            self._remember(call.results[number], tensor, len(self.steps))
             if number == 0 or op not in ONE_ROW:
-                self._add_row(call, number, inputs, before)
-                self.frames.append(frames)
-                self.bound.append(None)
-                self.calls.append(call.index)
+                self._add_step(call, number, inputs, before, frames)
         for index, text in call.warnings.items():
             self.warnings.setdefault(index, text)
         return out
@@ -159,20 +156,22 @@ class Recorder(TorchFunctionMode):
         fits = [axis if size_of(axis) == size else unknown(size) for axis, size in zip(axes, tensor.shape, strict=True)]
         return self.names.separate_tokens(fits)
 
-    def _add_row(self, call: OpCall, number: int, inputs: tuple[Operand, ...], before: dict[int, int]) -> None:
-        """Write the fields of one step; ``before`` has the inputs' ids and their pieces of memory."""
+    def _add_step(
+        self, call: OpCall, number: int, inputs: tuple[Operand, ...], before: dict[int, int], frames: list[UserFrame]
+    ) -> None:
+        """Write one step; ``before`` has the inputs' ids and their pieces of memory."""
         tensor, result, op = call.outs[number], call.results[number], call.op
         shared = result.memory in before.values()
         storage = "same" if id(tensor) in before else "view" if shared else "copy" if op in MOVES else "new"
         hidden = 0 if number or (op in EXPLICIT_COPIES and storage != "view") else self.counter.copies
-        row = {
-            "index": len(self.rows), "op": op, "inputs": inputs, "shape": tuple(tensor.shape), "axes": result.labels,
-            "strides": tensor.stride(), "contiguous": tensor.is_contiguous(), "storage": storage,
-            "dtype": tensor.dtype, "device": tensor.device, "bytes": tensor.nbytes,
-            "flops": 0 if number else self._flops(call), "hidden_copies": hidden, "note": NOTES.get(op),
-            "stage": result.stage, "offset": tensor.storage_offset(), "memory": result.memory,
-        }  # fmt: skip
-        self.rows.append(row)
+        line, lineno = (line_at(frames[0].code.co_filename, frames[0].lineno), frames[0].lineno) if frames else ("", 0)
+        self.frames.append(frames)
+        self.bound.append(None)
+        self.steps.append(Step(
+            len(self.steps), op, inputs, tuple(tensor.shape), result.labels, tensor.stride(), tensor.is_contiguous(),
+            storage, tensor.dtype, tensor.device, tensor.nbytes, 0 if number else self._flops(call), line, lineno,
+            hidden, note=NOTES.get(op), stage=result.stage, offset=int(tensor.storage_offset()), memory=result.memory,
+        ))  # fmt: skip
 
     def _flops(self, call: OpCall) -> int:
         """Return the FLOPs that were counted, or for a fused kernel that torch does not count those of its products."""

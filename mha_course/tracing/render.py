@@ -118,8 +118,10 @@ class Reports:
             lines.append((number, f"`{_cell(code)}`", _cell(op), _cell(shape), str(step.strides), memory))
             if step.warning:
                 lines.append(("", f"{WARN} {_cell(step.warning)}", "", "", "", ""))
-        full = markdown(("", "line", "step", "shape", "strides", "memory"), lines)
-        return "\n\n".join([full, *self._closing_lines()])
+        head = ("", "line", "step", "shape", "strides", "memory")
+        table = [f"| {' | '.join(cells)} |" for cells in (head, *lines)]
+        table.insert(1, f"|{'---|' * len(head)}")
+        return "\n\n".join(["\n".join(table), *self._closing_lines()])
 
     def to_frame(self) -> pd.DataFrame:
         """Return a pandas DataFrame: a row for each step, a column for each field."""
@@ -144,12 +146,6 @@ def _cells(step: Step) -> tuple[str, str, str, str, str]:
 def _cell(text: str) -> str:
     """Make a text fit into a cell of a Markdown table."""
     return written_out(text.replace("\\", "\\\\")).replace("|", "\\|").replace("\n", " ")
-
-
-def markdown(head: Sequence[str], body: Iterable[Sequence[str]]) -> str:
-    """Write a Markdown table."""
-    return "\n".join(f"| {' | '.join(row)} |" if i != 1 else f"|{'---|' * len(head)}"
-                     for i, row in enumerate((head, head, *body)))  # fmt: skip
 
 
 CELL = "padding:3px 8px;text-align:left;vertical-align:top;white-space:nowrap"

@@ -36,9 +36,7 @@ def _side(file: str) -> str:
     return "own" if file.startswith(HERE) else "library" if file.startswith(LIBRARIES) else "user"
 
 
-def user_frames(
-    top: FrameType | None, seen: dict[int, int], bind: Callable[[str, object], None] | None = None
-) -> list[UserFrame]:
+def user_frames(top: FrameType | None, seen: dict[int, int], bind: Callable[[str, object], None]) -> list[UserFrame]:
     """Return the lines that are running below ``top``, innermost first, without those of libraries.
 
     Where all are a library's, the innermost line of a module's forward stands for them. ``bind`` is told which
@@ -55,7 +53,7 @@ def user_frames(
             inner = inner or frame.f_lineno
         elif side == "user":
             found.append(UserFrame(code, inner or frame.f_lineno, id(frame), frame.f_lasti))
-            if bind is not None and seen.get(id(frame)) != frame.f_lasti:  # else nothing was assigned since
+            if seen.get(id(frame)) != frame.f_lasti:  # else nothing was assigned since
                 seen[id(frame)] = frame.f_lasti
                 held = frame.f_locals
                 for name in code.co_varnames[code.co_argcount + code.co_kwonlyargcount :] + code.co_cellvars:
@@ -115,23 +113,23 @@ def _targets(node: ast.stmt) -> tuple[str, ...]:
 
 
 def name_results(
-    stacks: list[list[UserFrame]],
-    known: dict[CodeType, tuple[Assignment, ...]],
-    calls: list[int],
-    bound: list[str | None],
+    stacks: list[list[UserFrame]], known: dict[CodeType, tuple[Assignment, ...]], bound: list[str | None]
 ) -> list[str | None]:
     """Find the variable to which each step's result goes: that of the innermost statement which ends with it."""
     found = list(bound)
-    for number, stack in enumerate(stacks):
-        after = stacks[number + 1] if number + 1 < len(stacks) else []
+    for last, stack in enumerate(stacks):
+        after = stacks[last + 1] if last + 1 < len(stacks) else []
         for depth, user_frame in enumerate(stack):
             statement = _around(known[user_frame.code], user_frame.lineno)
-            if statement and statement.targets and not _goes_on(statement, user_frame, after):
-                if not depth and len(statement.targets) == 1:
-                    found[number] = statement.targets[0] or found[number]
-                else:
-                    _give(found, number, statement.targets, [calls[i] == calls[number] for i in range(number + 1)])
-                break
+            if statement is None or _goes_on(statement, user_frame, after):
+                continue
+            targets, first = statement.targets, last - len(statement.targets) + 1
+            one_call = first >= 0 and all(stacks[number] is stack for number in range(first, last))
+            if not depth and len(targets) == 1:
+                found[last] = targets[0] or found[last]
+            elif one_call and not any(found[first : last + 1]):
+                found[first : last + 1] = [target or None for target in targets]
+            break
     return found
 
 
@@ -150,10 +148,3 @@ def _goes_on(statement: Assignment, user_frame: UserFrame, after: list[UserFrame
         and p.progress >= user_frame.progress
         for p in after
     )  # fmt: skip
-
-
-def _give(found: list[str | None], last: int, targets: tuple[str, ...], alike: list[bool]) -> None:
-    """Give one name to the last step of a statement, or several to as many steps of one call."""
-    first = last - len(targets) + 1
-    if first >= 0 and all(alike[first:]) and not any(found[first : last + 1]):
-        found[first : last + 1] = [target or None for target in targets]

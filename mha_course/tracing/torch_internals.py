@@ -18,20 +18,10 @@ from torch.utils._pytree import tree_leaves
 from torch.utils.flop_counter import flop_registry, sdpa_backward_flop_count, sdpa_flop_count
 
 __all__ = [
-    "CPU_FLASH",
-    "CPU_FLASH_BACKWARD",
-    "MACHINERY",
-    "DispatchMode",
-    "OpOverload",
-    "compiler_is_loaded",
-    "flop_registry",
-    "is_functorch_wrapped_tensor",
-    "sdpa_backend",
-    "sdpa_backward_flop_count",
-    "sdpa_flop_count",
-    "storage_key",
-    "tree_leaves",
-]
+    "CPU_FLASH", "CPU_FLASH_BACKWARD", "MACHINERY", "DispatchMode", "OpOverload", "compiler_is_loaded",
+    "flop_registry", "is_functorch_wrapped_tensor", "sdpa_backend", "sdpa_backward_flop_count", "sdpa_flop_count",
+    "storage_key", "tree_leaves",
+]  # fmt: skip
 
 # The kernel that F.scaled_dot_product_attention runs on the CPU, forward and backward.
 CPU_FLASH = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu

@@ -18,7 +18,7 @@ from mha_course.tracing.patterns import Patterns, assign, bind, declared, module
 from mha_course.tracing.recorder import Recorder
 from mha_course.tracing.records import Argument, Source, Step
 from mha_course.tracing.rules import warnings as diagnosis
-from mha_course.tracing.source_lines import HERE, assignments, code_lines, line_at, name_results
+from mha_course.tracing.source_lines import HERE, assignments, code_lines, name_results
 from mha_course.tracing.torch_internals import MACHINERY, compiler_is_loaded
 
 COMPILED = "compiled code was run as it was written: what the compiler fuses and reorders cannot be seen"
@@ -151,28 +151,23 @@ def _finish(recorder: Recorder, result: Any, notes: tuple[str, ...], failure: st
     warnings = {i: text for i, text in recorder.pending.items() if i not in recorder.settled} | recorder.warnings
     if any(text.startswith("heads-innermost") for text in warnings.values()):  # a merge then only repeats its order
         warnings = {i: text for i, text in warnings.items() if not text.startswith("merge-dim-before-heads")}
-    warnings |= _of_some_alone(recorder.rows, warnings)
+    warnings |= _of_some_alone(recorder.steps, warnings)
     statements = {code: assignments(source.first, source.lines) for code, source in known.items()}
-    variables = name_results(recorder.frames, statements, recorder.calls, recorder.bound)
-    steps = []
-    for row, stack, variable in zip(recorder.rows, recorder.frames, variables, strict=True):
-        frame = stack[0] if stack else None
-        line = line_at(frame.code.co_filename, frame.lineno) if frame else ""
-        source = shown.index(frame.code) if frame and frame.code in shown else None
-        number, warning = frame.lineno if frame else 0, warnings.get(row["index"])
-        steps.append(Step(**row, line=line, lineno=number, warning=warning, name=variable, source=source))
+    variables = name_results(recorder.frames, statements, recorder.bound)
+    for step, stack, variable in zip(recorder.steps, recorder.frames, variables, strict=True):
+        step.name, step.warning = variable, warnings.get(step.index)
+        step.source = shown.index(stack[0].code) if stack and stack[0].code in shown else None
     sources = tuple(known[code] for code in shown)
-    pairs = zip(recorder.arguments, recorder.argument_infos, strict=True)
-    arguments = tuple(replace(argument, axes=argument.axes or value.labels) for argument, value in pairs)
+    arguments = tuple(replace(made, axes=made.axes or value.labels) for made, value in recorder.arguments.values())
     aliases = {name: i for i, name in enumerate(recorder.bound) if name and name != variables[i]}
-    return Trace(tuple(steps), result, arguments, sources, dict(recorder.names.sizes), notes, failure, aliases)
+    return Trace(tuple(recorder.steps), result, arguments, sources, dict(recorder.names.sizes), notes, failure, aliases)
 
 
-def _of_some_alone(rows: list[dict[str, Any]], warnings: dict[int, str]) -> dict[int, str]:
+def _of_some_alone(steps: list[Step], warnings: dict[int, str]) -> dict[int, str]:
     """Say it too where of q, k and v some were split well and some not."""
     name, both = "view-without-transpose", "only-one-of-qkv-wrongly-split"
     wrong = {i: text for i, text in warnings.items() if text.startswith(name)}
-    splits = [row["axes"][-3:] for row in rows if row["op"] in ("view", "reshape", "unflatten")]
+    splits = [step.axes[-3:] for step in steps if step.op in ("view", "reshape", "unflatten")]
     if len(wrong) > 2 or ("S", "H", "D") not in splits:
         return {}
     more = diagnosis.TEXTS[both].capitalize()

@@ -82,7 +82,7 @@ class Problem:
 class Case:
     """An implementation, and what an honest tracer must say of it.
 
-    ``make(B, S, C, H)`` returns fn, args, kwargs; ``axes`` and ``hints(at)`` are what trace is told.
+    ``make(B, S, C, H)`` returns fn, args; ``axes`` and ``hints(at)`` are what trace is told.
     ``expect`` maps a variable to the axes of the tensor that it is given last: names are separated by spaces,
     ``|`` separates names that are as good as each other, ``,`` whole patterns, and ``*`` is any name.
     ``storage`` is what the last call of that line must be said to do, at the sizes ``different``.
@@ -159,13 +159,13 @@ def _plain(name, sizes):
 
 
 def case(build, axes, sizes, expect, truth, args=lambda p: (p.x,), **rest):
-    """Return the Case of a module that takes a Problem, or of a function that returns fn or (fn, args)."""
+    """Return the Case of a function of a Problem and its inputs, or of what makes a module or function of a Problem."""
+    alone = len(inspect.signature(build).parameters) == 1
 
     def make(B, S, C, H):
         problem = Problem(B, S, C, H)
-        made = build(problem)
-        fn, given = made if isinstance(made, tuple) else (made, args(problem))
-        return (fn.eval() if isinstance(fn, nn.Module) else fn), given, {}
+        fn = build(problem) if alone else partial(build, problem)
+        return (fn.eval() if isinstance(fn, nn.Module) else fn), args(problem)
 
     name = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", build.__name__).lower() if inspect.isclass(build) else build.__name__
     return Case(name, make, axes, sizes, expect, truth, **rest)

@@ -20,21 +20,23 @@ ONE = ("one_head", "one_item")
 FOLDED = {name: pattern.replace("B H", "B*H") for name, pattern in HEADS.items()}
 
 
-@right(FOLDED | {"by_head": "B H T S"}, axes={"hidden_states": "B S C", "mask": "B S"}, truth=padded)
-def bart(p):
-    def forward(hidden_states, mask):
-        bsz, tgt_len, embed_dim = hidden_states.size()
-        q, k, v = (apart(p, f, hidden_states).contiguous() for f in (p.q, p.k, p.v))
-        q, k, v = q.view(bsz * p.H, -1, p.D), k.view(bsz * p.H, -1, p.D), v.view(bsz * p.H, -1, p.D)
-        scores = torch.bmm(q * p.D**-0.5, k.transpose(1, 2))
-        by_head = scores.view(bsz, p.H, tgt_len, tgt_len).masked_fill(~mask[:, None, None, :], float("-inf"))
-        weights = F.softmax(by_head.view(bsz * p.H, tgt_len, tgt_len), dim=-1)
-        context = torch.bmm(weights, v)
-        merged = context.view(bsz, p.H, tgt_len, p.D).transpose(1, 2).reshape(bsz, tgt_len, embed_dim)
-        out = p.o(merged)
-        return out
-
-    return forward, (p.x, p.keep)
+@right(
+    FOLDED | {"by_head": "B H T S"},
+    axes={"hidden_states": "B S C", "mask": "B S"},
+    truth=padded,
+    args=lambda p: (p.x, p.keep),
+)
+def bart(p, hidden_states, mask):
+    bsz, tgt_len, embed_dim = hidden_states.size()
+    q, k, v = (apart(p, f, hidden_states).contiguous() for f in (p.q, p.k, p.v))
+    q, k, v = q.view(bsz * p.H, -1, p.D), k.view(bsz * p.H, -1, p.D), v.view(bsz * p.H, -1, p.D)
+    scores = torch.bmm(q * p.D**-0.5, k.transpose(1, 2))
+    by_head = scores.view(bsz, p.H, tgt_len, tgt_len).masked_fill(~mask[:, None, None, :], float("-inf"))
+    weights = F.softmax(by_head.view(bsz * p.H, tgt_len, tgt_len), dim=-1)
+    context = torch.bmm(weights, v)
+    merged = context.view(bsz, p.H, tgt_len, p.D).transpose(1, 2).reshape(bsz, tgt_len, embed_dim)
+    out = p.o(merged)
+    return out
 
 
 SEQUENCE_FIRST = FOLDED | {"merged": "T B C", "out": "T B C"}
@@ -44,29 +46,26 @@ SEQUENCE_FIRST = FOLDED | {"merged": "T B C", "out": "T B C"}
     FOLDED | {"merged": "T*B C", "out": "T B C", "average": "B T S"},
     axes={"query": "S B C", "attn_mask": "T S"},
     truth=lambda p: causal(p).transpose(0, 1),
+    args=lambda p: (*sequence_first(p), torch.zeros(p.S, p.S, dtype=torch.float64).masked_fill(p.later, -math.inf)),
     storage={"q": "view", "merged": "view", "average": "new"},
 )
-def torch_functional(p):
-    def forward(query, attn_mask):
-        tgt_len, bsz, embed_dim = query.shape
-        packed = F.linear(query, p.qkv.weight, p.qkv.bias)
-        packed = packed.unflatten(-1, (3, embed_dim)).unsqueeze(0).transpose(0, -2).squeeze(-2).contiguous()
-        q, k, v = packed[0], packed[1], packed[2]
-        q = q.view(tgt_len, bsz * p.H, p.D).transpose(0, 1)
-        k = k.view(k.shape[0], bsz * p.H, p.D).transpose(0, 1)
-        v = v.view(v.shape[0], bsz * p.H, p.D).transpose(0, 1)
-        q_scaled = q * math.sqrt(1.0 / float(p.D))
-        scores = torch.baddbmm(attn_mask, q_scaled, k.transpose(-2, -1))
-        weights = F.softmax(scores, dim=-1)
-        context = torch.bmm(weights, v)
-        merged = context.transpose(0, 1).contiguous().view(tgt_len * bsz, embed_dim)
-        out = F.linear(merged, p.o.weight, p.o.bias)
-        out = out.view(tgt_len, bsz, out.size(1))
-        average = weights.view(bsz, p.H, tgt_len, tgt_len).mean(dim=1)
-        return out, average
-
-    mask = torch.zeros(p.S, p.S, dtype=torch.float64).masked_fill(p.later, -math.inf)
-    return forward, (*sequence_first(p), mask)
+def torch_functional(p, query, attn_mask):
+    tgt_len, bsz, embed_dim = query.shape
+    packed = F.linear(query, p.qkv.weight, p.qkv.bias)
+    packed = packed.unflatten(-1, (3, embed_dim)).unsqueeze(0).transpose(0, -2).squeeze(-2).contiguous()
+    q, k, v = packed[0], packed[1], packed[2]
+    q = q.view(tgt_len, bsz * p.H, p.D).transpose(0, 1)
+    k = k.view(k.shape[0], bsz * p.H, p.D).transpose(0, 1)
+    v = v.view(v.shape[0], bsz * p.H, p.D).transpose(0, 1)
+    q_scaled = q * math.sqrt(1.0 / float(p.D))
+    scores = torch.baddbmm(attn_mask, q_scaled, k.transpose(-2, -1))
+    weights = F.softmax(scores, dim=-1)
+    context = torch.bmm(weights, v)
+    merged = context.transpose(0, 1).contiguous().view(tgt_len * bsz, embed_dim)
+    out = F.linear(merged, p.o.weight, p.o.bias)
+    out = out.view(tgt_len, bsz, out.size(1))
+    average = weights.view(bsz, p.H, tgt_len, tgt_len).mean(dim=1)
+    return out, average
 
 
 @right(
@@ -75,23 +74,20 @@ def torch_functional(p):
         at: {"q": "* S D|C", "scores": "* T S", "context": "* T D|C", "merged": "* T C|?", "out": "* T C"} for at in ONE
     },
 )
-def chunks_of_heads_along_the_batch(p):
-    def forward(x):
-        q, k, v = (torch.cat(torch.chunk(f(x), p.H, dim=2), dim=0) for f in (p.q, p.k, p.v))
-        scores = torch.bmm(q, k.permute(0, 2, 1)) / (k.size(-1) ** 0.5)
-        weights = F.softmax(scores, dim=-1)
-        context = torch.bmm(weights, v)
-        merged = torch.cat(torch.chunk(context, p.H, dim=0), dim=2)
-        out = p.o(merged)
-        return out
-
-    return forward
+def chunks_of_heads_along_the_batch(p, x):
+    q, k, v = (torch.cat(torch.chunk(f(x), p.H, dim=2), dim=0) for f in (p.q, p.k, p.v))
+    scores = torch.bmm(q, k.permute(0, 2, 1)) / (k.size(-1) ** 0.5)
+    weights = F.softmax(scores, dim=-1)
+    context = torch.bmm(weights, v)
+    merged = torch.cat(torch.chunk(context, p.H, dim=0), dim=2)
+    out = p.o(merged)
+    return out
 
 
 # einsum, einops, and layouts of their own
 
 
-@right(heads(), truth=padded, axes={"x": "B S C", "mask": "B S"})
+@right(heads(), truth=padded, axes={"x": "B S C", "mask": "B S"}, args=lambda p: (p.x, p.keep))
 def einops_three_at_once(p):
     einops = pytest.importorskip("einops")
 
@@ -105,7 +101,7 @@ def einops_three_at_once(p):
         out = p.o(merged)
         return out
 
-    return forward, (p.x, p.keep)
+    return forward
 
 
 @right(FOLDED)
@@ -124,56 +120,60 @@ def stable_diffusion(p):
     return forward
 
 
+def by_head(linear, p):
+    return linear.weight.detach().view(p.H, p.D, p.C).transpose(1, 2).contiguous()
+
+
+def back_by_head(p):
+    return p.o.weight.detach().T.reshape(p.H, p.D, p.C).contiguous()
+
+
 @right(
     heads(q="B S H D", k="B S H D", v="B S H D", context="B T H D", merged=None),
     axes={"x": "B S C", **dict.fromkeys(("W_Q", "W_K", "W_V"), "H C D"), "W_O": "H D C"},
     truth=causal,
+    args=lambda p: (p.x, *(by_head(linear, p) for linear in (p.q, p.k, p.v)), back_by_head(p)),
 )
-def transformer_lens(p):
-    def forward(x, W_Q, W_K, W_V, W_O):
-        pairs = zip((W_Q, W_K, W_V), (p.q, p.k, p.v), strict=True)
-        q, k, v = (torch.einsum("bsc,hcd->bshd", x, W) + f.bias.view(p.H, p.D) for W, f in pairs)
-        scores = torch.einsum("bqhd,bkhd->bhqk", q, k) / p.D**0.5
-        scores = scores.masked_fill(torch.triu(torch.ones_like(scores), diagonal=1).bool(), -1e5)
-        weights = scores.softmax(dim=-1)
-        context = torch.einsum("bkhd,bhqk->bqhd", v, weights)
-        out = torch.einsum("bqhd,hdc->bqc", context, W_O) + p.o.bias
-        return out
-
-    by_head = [f.weight.detach().view(p.H, p.D, p.C).transpose(1, 2).contiguous() for f in (p.q, p.k, p.v)]
-    return forward, (p.x, *by_head, p.o.weight.detach().T.reshape(p.H, p.D, p.C).contiguous())
+def transformer_lens(p, x, W_Q, W_K, W_V, W_O):
+    pairs = zip((W_Q, W_K, W_V), (p.q, p.k, p.v), strict=True)
+    q, k, v = (torch.einsum("bsc,hcd->bshd", x, W) + f.bias.view(p.H, p.D) for W, f in pairs)
+    scores = torch.einsum("bqhd,bkhd->bhqk", q, k) / p.D**0.5
+    scores = scores.masked_fill(torch.triu(torch.ones_like(scores), diagonal=1).bool(), -1e5)
+    weights = scores.softmax(dim=-1)
+    context = torch.einsum("bkhd,bhqk->bqhd", v, weights)
+    out = torch.einsum("bqhd,hdc->bqc", context, W_O) + p.o.bias
+    return out
 
 
 @right(
     heads(q="B S H D", k="B S H D", v="B S H D", context="B T H D", merged=None, per_head="B T H C"),
     axes={"x": "B S C", "W_O": "H D C"},
     storage={"per_head": "new"},
+    args=lambda p: (p.x, back_by_head(p)),
 )
-def result_of_each_head(p):
-    def forward(x, W_O):
-        q, k, v = (f(x).unflatten(-1, (p.H, p.D)) for f in (p.q, p.k, p.v))
-        scores = torch.einsum("bqhd,bkhd->bhqk", q, k) * p.D**-0.5
-        weights = torch.softmax(scores, dim=-1)
-        context = torch.einsum("bhqk,bkhd->bqhd", weights, v)
-        per_head = torch.einsum("bqhd,hdc->bqhc", context, W_O)
-        out = per_head.sum(dim=2) + p.o.bias
-        return out
-
-    return forward, (p.x, p.o.weight.detach().T.reshape(p.H, p.D, p.C).contiguous())
+def result_of_each_head(p, x, W_O):
+    q, k, v = (f(x).unflatten(-1, (p.H, p.D)) for f in (p.q, p.k, p.v))
+    scores = torch.einsum("bqhd,bkhd->bhqk", q, k) * p.D**-0.5
+    weights = torch.softmax(scores, dim=-1)
+    context = torch.einsum("bhqk,bkhd->bqhd", weights, v)
+    per_head = torch.einsum("bqhd,hdc->bqhc", context, W_O)
+    out = per_head.sum(dim=2) + p.o.bias
+    return out
 
 
-@right(heads(merged=None), axes={"x": "B S C", **dict.fromkeys(("w_q", "w_k", "w_v", "w_o"), "C C")})
-def weights_split_instead_of_activations(p):
-    def forward(x, w_q, w_k, w_v, w_o):
-        pairs = zip((w_q, w_k, w_v), (p.q.bias, p.k.bias, p.v.bias), strict=True)
-        q, k, v = (torch.einsum("bsc,hdc->bhsd", x, w.view(p.H, p.D, p.C)) + b.view(p.H, 1, p.D) for w, b in pairs)
-        scores = torch.einsum("bhqd,bhkd->bhqk", q, k) / p.D**0.5
-        weights = scores.softmax(-1)
-        context = weights @ v
-        out = torch.einsum("bhqd,chd->bqc", context, w_o.view(p.C, p.H, p.D)) + p.o.bias
-        return out
-
-    return forward, (p.x, p.q.weight, p.k.weight, p.v.weight, p.o.weight)
+@right(
+    heads(merged=None),
+    axes={"x": "B S C", **dict.fromkeys(("w_q", "w_k", "w_v", "w_o"), "C C")},
+    args=lambda p: (p.x, p.q.weight, p.k.weight, p.v.weight, p.o.weight),
+)
+def weights_split_instead_of_activations(p, x, w_q, w_k, w_v, w_o):
+    pairs = zip((w_q, w_k, w_v), (p.q.bias, p.k.bias, p.v.bias), strict=True)
+    q, k, v = (torch.einsum("bsc,hdc->bhsd", x, w.view(p.H, p.D, p.C)) + b.view(p.H, 1, p.D) for w, b in pairs)
+    scores = torch.einsum("bhqd,bhkd->bhqk", q, k) / p.D**0.5
+    weights = scores.softmax(-1)
+    context = weights @ v
+    out = torch.einsum("bhqd,chd->bqc", context, w_o.view(p.C, p.H, p.D)) + p.o.bias
+    return out
 
 
 @right(
@@ -182,16 +182,13 @@ def weights_split_instead_of_activations(p):
     truth=tokens_first,
     args=sequence_first,
 )
-def labml(p):
-    def forward(x):
-        q, k, v = (f(x).view(*x.shape[:-1], p.H, p.D) for f in (p.q, p.k, p.v))
-        scores = torch.einsum("ibhd,jbhd->ijbh", q, k) * (1 / math.sqrt(p.D))
-        weights = F.softmax(scores, dim=1)
-        context = torch.einsum("ijbh,jbhd->ibhd", weights, v)
-        out = p.o(context.reshape(*x.shape[:-1], -1))
-        return out
-
-    return forward
+def labml(p, x):
+    q, k, v = (f(x).view(*x.shape[:-1], p.H, p.D) for f in (p.q, p.k, p.v))
+    scores = torch.einsum("ibhd,jbhd->ijbh", q, k) * (1 / math.sqrt(p.D))
+    weights = F.softmax(scores, dim=1)
+    context = torch.einsum("ijbh,jbhd->ibhd", weights, v)
+    out = p.o(context.reshape(*x.shape[:-1], -1))
+    return out
 
 
 @right(
@@ -200,18 +197,15 @@ def labml(p):
     truth=tokens_first,
     args=sequence_first,
 )
-def transformer_xl(p):
-    def forward(w):
-        qlen, bsz, _ = w.shape
-        q, k, v = (t.view(qlen, bsz, p.H, p.D) for t in torch.chunk(p.qkv(w), 3, dim=-1))
-        scores = torch.einsum("ibnd,jbnd->bnij", q, k).mul(1 / (p.D**0.5))
-        weights = F.softmax(scores, dim=3)
-        context = torch.einsum("bnij,jbnd->ibnd", weights, v)
-        merged = context.contiguous().view(qlen, bsz, p.H * p.D)
-        out = p.o(merged)
-        return out
-
-    return forward
+def transformer_xl(p, w):
+    qlen, bsz, _ = w.shape
+    q, k, v = (t.view(qlen, bsz, p.H, p.D) for t in torch.chunk(p.qkv(w), 3, dim=-1))
+    scores = torch.einsum("ibnd,jbnd->bnij", q, k).mul(1 / (p.D**0.5))
+    weights = F.softmax(scores, dim=3)
+    context = torch.einsum("bnij,jbnd->ibnd", weights, v)
+    merged = context.contiguous().view(qlen, bsz, p.H * p.D)
+    out = p.o(merged)
+    return out
 
 
 @right(
@@ -283,20 +277,17 @@ class Makemore(nn.Module):
     equal={at: {"context": "B T H|? D"} for at in ("square", "all_four", "one_head")},
     storage={"q": "view", "context": "copy", "merged": "view"},
 )
-def loop_over_heads_stacked(p):
-    def forward(x):
-        q, k, v = (f(x).view(p.B, p.S, p.H, p.D) for f in (p.q, p.k, p.v))
-        results = []
-        for h in range(p.H):
-            scores = q[:, :, h] @ k[:, :, h].transpose(1, 2) / p.D**0.5
-            weights = torch.softmax(scores, dim=-1)
-            results.append(weights @ v[:, :, h])
-        context = torch.stack(results, dim=2)
-        merged = context.flatten(2)
-        out = p.o(merged)
-        return out
-
-    return forward
+def loop_over_heads_stacked(p, x):
+    q, k, v = (f(x).view(p.B, p.S, p.H, p.D) for f in (p.q, p.k, p.v))
+    results = []
+    for h in range(p.H):
+        scores = q[:, :, h] @ k[:, :, h].transpose(1, 2) / p.D**0.5
+        weights = torch.softmax(scores, dim=-1)
+        results.append(weights @ v[:, :, h])
+    context = torch.stack(results, dim=2)
+    merged = context.flatten(2)
+    out = p.o(merged)
+    return out
 
 
 @right(
@@ -312,20 +303,17 @@ def loop_over_heads_stacked(p):
         for at in ("square", "all_four", "one_head", "one_item")
     },
 )
-def loop_over_sentences_and_heads(p):
-    def forward(x):
-        q, k, v = (f(x).unflatten(2, (p.H, p.D)).transpose(1, 2) for f in (p.q, p.k, p.v))
-        sentences = []
-        for b in range(p.B):
-            results = []
-            for h in range(p.H):
-                scores = q[b, h] @ k[b, h].T / p.D**0.5
-                weights = torch.softmax(scores, dim=-1)
-                results.append(weights @ v[b, h])
-            sentences.append(torch.stack(results))
-        context = torch.stack(sentences)
-        merged = context.transpose(1, 2).reshape(p.B, p.S, p.C)
-        out = p.o(merged)
-        return out
-
-    return forward
+def loop_over_sentences_and_heads(p, x):
+    q, k, v = (f(x).unflatten(2, (p.H, p.D)).transpose(1, 2) for f in (p.q, p.k, p.v))
+    sentences = []
+    for b in range(p.B):
+        results = []
+        for h in range(p.H):
+            scores = q[b, h] @ k[b, h].T / p.D**0.5
+            weights = torch.softmax(scores, dim=-1)
+            results.append(weights @ v[b, h])
+        sentences.append(torch.stack(results))
+    context = torch.stack(sentences)
+    merged = context.transpose(1, 2).reshape(p.B, p.S, p.C)
+    out = p.o(merged)
+    return out

@@ -18,7 +18,11 @@ CROSS = heads(q="B H T D")
 
 
 @right(
-    CROSS | {"kv": "B S 2 H D"}, axes={"x": "B T C", "context_tokens": "B S C"}, truth=across, storage={"kv": "view"}
+    CROSS | {"kv": "B S 2 H D"},
+    axes={"x": "B T C", "context_tokens": "B S C"},
+    truth=across,
+    args=lambda p: (p.target, p.x),
+    storage={"kv": "view"},
 )
 def cross_attention_with_fused_kv(p):
     to_kv = p.linear("k", "v")
@@ -34,7 +38,7 @@ def cross_attention_with_fused_kv(p):
         out = p.o(merged)
         return out
 
-    return forward, (p.target, p.x)
+    return forward
 
 
 def learned_query(p):
@@ -252,27 +256,24 @@ class Swin(nn.Module):
     {"block": "B H T|S S|?|1", "largest": "B H T|S 1", "context": "B H T|S D", "merged": "B T|S C", "out": "B T|S C"},
     truth=causal,
 )
-def online_softmax(p):
-    def forward(x, size=2):
-        q, k, v = (f(x).view(p.B, p.S, p.H, p.D).transpose(1, 2) for f in (p.q, p.k, p.v))
-        total = torch.zeros_like(q)
-        largest = torch.full_like(q[..., :1], -torch.inf)
-        sums = torch.zeros_like(q[..., :1])
-        for start in range(0, p.S, size):
-            block = q @ k[:, :, start : start + size].transpose(-2, -1) * p.D**-0.5
-            block = block.masked_fill(p.later[:, start : start + size], -torch.inf)
-            new_largest = torch.maximum(largest, block.amax(dim=-1, keepdim=True))
-            powers = torch.exp(block - new_largest)
-            shrink = torch.exp(largest - new_largest)
-            sums = sums * shrink + powers.sum(dim=-1, keepdim=True)
-            total = total * shrink + powers @ v[:, :, start : start + size]
-            largest = new_largest
-        context = total / sums
-        merged = context.transpose(1, 2).reshape(p.B, p.S, p.C)
-        out = p.o(merged)
-        return out
-
-    return forward
+def online_softmax(p, x, size=2):
+    q, k, v = (f(x).view(p.B, p.S, p.H, p.D).transpose(1, 2) for f in (p.q, p.k, p.v))
+    total = torch.zeros_like(q)
+    largest = torch.full_like(q[..., :1], -torch.inf)
+    sums = torch.zeros_like(q[..., :1])
+    for start in range(0, p.S, size):
+        block = q @ k[:, :, start : start + size].transpose(-2, -1) * p.D**-0.5
+        block = block.masked_fill(p.later[:, start : start + size], -torch.inf)
+        new_largest = torch.maximum(largest, block.amax(dim=-1, keepdim=True))
+        powers = torch.exp(block - new_largest)
+        shrink = torch.exp(largest - new_largest)
+        sums = sums * shrink + powers.sum(dim=-1, keepdim=True)
+        total = total * shrink + powers @ v[:, :, start : start + size]
+        largest = new_largest
+    context = total / sums
+    merged = context.transpose(1, 2).reshape(p.B, p.S, p.C)
+    out = p.o(merged)
+    return out
 
 
 @right(
@@ -280,18 +281,15 @@ def online_softmax(p):
     truth=causal,
     storage={"context": "copy"},
 )
-def blocks_of_queries(p):
-    def forward(x, size=2):
-        q, k, v = (f(x).view(p.B, p.S, p.H, p.D).transpose(1, 2) for f in (p.q, p.k, p.v))
-        parts = []
-        for start, queries in enumerate(q.split(size, dim=2)):
-            scores = queries @ k.transpose(-2, -1) / p.D**0.5
-            scores = scores.masked_fill(p.later[start * size : (start + 1) * size], -torch.inf)
-            rows = scores.softmax(dim=-1) @ v
-            parts.append(rows)
-        context = torch.cat(parts, dim=2)
-        merged = context.transpose(1, 2).reshape(p.B, p.S, p.C)
-        out = p.o(merged)
-        return out
-
-    return forward
+def blocks_of_queries(p, x, size=2):
+    q, k, v = (f(x).view(p.B, p.S, p.H, p.D).transpose(1, 2) for f in (p.q, p.k, p.v))
+    parts = []
+    for start, queries in enumerate(q.split(size, dim=2)):
+        scores = queries @ k.transpose(-2, -1) / p.D**0.5
+        scores = scores.masked_fill(p.later[start * size : (start + 1) * size], -torch.inf)
+        rows = scores.softmax(dim=-1) @ v
+        parts.append(rows)
+    context = torch.cat(parts, dim=2)
+    merged = context.transpose(1, 2).reshape(p.B, p.S, p.C)
+    out = p.o(merged)
+    return out

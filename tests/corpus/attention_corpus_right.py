@@ -179,50 +179,45 @@ class HfGPT2(nn.Module):
 
 
 @right(heads(scores=None, weights=None), truth=causal, storage={"q": "view", "v": "view", "context": "new"})
-def unflatten_sdpa(p):
-    def forward(query):
-        q, k, v = torch.chunk(p.qkv(query), 3, dim=-1)
-        q, k, v = (t.unflatten(-1, [p.H, p.D]).transpose(1, 2) for t in (q, k, v))
-        context = F.scaled_dot_product_attention(q, k, v, dropout_p=0.0, is_causal=True)
-        merged = context.transpose(1, 2).flatten(-2)
-        out = p.o(merged)
-        return out
-
-    return forward
+def unflatten_sdpa(p, query):
+    q, k, v = torch.chunk(p.qkv(query), 3, dim=-1)
+    q, k, v = (t.unflatten(-1, [p.H, p.D]).transpose(1, 2) for t in (q, k, v))
+    context = F.scaled_dot_product_attention(q, k, v, dropout_p=0.0, is_causal=True)
+    merged = context.transpose(1, 2).flatten(-2)
+    out = p.o(merged)
+    return out
 
 
 # Three Linears
 
 
 @right(heads(), storage=COPIED)
-def listing_in_a_notebook(p):
-    def multi_head_attention(x):
-        q, k, v = [linear(x).view(p.B, p.S, p.H, p.D).transpose(1, 2) for linear in (p.q, p.k, p.v)]
-        scores = q @ k.mT / p.D**0.5
-        weights = scores.softmax(-1)
-        context = weights @ v
-        merged = context.swapaxes(1, 2).flatten(2)
-        out = p.o(merged)
-        return out
-
-    return multi_head_attention
+def listing_in_a_notebook(p, x):
+    q, k, v = [linear(x).view(p.B, p.S, p.H, p.D).transpose(1, 2) for linear in (p.q, p.k, p.v)]
+    scores = q @ k.mT / p.D**0.5
+    weights = scores.softmax(-1)
+    context = weights @ v
+    merged = context.swapaxes(1, 2).flatten(2)
+    out = p.o(merged)
+    return out
 
 
-@right(heads(), axes={"x": "B S C", **dict.fromkeys(("w_q", "w_k", "w_v", "w_o"), "C C")})
-def raw_matrices(p):
-    def attention(x, w_q, w_k, w_v, w_o, num_heads):
-        B, S, C = x.shape
-        q = (x @ w_q.T + p.q.bias).reshape(B, S, num_heads, C // num_heads).transpose(1, 2)
-        k = (x @ w_k.T).reshape(B, S, num_heads, C // num_heads).transpose(1, 2)
-        v = (x @ w_v.T + p.v.bias).reshape(B, S, num_heads, C // num_heads).transpose(1, 2)
-        scores = q @ k.transpose(2, 3)
-        weights = torch.softmax(scores / math.sqrt(C // num_heads), dim=3)
-        context = weights @ v
-        merged = context.transpose(1, 2).reshape(B, S, C)
-        out = merged @ w_o.T + p.o.bias
-        return out
-
-    return attention, (p.x, p.q.weight, p.k.weight, p.v.weight, p.o.weight, p.H)
+@right(
+    heads(),
+    axes={"x": "B S C", **dict.fromkeys(("w_q", "w_k", "w_v", "w_o"), "C C")},
+    args=lambda p: (p.x, p.q.weight, p.k.weight, p.v.weight, p.o.weight, p.H),
+)
+def raw_matrices(p, x, w_q, w_k, w_v, w_o, num_heads):
+    B, S, C = x.shape
+    q = (x @ w_q.T + p.q.bias).reshape(B, S, num_heads, C // num_heads).transpose(1, 2)
+    k = (x @ w_k.T).reshape(B, S, num_heads, C // num_heads).transpose(1, 2)
+    v = (x @ w_v.T + p.v.bias).reshape(B, S, num_heads, C // num_heads).transpose(1, 2)
+    scores = q @ k.transpose(2, 3)
+    weights = torch.softmax(scores / math.sqrt(C // num_heads), dim=3)
+    context = weights @ v
+    merged = context.transpose(1, 2).reshape(B, S, C)
+    out = merged @ w_o.T + p.o.bias
+    return out
 
 
 @right(
@@ -230,29 +225,24 @@ def raw_matrices(p):
     axes="S C",
     truth=lambda p: attend(p)[0],
     storage=COPIED,
+    args=lambda p: (p.x[0],),
 )
-def one_sentence_without_batch(p):
-    def forward(x):
-        q, k, v = (f(x).view(-1, p.H, p.D).transpose(0, 1) for f in (p.q, p.k, p.v))
-        scores = q @ k.transpose(1, 2) / p.D**0.5
-        weights = torch.softmax(scores, dim=-1)
-        context = torch.bmm(weights, v)
-        merged = context.transpose(0, 1).reshape(len(x), -1)
-        out = p.o(merged)
-        return out
-
-    return forward, (p.x[0],)
+def one_sentence_without_batch(p, x):
+    q, k, v = (f(x).view(-1, p.H, p.D).transpose(0, 1) for f in (p.q, p.k, p.v))
+    scores = q @ k.transpose(1, 2) / p.D**0.5
+    weights = torch.softmax(scores, dim=-1)
+    context = torch.bmm(weights, v)
+    merged = context.transpose(0, 1).reshape(len(x), -1)
+    out = p.o(merged)
+    return out
 
 
 @right(heads(k="B H D S", v="B H D S", q="B H D S"), storage={"q": "view", "merged": "copy"})
-def width_before_tokens(p):
-    def forward(x):
-        q, k, v = (f(x).transpose(1, 2).reshape(p.B, p.H, p.D, p.S) for f in (p.q, p.k, p.v))
-        scores = q.transpose(2, 3) @ k / p.D**0.5
-        weights = scores.softmax(dim=-1)
-        context = weights @ v.transpose(2, 3)
-        merged = context.permute(0, 2, 1, 3).reshape(p.B, p.S, p.C)
-        out = p.o(merged)
-        return out
-
-    return forward
+def width_before_tokens(p, x):
+    q, k, v = (f(x).transpose(1, 2).reshape(p.B, p.H, p.D, p.S) for f in (p.q, p.k, p.v))
+    scores = q.transpose(2, 3) @ k / p.D**0.5
+    weights = scores.softmax(dim=-1)
+    context = weights @ v.transpose(2, 3)
+    merged = context.permute(0, 2, 1, 3).reshape(p.B, p.S, p.C)
+    out = p.o(merged)
+    return out

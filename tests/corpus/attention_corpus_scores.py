@@ -17,36 +17,30 @@ from torch.nn import functional as F
 
 
 @right(heads(largest="B H T 1", total="B H T 1"), truth=causal, storage={"weights": "new"})
-def softmax_by_hand(p):
-    def forward(x):
-        q, k, v = (f(x).unflatten(2, (p.H, p.D)).transpose(1, 2) for f in (p.q, p.k, p.v))
-        scores = torch.matmul(q, k.transpose(-2, -1)) / p.D**0.5
-        scores = torch.where(p.later, -torch.inf, scores)
-        largest = scores.max(dim=-1, keepdim=True).values
-        powers = torch.exp(scores - largest)
-        total = powers.sum(dim=-1, keepdim=True)
-        weights = powers / total
-        context = torch.matmul(weights, v)
-        merged = context.transpose(1, 2).flatten(2)
-        out = p.o(merged)
-        return out
-
-    return forward
+def softmax_by_hand(p, x):
+    q, k, v = (f(x).unflatten(2, (p.H, p.D)).transpose(1, 2) for f in (p.q, p.k, p.v))
+    scores = torch.matmul(q, k.transpose(-2, -1)) / p.D**0.5
+    scores = torch.where(p.later, -torch.inf, scores)
+    largest = scores.max(dim=-1, keepdim=True).values
+    powers = torch.exp(scores - largest)
+    total = powers.sum(dim=-1, keepdim=True)
+    weights = powers / total
+    context = torch.matmul(weights, v)
+    merged = context.transpose(1, 2).flatten(2)
+    out = p.o(merged)
+    return out
 
 
-@right(heads(), axes={"x": "B S C", "keep": "B S"}, truth=padded)
-def hidden_after_softmax_then_renormalised(p):
-    def forward(x, keep):
-        q, k, v = (f(x).unflatten(2, (p.H, p.D)).transpose(1, 2) for f in (p.q, p.k, p.v))
-        scores = q @ k.mT / p.D**0.5
-        weights = scores.softmax(-1) * keep.unsqueeze(1).unsqueeze(2)
-        weights = weights / weights.sum(-1, keepdim=True)
-        context = weights @ v
-        merged = context.transpose(1, 2).flatten(2)
-        out = p.o(merged)
-        return out
-
-    return forward, (p.x, p.keep)
+@right(heads(), axes={"x": "B S C", "keep": "B S"}, truth=padded, args=lambda p: (p.x, p.keep))
+def hidden_after_softmax_then_renormalised(p, x, keep):
+    q, k, v = (f(x).unflatten(2, (p.H, p.D)).transpose(1, 2) for f in (p.q, p.k, p.v))
+    scores = q @ k.mT / p.D**0.5
+    weights = scores.softmax(-1) * keep.unsqueeze(1).unsqueeze(2)
+    weights = weights / weights.sum(-1, keepdim=True)
+    context = weights @ v
+    merged = context.transpose(1, 2).flatten(2)
+    out = p.o(merged)
+    return out
 
 
 # Which of the two token axes is whose cannot be told before the second product.
@@ -54,30 +48,24 @@ KEYS_FIRST = {"scores": "B H T S,B H S T", "weights": "B H T S,B H S T", "contex
 
 
 @right(heads(merged=None) | KEYS_FIRST)
-def keys_times_queries(p):
-    def forward(x):
-        q, k, v = (f(x).unflatten(2, (p.H, p.D)).transpose(1, 2) for f in (p.q, p.k, p.v))
-        scores = k @ q.transpose(-2, -1) / p.D**0.5
-        weights = torch.softmax(scores, dim=-2)
-        context = weights.transpose(-2, -1) @ v
-        out = p.o(context.transpose(1, 2).flatten(2))
-        return out
-
-    return forward
+def keys_times_queries(p, x):
+    q, k, v = (f(x).unflatten(2, (p.H, p.D)).transpose(1, 2) for f in (p.q, p.k, p.v))
+    scores = k @ q.transpose(-2, -1) / p.D**0.5
+    weights = torch.softmax(scores, dim=-2)
+    context = weights.transpose(-2, -1) @ v
+    out = p.o(context.transpose(1, 2).flatten(2))
+    return out
 
 
 @right({"scores": "B T S", "weights": "B T S", "context": "B C T", "out": "B T C"}, sizes=(), truth=lambda p: p.o(
     F.scaled_dot_product_attention(p.q(p.x), p.k(p.x), p.v(p.x))
 ))  # fmt: skip
-def values_times_transposed_weights(p):
-    def forward(x):
-        scores = p.q(x) @ p.k(x).transpose(1, 2) / x.size(-1) ** 0.5
-        weights = scores.softmax(dim=-1)
-        context = p.v(x).transpose(1, 2) @ weights.transpose(1, 2)
-        out = p.o(context.transpose(1, 2))
-        return out
-
-    return forward
+def values_times_transposed_weights(p, x):
+    scores = p.q(x) @ p.k(x).transpose(1, 2) / x.size(-1) ** 0.5
+    weights = scores.softmax(dim=-1)
+    context = p.v(x).transpose(1, 2) @ weights.transpose(1, 2)
+    out = p.o(context.transpose(1, 2))
+    return out
 
 
 # Its inside cannot be seen; x gives the names back.
@@ -136,21 +124,18 @@ def alibi_bias(p):
 
 
 @right(heads(), truth=lambda p: attend(p, causal=True, bias=alibi_bias(p)))
-def alibi(p):
-    def forward(x):
-        q, k, v = (f(x).view(p.B, p.S, p.H, p.D).transpose(1, 2) for f in (p.q, p.k, p.v))
-        slopes = 2.0 ** (-8 * torch.arange(1, p.H + 1, dtype=x.dtype) / p.H)
-        distance = torch.arange(p.S)[None, :] - torch.arange(p.S)[:, None]
-        scores = q @ k.transpose(-2, -1) / p.D**0.5
-        scores = scores + slopes[:, None, None] * distance
-        scores = scores.masked_fill(p.later, -torch.inf)
-        weights = scores.softmax(dim=-1)
-        context = weights @ v
-        merged = context.transpose(1, 2).contiguous().view(p.B, p.S, p.C)
-        out = p.o(merged)
-        return out
-
-    return forward
+def alibi(p, x):
+    q, k, v = (f(x).view(p.B, p.S, p.H, p.D).transpose(1, 2) for f in (p.q, p.k, p.v))
+    slopes = 2.0 ** (-8 * torch.arange(1, p.H + 1, dtype=x.dtype) / p.H)
+    distance = torch.arange(p.S)[None, :] - torch.arange(p.S)[:, None]
+    scores = q @ k.transpose(-2, -1) / p.D**0.5
+    scores = scores + slopes[:, None, None] * distance
+    scores = scores.masked_fill(p.later, -torch.inf)
+    weights = scores.softmax(dim=-1)
+    context = weights @ v
+    merged = context.transpose(1, 2).contiguous().view(p.B, p.S, p.C)
+    out = p.o(merged)
+    return out
 
 
 def grouped(p, name):
@@ -311,15 +296,13 @@ def cached(p, room=0):
     axes={"x": "B T C", "past_k": "B H S D", "past_v": "B H S D"},
     truth=decoded,
     storage={"k": "copy", "v": "copy"},
+    args=lambda p: (p.token, *cached(p)),
 )
-def cache_grown_by_cat(p):
-    def forward(x, past_k, past_v):
-        q, k, v = (f(x).view(p.B, -1, p.H, p.D).transpose(1, 2) for f in (p.q, p.k, p.v))
-        k = torch.cat((past_k, k), dim=-2)
-        v = torch.cat((past_v, v), dim=-2)
-        return finish(p, q, k, v), (k, v)
-
-    return forward, (p.token, *cached(p))
+def cache_grown_by_cat(p, x, past_k, past_v):
+    q, k, v = (f(x).view(p.B, -1, p.H, p.D).transpose(1, 2) for f in (p.q, p.k, p.v))
+    k = torch.cat((past_k, k), dim=-2)
+    v = torch.cat((past_v, v), dim=-2)
+    return finish(p, q, k, v), (k, v)
 
 
 @right(
@@ -327,15 +310,13 @@ def cache_grown_by_cat(p):
     axes={"x": "B T C", "cache_k": "B H S D", "cache_v": "B H S D"},
     truth=decoded,
     storage={"keys": "view", "values": "view"},
+    args=lambda p: (p.token, *cached(p, room=3), p.S),
 )
-def cache_written_in_place(p):
-    def forward(x, cache_k, cache_v, start):
-        end = start + x.size(1)
-        q, xk, xv = (f(x).view(p.B, -1, p.H, p.D).transpose(1, 2) for f in (p.q, p.k, p.v))
-        cache_k[:, :, start:end] = xk
-        cache_v[:, :, start:end] = xv
-        keys = cache_k[:, :, :end]
-        values = cache_v[:, :, :end]
-        return finish(p, q, keys, values)
-
-    return forward, (p.token, *cached(p, room=3), p.S)
+def cache_written_in_place(p, x, cache_k, cache_v, start):
+    end = start + x.size(1)
+    q, xk, xv = (f(x).view(p.B, -1, p.H, p.D).transpose(1, 2) for f in (p.q, p.k, p.v))
+    cache_k[:, :, start:end] = xk
+    cache_v[:, :, start:end] = xv
+    keys = cache_k[:, :, :end]
+    values = cache_v[:, :, :end]
+    return finish(p, q, keys, values)

@@ -40,14 +40,11 @@ TAIL = {"also": ("merge-without-transpose",)}
 
 
 @wrong("view-without-transpose", equal=VIEWED, where=("q", "k", "v", "scores"), **TAIL)
-def viewed_with_heads_first(p):
-    def forward(x):
-        q, k, v = (f(x).view(p.B, p.H, p.S, p.D) for f in (p.q, p.k, p.v))
-        context = mix(q, k, v)
-        merged = context.transpose(1, 2).contiguous().view(p.B, p.S, p.C)
-        return p.o(merged)
-
-    return forward
+def viewed_with_heads_first(p, x):
+    q, k, v = (f(x).view(p.B, p.H, p.S, p.D) for f in (p.q, p.k, p.v))
+    context = mix(q, k, v)
+    merged = context.transpose(1, 2).contiguous().view(p.B, p.S, p.C)
+    return p.o(merged)
 
 
 @wrong("view-without-transpose", equal=VIEWED, where=("qkv", "scores"), **TAIL)
@@ -63,14 +60,11 @@ def fused_reshaped_with_heads_first(p):
 
 
 @wrong("view-without-transpose", equal=VIEWED, where=("q", "k", "v", "scores"), **TAIL)
-def folded_without_transpose(p):
-    def forward(x):
-        q, k, v = (f(x).view(p.B * p.H, -1, p.D) for f in (p.q, p.k, p.v))
-        scores = torch.bmm(q, k.transpose(1, 2)) / p.D**0.5
-        context = torch.bmm(F.softmax(scores, dim=-1), v)
-        return p.o(together(p, context.view(p.B, p.H, p.S, p.D)))
-
-    return forward
+def folded_without_transpose(p, x):
+    q, k, v = (f(x).view(p.B * p.H, -1, p.D) for f in (p.q, p.k, p.v))
+    scores = torch.bmm(q, k.transpose(1, 2)) / p.D**0.5
+    context = torch.bmm(F.softmax(scores, dim=-1), v)
+    return p.o(together(p, context.view(p.B, p.H, p.S, p.D)))
 
 
 @wrong(
@@ -78,14 +72,11 @@ def folded_without_transpose(p):
     also=("merge-without-transpose", "never-transposed"),
     where=("qkv",),
 )
-def fused_reshaped_to_the_final_order(p):
-    def forward(x):
-        B, N, C = x.shape
-        qkv = p.qkv(x).reshape(3, B, p.H, N, C // p.H)
-        q, k, v = qkv.unbind(0)
-        return p.o(together(p, mix(q, k, v)))
-
-    return forward
+def fused_reshaped_to_the_final_order(p, x):
+    B, N, C = x.shape
+    qkv = p.qkv(x).reshape(3, B, p.H, N, C // p.H)
+    q, k, v = qkv.unbind(0)
+    return p.o(together(p, mix(q, k, v)))
 
 
 # heads-innermost. With H = D the sizes of the split are those of the right one; only the permute after it is odd.
@@ -93,12 +84,9 @@ INNERMOST = {"one_head": "right", "all_four": "heads-innermost|fused-dim-before-
 
 
 @wrong("heads-innermost", equal=INNERMOST, where=("q", "k", "v", "scores", "context"))
-def width_before_heads(p):
-    def forward(x):
-        q, k, v = (f(x).view(p.B, p.S, p.D, p.H).permute(0, 3, 1, 2) for f in (p.q, p.k, p.v))
-        return p.o(together(p, mix(q, k, v)))
-
-    return forward
+def width_before_heads(p, x):
+    q, k, v = (f(x).view(p.B, p.S, p.D, p.H).permute(0, 3, 1, 2) for f in (p.q, p.k, p.v))
+    return p.o(together(p, mix(q, k, v)))
 
 
 @wrong(
@@ -106,40 +94,31 @@ def width_before_heads(p):
     equal=INNERMOST | {"*": "heads-innermost|fused-dim-before-heads"},
     where=("qkv", "context", "scores"),
 )
-def fused_with_heads_innermost(p):
-    def forward(x):
-        qkv = p.qkv(x).reshape(p.B, p.S, 3, p.D, p.H).permute(2, 0, 4, 1, 3)
-        q, k, v = qkv[0], qkv[1], qkv[2]
-        return p.o(together(p, mix(q, k, v)))
-
-    return forward
+def fused_with_heads_innermost(p, x):
+    qkv = p.qkv(x).reshape(p.B, p.S, 3, p.D, p.H).permute(2, 0, 4, 1, 3)
+    q, k, v = qkv[0], qkv[1], qkv[2]
+    return p.o(together(p, mix(q, k, v)))
 
 
 # never-transposed: each token attends over its own heads
 
 
 @wrong("never-transposed", also=("softmax-over-heads",), where=("q", "k", "v", "scores"))
-def left_as_tokens_heads_width(p):
-    def forward(x):
-        q, k, v = (f(x).view(p.B, p.S, p.H, p.D) for f in (p.q, p.k, p.v))
-        scores = q @ k.transpose(-2, -1) / p.D**0.5
-        weights = torch.softmax(scores, dim=-1)
-        context = weights @ v
-        merged = context.reshape(p.B, p.S, p.C)
-        return p.o(merged)
-
-    return forward
+def left_as_tokens_heads_width(p, x):
+    q, k, v = (f(x).view(p.B, p.S, p.H, p.D) for f in (p.q, p.k, p.v))
+    scores = q @ k.transpose(-2, -1) / p.D**0.5
+    weights = torch.softmax(scores, dim=-1)
+    context = weights @ v
+    merged = context.reshape(p.B, p.S, p.C)
+    return p.o(merged)
 
 
 @wrong("never-transposed", where=("qkv", "q", "k", "v", "context"))
-def fused_unbound_and_left(p):
-    def forward(x):
-        qkv = p.qkv(x).unflatten(-1, (3, p.H, p.D))
-        q, k, v = qkv.unbind(2)
-        context = F.scaled_dot_product_attention(q, k, v)
-        return p.o(context.flatten(2))
-
-    return forward
+def fused_unbound_and_left(p, x):
+    qkv = p.qkv(x).unflatten(-1, (3, p.H, p.D))
+    q, k, v = qkv.unbind(2)
+    context = F.scaled_dot_product_attention(q, k, v)
+    return p.o(context.flatten(2))
 
 
 # no-split: the heads are announced and never made
@@ -147,15 +126,12 @@ WHOLE = {"equal": {"one_head": "right"}, "also": ("scale-d-model",), "where": ("
 
 
 @wrong("no-split", **WHOLE)
-def three_axes_fused(p):
-    def forward(x):
-        q, k, v = p.qkv(x).chunk(3, dim=-1)
-        scores = q @ k.transpose(-2, -1) * p.D**-0.5
-        weights = scores.softmax(dim=-1)
-        context = weights @ v
-        return p.o(context)
-
-    return forward
+def three_axes_fused(p, x):
+    q, k, v = p.qkv(x).chunk(3, dim=-1)
+    scores = q @ k.transpose(-2, -1) * p.D**-0.5
+    weights = scores.softmax(dim=-1)
+    context = weights @ v
+    return p.o(context)
 
 
 # fold-order-mixed. With B = H the axes have one size; with one sentence or one head the order is the same.
@@ -166,44 +142,35 @@ FOLD = {
 
 
 @wrong("fold-order-mixed", equal=FOLD, also=("merge-batch-mixed",), where=("unfolded", "merged"))
-def folded_by_sentence_unfolded_by_head(p):
-    def forward(x):
-        q, k, v = (apart(p, f, x).flatten(0, 1) for f in (p.q, p.k, p.v))
-        context = mix(q, k, v)
-        unfolded = context.view(p.H, p.B, p.S, p.D)
-        merged = unfolded.permute(1, 2, 0, 3).reshape(p.B, p.S, p.C)
-        return p.o(merged)
-
-    return forward
+def folded_by_sentence_unfolded_by_head(p, x):
+    q, k, v = (apart(p, f, x).flatten(0, 1) for f in (p.q, p.k, p.v))
+    context = mix(q, k, v)
+    unfolded = context.view(p.H, p.B, p.S, p.D)
+    merged = unfolded.permute(1, 2, 0, 3).reshape(p.B, p.S, p.C)
+    return p.o(merged)
 
 
 @wrong("fold-order-mixed", equal=FOLD, also=("merge-batch-mixed",), where=("unfolded", "merged"))
-def folded_by_head_unfolded_by_sentence(p):
-    def forward(x):
-        q, k, v = (
-            f(x).view(p.B, p.S, p.H, p.D).permute(2, 0, 1, 3).contiguous().view(-1, p.S, p.D) for f in (p.q, p.k, p.v)
-        )
-        context = mix(q, k, v)
-        unfolded = context.view(p.B, p.H, p.S, p.D)
-        merged = unfolded.transpose(1, 2).contiguous().view(p.B, p.S, p.C)
-        return p.o(merged)
-
-    return forward
+def folded_by_head_unfolded_by_sentence(p, x):
+    q, k, v = (
+        f(x).view(p.B, p.S, p.H, p.D).permute(2, 0, 1, 3).contiguous().view(-1, p.S, p.D) for f in (p.q, p.k, p.v)
+    )
+    context = mix(q, k, v)
+    unfolded = context.view(p.B, p.H, p.S, p.D)
+    merged = unfolded.transpose(1, 2).contiguous().view(p.B, p.S, p.C)
+    return p.o(merged)
 
 
 @wrong("fold-order-mixed", equal=FOLD, also=("merge-batch-mixed",), where=("q", "scores", "unfolded", "merged"))
-def queries_by_head_keys_by_sentence(p):
-    def forward(x):
-        q = apart(p, p.q, x).transpose(0, 1).reshape(-1, p.S, p.D)
-        k = apart(p, p.k, x).reshape(-1, p.S, p.D)
-        v = apart(p, p.v, x).reshape(-1, p.S, p.D)
-        scores = torch.bmm(q, k.transpose(1, 2)) / p.D**0.5
-        context = torch.bmm(scores.softmax(dim=-1), v)
-        unfolded = context.view(-1, p.H, p.S, p.D)
-        merged = unfolded.transpose(1, 2).reshape(p.B, p.S, p.C)
-        return p.o(merged)
-
-    return forward
+def queries_by_head_keys_by_sentence(p, x):
+    q = apart(p, p.q, x).transpose(0, 1).reshape(-1, p.S, p.D)
+    k = apart(p, p.k, x).reshape(-1, p.S, p.D)
+    v = apart(p, p.v, x).reshape(-1, p.S, p.D)
+    scores = torch.bmm(q, k.transpose(1, 2)) / p.D**0.5
+    context = torch.bmm(scores.softmax(dim=-1), v)
+    unfolded = context.view(-1, p.H, p.S, p.D)
+    merged = unfolded.transpose(1, 2).reshape(p.B, p.S, p.C)
+    return p.o(merged)
 
 
 # merge-without-transpose
@@ -211,14 +178,11 @@ ONE_HEAD_RIGHT = {"one_head": "right"}
 
 
 @wrong("merge-without-transpose", equal=ONE_HEAD_RIGHT, where=("merged",))
-def merged_by_reshape(p):
-    def forward(x):
-        q, k, v = (apart(p, f, x) for f in (p.q, p.k, p.v))
-        context = mix(q, k, v)
-        merged = context.reshape(p.B, p.S, p.C)
-        return p.o(merged)
-
-    return forward
+def merged_by_reshape(p, x):
+    q, k, v = (apart(p, f, x) for f in (p.q, p.k, p.v))
+    context = mix(q, k, v)
+    merged = context.reshape(p.B, p.S, p.C)
+    return p.o(merged)
 
 
 @wrong(
@@ -226,40 +190,31 @@ def merged_by_reshape(p):
     equal=ONE_HEAD_RIGHT | {"*": "merge-without-transpose|merge-batch-mixed"},
     where=("merged",),
 )
-def unfolded_and_merged_in_one_view(p):
-    def forward(x):
-        q, k, v = (apart(p, f, x).reshape(p.B * p.H, p.S, p.D) for f in (p.q, p.k, p.v))
-        context = torch.bmm(torch.softmax(torch.bmm(q, k.transpose(1, 2)) / p.D**0.5, dim=2), v)
-        merged = context.view(p.B, p.S, p.H * p.D)
-        return p.o(merged)
-
-    return forward
+def unfolded_and_merged_in_one_view(p, x):
+    q, k, v = (apart(p, f, x).reshape(p.B * p.H, p.S, p.D) for f in (p.q, p.k, p.v))
+    context = torch.bmm(torch.softmax(torch.bmm(q, k.transpose(1, 2)) / p.D**0.5, dim=2), v)
+    merged = context.view(p.B, p.S, p.H * p.D)
+    return p.o(merged)
 
 
 # merge-dim-before-heads
 
 
 @wrong("merge-dim-before-heads", equal=ONE_HEAD_RIGHT, where=("merged",))
-def merged_with_width_first(p):
-    def forward(x):
-        q, k, v = (apart(p, f, x) for f in (p.q, p.k, p.v))
-        context = mix(q, k, v)
-        merged = context.permute(0, 2, 3, 1).reshape(p.B, p.S, p.C)
-        return p.o(merged)
-
-    return forward
+def merged_with_width_first(p, x):
+    q, k, v = (apart(p, f, x) for f in (p.q, p.k, p.v))
+    context = mix(q, k, v)
+    merged = context.permute(0, 2, 3, 1).reshape(p.B, p.S, p.C)
+    return p.o(merged)
 
 
 @wrong("merge-dim-before-heads", equal=ONE_HEAD_RIGHT, where=("context", "merged"))
-def einsum_with_heads_last(p):
-    def forward(x):
-        q, k, v = (f(x).unflatten(-1, (p.H, p.D)) for f in (p.q, p.k, p.v))
-        weights = torch.softmax(torch.einsum("bthd,bshd->bhts", q, k) / p.D**0.5, dim=-1)
-        context = torch.einsum("bhts,bshd->btdh", weights, v)
-        merged = context.flatten(2)
-        return p.o(merged)
-
-    return forward
+def einsum_with_heads_last(p, x):
+    q, k, v = (f(x).unflatten(-1, (p.H, p.D)) for f in (p.q, p.k, p.v))
+    weights = torch.softmax(torch.einsum("bthd,bshd->bhts", q, k) / p.D**0.5, dim=-1)
+    context = torch.einsum("bhts,bshd->btdh", weights, v)
+    merged = context.flatten(2)
+    return p.o(merged)
 
 
 @wrong(
@@ -267,15 +222,12 @@ def einsum_with_heads_last(p):
     equal=ONE_HEAD_RIGHT | dict.fromkeys(EQUAL, "merge-dim-before-heads|none"),
     where=("context", "merged"),
 )
-def heads_stacked_last(p):
-    def forward(x):
-        q, k, v = (apart(p, f, x) for f in (p.q, p.k, p.v))
-        results = [mix(q[:, h], k[:, h], v[:, h]) for h in range(p.H)]
-        context = torch.stack(results, dim=-1)
-        merged = context.reshape(p.B, p.S, p.C)
-        return p.o(merged)
-
-    return forward
+def heads_stacked_last(p, x):
+    q, k, v = (apart(p, f, x) for f in (p.q, p.k, p.v))
+    results = [mix(q[:, h], k[:, h], v[:, h]) for h in range(p.H)]
+    context = torch.stack(results, dim=-1)
+    merged = context.reshape(p.B, p.S, p.C)
+    return p.o(merged)
 
 
 # merge-batch-mixed. With one sentence, or with B = H = S, it is a merge without transpose.
@@ -287,14 +239,11 @@ BATCH = {
 
 
 @wrong("merge-batch-mixed", equal=BATCH, also=("merge-without-transpose",), where=("merged",))
-def heads_outermost_then_reshape(p):
-    def forward(x):
-        q, k, v = (f(x).view(p.B, p.S, p.H, p.D).permute(2, 0, 1, 3) for f in (p.q, p.k, p.v))
-        context = mix(q, k, v)
-        merged = context.reshape(p.B, p.S, p.C)
-        return p.o(merged)
-
-    return forward
+def heads_outermost_then_reshape(p, x):
+    q, k, v = (f(x).view(p.B, p.S, p.H, p.D).permute(2, 0, 1, 3) for f in (p.q, p.k, p.v))
+    context = mix(q, k, v)
+    merged = context.reshape(p.B, p.S, p.C)
+    return p.o(merged)
 
 
 @wrong(
@@ -303,14 +252,11 @@ def heads_outermost_then_reshape(p):
     also=("merge-without-transpose",),
     where=("merged",),
 )
-def heads_stacked_first_then_view(p):
-    def forward(x):
-        q, k, v = (f(x).split(p.D, dim=-1) for f in (p.q, p.k, p.v))
-        context = torch.stack([mix(q[h], k[h], v[h]) for h in range(p.H)])
-        merged = context.view(p.B, p.S, p.C)
-        return p.o(merged)
-
-    return forward
+def heads_stacked_first_then_view(p, x):
+    q, k, v = (f(x).split(p.D, dim=-1) for f in (p.q, p.k, p.v))
+    context = torch.stack([mix(q[h], k[h], v[h]) for h in range(p.H)])
+    merged = context.view(p.B, p.S, p.C)
+    return p.o(merged)
 
 
 # view-on-non-contiguous: PyTorch refuses
@@ -318,52 +264,40 @@ REFUSED = {"*": "crash", "one_head": "right"}
 
 
 @wrong("view-on-non-contiguous", equal=REFUSED, where=("merged",))
-def transposed_then_viewed(p):
-    def forward(x):
-        q, k, v = (apart(p, f, x) for f in (p.q, p.k, p.v))
-        context = mix(q, k, v)
-        merged = context.transpose(1, 2).view(p.B, p.S, p.C)
-        return p.o(merged)
-
-    return forward
+def transposed_then_viewed(p, x):
+    q, k, v = (apart(p, f, x) for f in (p.q, p.k, p.v))
+    context = mix(q, k, v)
+    merged = context.transpose(1, 2).view(p.B, p.S, p.C)
+    return p.o(merged)
 
 
 # heads-averaged
 
 
 @wrong("heads-averaged", equal={"one_head": "unseen"}, where=("merged",))
-def mean_of_heads(p):
-    def forward(x):
-        q, k, v = (apart(p, f, x) for f in (p.q, p.k, p.v))
-        context = mix(q, k, v)
-        merged = context.mean(dim=1)
-        return F.linear(merged, p.o.weight[:, : p.D], p.o.bias)
-
-    return forward
+def mean_of_heads(p, x):
+    q, k, v = (apart(p, f, x) for f in (p.q, p.k, p.v))
+    context = mix(q, k, v)
+    merged = context.mean(dim=1)
+    return F.linear(merged, p.o.weight[:, : p.D], p.o.bias)
 
 
 # heads-on-sequence-axis: the output Linear refuses
 
 
 @wrong("heads-on-sequence-axis", equal=REFUSED, where=("merged",))
-def concatenated_along_tokens(p):
-    def forward(x):
-        q, k, v = (f(x).chunk(p.H, dim=-1) for f in (p.q, p.k, p.v))
-        merged = torch.cat([mix(q[h], k[h], v[h]) for h in range(p.H)], dim=1)
-        return p.o(merged)
-
-    return forward
+def concatenated_along_tokens(p, x):
+    q, k, v = (f(x).chunk(p.H, dim=-1) for f in (p.q, p.k, p.v))
+    merged = torch.cat([mix(q[h], k[h], v[h]) for h in range(p.H)], dim=1)
+    return p.o(merged)
 
 
 @wrong("heads-on-sequence-axis", equal=REFUSED, where=("merged",))
-def flattened_into_tokens(p):
-    def forward(x):
-        q, k, v = (apart(p, f, x) for f in (p.q, p.k, p.v))
-        context = mix(q, k, v)
-        merged = context.reshape(p.B, -1, p.D)
-        return p.o(merged)
-
-    return forward
+def flattened_into_tokens(p, x):
+    q, k, v = (apart(p, f, x) for f in (p.q, p.k, p.v))
+    context = mix(q, k, v)
+    merged = context.reshape(p.B, -1, p.D)
+    return p.o(merged)
 
 
 # only-one-of-qkv-wrongly-split: at sizes all alike it may be seen as another mistake
@@ -371,13 +305,10 @@ ONE_VIEWED = VIEWED | {"all_four": "view-without-transpose|never-transposed|broa
 
 
 @wrong("only-one-of-qkv-wrongly-split", equal=ONE_VIEWED, where=("k", "scores"))
-def keys_viewed(p):
-    def forward(x):
-        q, k, v = p.qkv(x).split(p.C, dim=-1)
-        q = q.reshape(p.B, -1, p.H, p.D).permute(0, 2, 1, 3)
-        k = k.reshape(p.B, p.H, -1, p.D)
-        v = v.reshape(p.B, -1, p.H, p.D).permute(0, 2, 1, 3)
-        scores = torch.matmul(q, k.transpose(2, 3)) / math.sqrt(p.D)
-        return p.o(together(p, torch.matmul(F.softmax(scores, dim=3), v)))
-
-    return forward
+def keys_viewed(p, x):
+    q, k, v = p.qkv(x).split(p.C, dim=-1)
+    q = q.reshape(p.B, -1, p.H, p.D).permute(0, 2, 1, 3)
+    k = k.reshape(p.B, p.H, -1, p.D)
+    v = v.reshape(p.B, -1, p.H, p.D).permute(0, 2, 1, 3)
+    scores = torch.matmul(q, k.transpose(2, 3)) / math.sqrt(p.D)
+    return p.o(together(p, torch.matmul(F.softmax(scores, dim=3), v)))

@@ -11,62 +11,45 @@ from torch.nn import functional as F
 
 
 @wrong("softmax-over-queries", where=("weights",))
-def softmax_down_the_columns(p):
-    def forward(x):
-        q, k, v = (apart(p, f, x) for f in (p.q, p.k, p.v))
-        scores = q @ k.transpose(-2, -1) / p.D**0.5
-        weights = torch.softmax(scores, dim=-2)
-        return p.o(together(p, weights @ v))
-
-    return forward
+def softmax_down_the_columns(p, x):
+    q, k, v = (apart(p, f, x) for f in (p.q, p.k, p.v))
+    scores = q @ k.transpose(-2, -1) / p.D**0.5
+    weights = torch.softmax(scores, dim=-2)
+    return p.o(together(p, weights @ v))
 
 
 @wrong("softmax-over-queries", where=("total", "weights"))
-def softmax_by_hand_down_the_columns(p):
-    def forward(x):
-        q, k, v = (apart(p, f, x) for f in (p.q, p.k, p.v))
-        scores = torch.einsum("bhqd,bhkd->bhqk", q, k) / p.D**0.5
-        powers = torch.exp(scores - scores.amax(dim=-1, keepdim=True))
-        total = powers.sum(dim=2, keepdim=True)
-        weights = powers / total
-        return p.o(together(p, torch.einsum("bhqk,bhkd->bhqd", weights, v)))
-
-    return forward
+def softmax_by_hand_down_the_columns(p, x):
+    q, k, v = (apart(p, f, x) for f in (p.q, p.k, p.v))
+    scores = torch.einsum("bhqd,bhkd->bhqk", q, k) / p.D**0.5
+    powers = torch.exp(scores - scores.amax(dim=-1, keepdim=True))
+    total = powers.sum(dim=2, keepdim=True)
+    weights = powers / total
+    return p.o(together(p, torch.einsum("bhqk,bhkd->bhqd", weights, v)))
 
 
 @wrong("softmax-over-queries", axes="S B C", truth=tokens_first, args=sequence_first, where=("weights",))
-def softmax_over_queries_where_tokens_come_first(p):
-    def forward(x):
-        q, k, v = (f(x).view(p.S, p.B, p.H, p.D) for f in (p.q, p.k, p.v))
-        scores = torch.einsum("ibhd,jbhd->ijbh", q, k) / p.D**0.5
-        weights = F.softmax(scores, dim=0)
-        context = torch.einsum("ijbh,jbhd->ibhd", weights, v)
-        return p.o(context.reshape(p.S, p.B, p.C))
-
-    return forward
+def softmax_over_queries_where_tokens_come_first(p, x):
+    q, k, v = (f(x).view(p.S, p.B, p.H, p.D) for f in (p.q, p.k, p.v))
+    scores = torch.einsum("ibhd,jbhd->ijbh", q, k) / p.D**0.5
+    weights = F.softmax(scores, dim=0)
+    context = torch.einsum("ijbh,jbhd->ibhd", weights, v)
+    return p.o(context.reshape(p.S, p.B, p.C))
 
 
 @wrong("softmax-over-heads", where=("weights",))
-def softmax_left_from_three_axes(p):
-    softmax = torch.nn.Softmax(dim=1)
-
-    def forward(x):
-        q, k, v = (apart(p, f, x) for f in (p.q, p.k, p.v))
-        weights = softmax(q @ k.transpose(-2, -1) / p.D**0.5)
-        return p.o(together(p, weights @ v))
-
-    return forward
+def softmax_left_from_three_axes(p, x):
+    q, k, v = (apart(p, f, x) for f in (p.q, p.k, p.v))
+    weights = torch.nn.Softmax(dim=1)(q @ k.transpose(-2, -1) / p.D**0.5)
+    return p.o(together(p, weights @ v))
 
 
 @wrong("softmax-over-batch", where=("weights",))
-def softmax_over_sentences(p):
-    def forward(x):
-        q, k, v = (apart(p, f, x) for f in (p.q, p.k, p.v))
-        scores = q @ k.transpose(-2, -1) / p.D**0.5
-        weights = scores.softmax(dim=0)
-        return p.o(together(p, weights @ v))
-
-    return forward
+def softmax_over_sentences(p, x):
+    q, k, v = (apart(p, f, x) for f in (p.q, p.k, p.v))
+    scores = q @ k.transpose(-2, -1) / p.D**0.5
+    weights = scores.softmax(dim=0)
+    return p.o(together(p, weights @ v))
 
 
 @wrong(
@@ -74,13 +57,10 @@ def softmax_over_sentences(p):
     equal=dict.fromkeys(("*", *EQUAL), "softmax-over-batch|softmax-over-heads"),
     where=("weights",),
 )
-def softmax_over_sentences_and_heads(p):
-    def forward(x):
-        q, k, v = (apart(p, f, x).flatten(0, 1) for f in (p.q, p.k, p.v))
-        weights = F.softmax(torch.bmm(q, k.transpose(1, 2)) / p.D**0.5, dim=0)
-        return p.o(together(p, torch.bmm(weights, v).unflatten(0, (p.B, p.H))))
-
-    return forward
+def softmax_over_sentences_and_heads(p, x):
+    q, k, v = (apart(p, f, x).flatten(0, 1) for f in (p.q, p.k, p.v))
+    weights = F.softmax(torch.bmm(q, k.transpose(1, 2)) / p.D**0.5, dim=0)
+    return p.o(together(p, torch.bmm(weights, v).unflatten(0, (p.B, p.H))))
 
 
 # Keys: without a transpose it runs only where S = D
@@ -88,53 +68,41 @@ SILENT = {"*": "crash", **dict.fromkeys(EQUAL, "key-not-transposed")}
 
 
 @wrong("key-not-transposed", equal=SILENT, where=("scores",))
-def folded_keys_as_they_are(p):
-    def forward(x):
-        q, k, v = (apart(p, f, x).flatten(0, 1) for f in (p.q, p.k, p.v))
-        scores = torch.bmm(q, k) / p.D**0.5
-        context = torch.bmm(torch.softmax(scores, dim=-1), v)
-        return p.o(together(p, context.view(p.B, p.H, p.S, p.D)))
-
-    return forward
+def folded_keys_as_they_are(p, x):
+    q, k, v = (apart(p, f, x).flatten(0, 1) for f in (p.q, p.k, p.v))
+    scores = torch.bmm(q, k) / p.D**0.5
+    context = torch.bmm(torch.softmax(scores, dim=-1), v)
+    return p.o(together(p, context.view(p.B, p.H, p.S, p.D)))
 
 
 @wrong("key-not-transposed", equal=SILENT, where=("scores",))
-def einsum_of_keys_as_they_are(p):
-    def forward(x):
-        q, k, v = (apart(p, f, x) for f in (p.q, p.k, p.v))
-        scores = torch.einsum("bhqd,bhdk->bhqk", q, k) / p.D**0.5
-        weights = torch.softmax(scores, dim=-1)
-        return p.o(together(p, torch.einsum("bhqk,bhkd->bhqd", weights, v)))
-
-    return forward
+def einsum_of_keys_as_they_are(p, x):
+    q, k, v = (apart(p, f, x) for f in (p.q, p.k, p.v))
+    scores = torch.einsum("bhqd,bhdk->bhqk", q, k) / p.D**0.5
+    weights = torch.softmax(scores, dim=-1)
+    return p.o(together(p, torch.einsum("bhqk,bhkd->bhqd", weights, v)))
 
 
 RESHAPED = dict.fromkeys(EQUAL, "key-reshaped|key-not-transposed")
 
 
 @wrong("key-reshaped", equal=RESHAPED, where=("k", "scores"))
-def keys_reshaped(p):
-    def forward(x):
-        q, k, v = (apart(p, f, x) for f in (p.q, p.k, p.v))
-        k = k.reshape(p.B, p.H, p.D, p.S)
-        scores = q @ k / p.D**0.5
-        return p.o(together(p, scores.softmax(dim=-1) @ v))
-
-    return forward
+def keys_reshaped(p, x):
+    q, k, v = (apart(p, f, x) for f in (p.q, p.k, p.v))
+    k = k.reshape(p.B, p.H, p.D, p.S)
+    scores = q @ k / p.D**0.5
+    return p.o(together(p, scores.softmax(dim=-1) @ v))
 
 
 # weights-transposed: runs where T = S
 
 
 @wrong("weights-transposed", where=("context",))
-def weights_turned(p):
-    def forward(x):
-        q, k, v = (apart(p, f, x) for f in (p.q, p.k, p.v))
-        weights = torch.softmax(q @ k.transpose(-2, -1) / p.D**0.5, dim=-1)
-        context = weights.transpose(-2, -1) @ v
-        return p.o(together(p, context))
-
-    return forward
+def weights_turned(p, x):
+    q, k, v = (apart(p, f, x) for f in (p.q, p.k, p.v))
+    weights = torch.softmax(q @ k.transpose(-2, -1) / p.D**0.5, dim=-1)
+    context = weights.transpose(-2, -1) @ v
+    return p.o(together(p, context))
 
 
 # Masks
@@ -148,26 +116,20 @@ RAW = {
 }
 
 
-@wrong("padding-broadcast-raw", **RAW)
-def padding_filled_raw(p):
-    def forward(x, keep):
-        q, k, v = (apart(p, f, x) for f in (p.q, p.k, p.v))
-        scores = q @ k.transpose(-2, -1) / p.D**0.5
-        scores = scores.masked_fill(keep == 0, float("-inf"))
-        return p.o(together(p, torch.softmax(scores, dim=-1) @ v))
-
-    return forward, (p.x, p.keep)
+@wrong("padding-broadcast-raw", **RAW, args=lambda p: (p.x, p.keep))
+def padding_filled_raw(p, x, keep):
+    q, k, v = (apart(p, f, x) for f in (p.q, p.k, p.v))
+    scores = q @ k.transpose(-2, -1) / p.D**0.5
+    scores = scores.masked_fill(keep == 0, float("-inf"))
+    return p.o(together(p, torch.softmax(scores, dim=-1) @ v))
 
 
-@wrong("padding-broadcast-raw", **RAW)
-def padding_chosen_raw(p):
-    def forward(x, keep):
-        q, k, v = (apart(p, f, x) for f in (p.q, p.k, p.v))
-        scores = torch.einsum("bhtd,bhsd->bhts", q, k) / p.D**0.5
-        scores = torch.where(keep, scores, -torch.inf)
-        return p.o(together(p, torch.softmax(scores, dim=-1) @ v))
-
-    return forward, (p.x, p.keep)
+@wrong("padding-broadcast-raw", **RAW, args=lambda p: (p.x, p.keep))
+def padding_chosen_raw(p, x, keep):
+    q, k, v = (apart(p, f, x) for f in (p.q, p.k, p.v))
+    scores = torch.einsum("bhtd,bhsd->bhts", q, k) / p.D**0.5
+    scores = torch.where(keep, scores, -torch.inf)
+    return p.o(together(p, torch.softmax(scores, dim=-1) @ v))
 
 
 def both(p):
@@ -182,23 +144,17 @@ HEADLESS = {
 }
 
 
-@wrong("mask-missing-head-axis", where=("scores",), **HEADLESS)
-def mask_of_each_sentence_added(p):
-    def forward(x, mask):
-        q, k, v = (apart(p, f, x) for f in (p.q, p.k, p.v))
-        scores = q @ k.transpose(-2, -1) / p.D**0.5
-        scores = scores + torch.zeros(mask.shape, dtype=x.dtype).masked_fill(~mask, -torch.inf)
-        context = torch.softmax(scores, dim=-1) @ v
-        return p.o(context.transpose(1, 2).reshape(x.shape))
-
-    return forward, (p.x, both(p))
+@wrong("mask-missing-head-axis", where=("scores",), **HEADLESS, args=lambda p: (p.x, both(p)))
+def mask_of_each_sentence_added(p, x, mask):
+    q, k, v = (apart(p, f, x) for f in (p.q, p.k, p.v))
+    scores = q @ k.transpose(-2, -1) / p.D**0.5
+    scores = scores + torch.zeros(mask.shape, dtype=x.dtype).masked_fill(~mask, -torch.inf)
+    context = torch.softmax(scores, dim=-1) @ v
+    return p.o(context.transpose(1, 2).reshape(x.shape))
 
 
-@wrong("mask-missing-head-axis", where=("context",), **HEADLESS)
-def mask_of_each_sentence_in_sdpa(p):
-    def forward(x, mask):
-        q, k, v = (apart(p, f, x) for f in (p.q, p.k, p.v))
-        context = F.scaled_dot_product_attention(q, k, v, attn_mask=mask)
-        return p.o(context.transpose(1, 2).reshape(x.shape))
-
-    return forward, (p.x, both(p))
+@wrong("mask-missing-head-axis", where=("context",), **HEADLESS, args=lambda p: (p.x, both(p)))
+def mask_of_each_sentence_in_sdpa(p, x, mask):
+    q, k, v = (apart(p, f, x) for f in (p.q, p.k, p.v))
+    context = F.scaled_dot_product_attention(q, k, v, attn_mask=mask)
+    return p.o(context.transpose(1, 2).reshape(x.shape))

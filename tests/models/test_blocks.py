@@ -10,7 +10,7 @@ from torch.nn import functional as F
 
 from mha_course import masks, models
 from mha_course.errors import ShapeError
-from mha_course.models import CausalLanguageModel, Encoder, EncoderBlock, MaskedWordModel
+from mha_course.models import CausalLanguageModel, Encoder, EncoderBlock, MaskedWordModel, language, translation
 
 B, S, C, H, D_FF, L, V = 2, 5, 24, 4, 10, 3, 17
 TOLERANCE = {torch.float32: 1e-5, torch.float64: 1e-12}
@@ -257,6 +257,13 @@ def test_training_twice_gives_the_same_bits():
         assert torch.get_num_threads() == 2
     finally:
         torch.set_num_threads(threads)
+
+
+@pytest.mark.parametrize("train", [language.train_language_model, translation.train_translator])
+def test_training_a_model_of_the_course_twice_gives_the_same_bits(train):
+    (one, losses), (other, again) = (train(3, steps=4, progress=False) for _ in range(2))
+    assert losses == again
+    assert all(map(torch.equal, one.parameters(), other.parameters()))
 
 
 def test_training_learns_and_takes_the_steps_asked_for():

@@ -2,6 +2,7 @@
 
 import math
 import random
+import re
 
 import pytest
 import torch
@@ -147,13 +148,6 @@ def test_it_writes_sentences(trained, cheat):
     assert sum(grammar.recognise(words) is not None for words in nonsense) < 20
 
 
-@pytest.mark.train
-def test_training_is_bit_equal():
-    (one, losses), (two, again) = (language.train_language_model(3, steps=4, progress=False) for _ in range(2))
-    assert losses == again
-    assert all(map(torch.equal, one.parameters(), two.parameters()))
-
-
 def test_rows_of_weights_are_the_places_that_guess(model):
     ids = language.encode([text.words for text in DRAWN])[:, :-1]
     whole = model.attention_weights(ids)
@@ -188,21 +182,17 @@ def test_the_lab_says_what_the_model_says(trained):
     assert repr(lab).startswith("SamplingLab: Temperature 3.")
 
 
-@pytest.mark.parametrize(
-    ("call", "message"),
-    [
-        (lambda: language.encode([]), "encode: there must be a sentence. expected one or more, got none"),
-        (lambda: language.encode([["the", "whale", "<pad>"]]), "words of language.WORDS, got 'whale', '<pad>'"),
-        (
-            lambda: language.encode([[]]),
-            "a sentence needs at least one word. expected words of language.WORDS, got an empty",
-        ),
-        (lambda: language.prompt("the <end>"), "got '<end>'"),
-        (lambda: grammar.nats(["the"], "half"), "nats: no split has this name. expected train, validation, test, any"),
-        (lambda: plots.learning_curves({"one": [1.0]}), "a run must be as long as the window"),
-    ],
-)
-def test_messages(call, message):
-    with pytest.raises(ShapeError) as error:
-        call()
-    assert message in str(error.value)
+ERRORS = {
+    "encode: there must be a sentence. expected one or more, got none": lambda: language.encode([]),
+    "words of language.WORDS, got 'whale', '<pad>'": lambda: language.encode([["the", "whale", "<pad>"]]),
+    "a sentence needs at least one word. expected words of language.WORDS, got an empty": lambda: language.encode([[]]),
+    "got '<end>'": lambda: language.prompt("the <end>"),
+    "nats: no split has this name. expected train, validation, test, any": lambda: grammar.nats(["the"], "half"),
+    "a run must be as long as the window": lambda: plots.learning_curves({"one": [1.0]}),
+}
+
+
+@pytest.mark.parametrize("message", ERRORS)
+def test_messages(message):
+    with pytest.raises(ShapeError, match=re.escape(message)):
+        ERRORS[message]()

@@ -1,6 +1,7 @@
 """English and Endish, the model that learns to translate, and where it looks: on pairs of nouns held out."""
 
 import itertools
+import re
 
 import pytest
 import torch
@@ -112,28 +113,17 @@ def test_a_perfect_map_scores_one_and_the_mean_loss_is_that_of_the_words(model):
     torch.testing.assert_close(translation.translation_loss(model, *batch[:3]), mean)
 
 
-def test_training_is_bit_equal():
-    (one, losses), (two, again) = (translation.train_translator(3, steps=5, progress=False) for _ in range(2))
-    assert losses == again
-    assert all(map(torch.equal, one.parameters(), two.parameters()))
+ERRORS = {
+    "encode: there must be a sentence. expected one or more, got none": lambda model: translation.encode([]),
+    "toy_language.SOURCE, got 'whale', '<pad>'": lambda model: translation.translate(model, "the whale saw the <pad>"),
+    "a sentence needs at least one word. expected words of toy_language.SOURCE":
+        lambda model: translation.translate(model, " "),
+    "the sentence is too long. expected at most 8 words, got 10":
+        lambda model: translation.translate(model, "the cat " * 5),
+}  # fmt: skip
 
 
-@pytest.mark.parametrize(
-    ("call", "message"),
-    [
-        (lambda m: translation.encode([]), "encode: there must be a sentence. expected one or more, got none"),
-        (lambda m: translation.translate(m, "the whale saw the <pad>"), "toy_language.SOURCE, got 'whale', '<pad>'"),
-        (
-            lambda m: translation.translate(m, " "),
-            "the source needs at least one word. expected words of toy_language.SOURCE",
-        ),
-        (
-            lambda m: translation.translate(m, "the cat " * 5),
-            "the sentence is too long. expected at most 8 words, got 10",
-        ),
-    ],
-)
-def test_messages(model, call, message):
-    with pytest.raises(ShapeError) as error:
-        call(model)
-    assert message in str(error.value)
+@pytest.mark.parametrize("message", ERRORS)
+def test_messages(message, model):
+    with pytest.raises(ShapeError, match=re.escape(message)):
+        ERRORS[message](model)

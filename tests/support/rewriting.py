@@ -32,6 +32,20 @@ def same(got, want, dtype=torch.float64):
     assert torch.allclose(got, want.to(dtype), rtol=TOLERANCE[dtype], atol=TOLERANCE[dtype])
 
 
+def same_when_compiled(module, inputs, **options):
+    """Demand that a module compiles as one graph, and that its results and all gradients stay what they were."""
+    torch.compiler.reset()
+    compiled = torch.compile(module, backend="aot_eager", fullgraph=True)
+    results, gradients = [], []
+    for run in (compiled, module):
+        result = run(*inputs, **options)
+        results.append(result if isinstance(result, tuple) else (result,))
+        gradients.append(torch.autograd.grad(results[-1][0].square().sum(), [inputs[0], *module.parameters()]))
+    for mine, theirs in (*zip(*results, strict=True), *zip(*gradients, strict=True)):
+        assert (mine is theirs is None) or torch.allclose(mine, theirs)
+    return results[0]
+
+
 def refused(call, message):
     """Demand a ShapeError with this whole message."""
     with pytest.raises(ShapeError) as caught:
@@ -68,3 +82,9 @@ def fails_with(check, target, parts, *arguments):
     """Return whether a check fails while a module or class has other parts, which are given by name."""
     with mock.patch.multiple(target, **parts):
         return fails(check, *arguments)
+
+
+def wrong_versions(groups):
+    """Give a test each check that must see a wrong version, and its wrong parts: {check: {what is wrong: parts}}."""
+    cases = [pytest.param(check, parts, id=wrong) for check, group in groups.items() for wrong, parts in group.items()]
+    return pytest.mark.parametrize(("check", "parts"), cases)

@@ -614,7 +614,6 @@ def test_a_ledger_is_the_table_of_steps_and_shapes(draw):
         "merged   (B, T, C)     (2, 17, 48)",
         "out      (B, T, C)     (2, 17, 48)",
     ]
-    assert "| q | (B, H, S, D) | (2, 4, 17, 12) |" in ledger.to_markdown()
     with pytest.raises(KeyError, match="no step is called 'nothing'"):
         traced.ledger("nothing")
 

@@ -62,6 +62,14 @@ TEXTS = {
     "broadcast-of-different-axes": "broadcasting laid {left} on {right}, which only have the same size.",
 }  # fmt: skip
 
+READ_IN_ANOTHER_ORDER = {  # the factors of one axis, in the order in which it was made
+    ("H", "D"): "heads-innermost",
+    ("B", "H"): "fold-order-mixed",
+    ("H", "B"): "fold-order-mixed",
+    ("3", "H"): "fused-heads-outermost",
+    ("3", "H", "D"): "fused-three-innermost",
+}
+
 
 def warn(name: str, **words: object) -> str:
     """Return the warning: the mistake's name, a colon, what happened and what to do."""
@@ -75,7 +83,8 @@ def of_cut(names: AxisNamer, cut: Cut, rank: int) -> str | None:
     if len(known) < 2:
         return None
     if len(set(cut.axes)) == 1:
-        return _within_one_axis(labels)
+        name = READ_IN_ANOTHER_ORDER.get(tuple(labels))
+        return warn(name) if name else None
     if rank == 4 and _is_key_reshaped(names, cut):
         return warn("key-reshaped")
     heads, tokens = _index_of_heads(cut), [i for i, factor in enumerate(cut.factors) if names.is_token((factor,))]
@@ -102,19 +111,6 @@ def _index_of_heads(cut: Cut) -> int | None:
         if factor.name in ("H", "C") or _is_part_of_width(factor):
             return position
     return len(cut.factors) - 1 if cut.factors[-1].name in ("2", "3") else None
-
-
-def _within_one_axis(labels: Sequence[str]) -> str | None:
-    """Name the mistake where one axis is read in another order than it was made."""
-    names = {
-        ("H", "D"): "heads-innermost",
-        ("B", "H"): "fold-order-mixed",
-        ("H", "B"): "fold-order-mixed",
-        ("3", "H"): "fused-heads-outermost",
-        ("3", "H", "D"): "fused-three-innermost",
-    }
-    name = names.get(tuple(labels))
-    return warn(name) if name else None
 
 
 def of_merge(names: AxisNamer, before: Sequence[Axis], after: Sequence[Axis]) -> str | None:
@@ -176,13 +172,9 @@ def of_crash(op: str, message: str, parts: Sequence[TensorInfo], names: AxisName
         rows = [[*rows[0][:-1], rows[1][-2]], rows[3]]
     if len(rows) < 2 or products:
         return None
-    for left, right in zip(*map(_padded, rows[:2]), strict=True):
+    aligned = list(zip(reversed(rows[0]), reversed(rows[1]), strict=False))  # from the last axis, as in broadcasting
+    for left, right in reversed(aligned):
         differ = size_of(left) != size_of(right) and left and right
         if differ and "B" in (names.label(left), names.label(right)):
             return of_broadcast(names, left, right)
     return None
-
-
-def _padded(axes: Sequence[Axis]) -> list[Axis]:
-    """Put axes of size 1 in front, as broadcasting does."""
-    return [()] * (6 - len(axes)) + list(axes)
