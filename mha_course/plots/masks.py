@@ -11,7 +11,7 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 from torch import Tensor
 
-from mha_course.errors import require, require_shape
+from mha_course.errors import require_shape
 from mha_course.plots.figures import ACCENT, BAR, HATCH, INK, SMALL, TEXT, TITLE, new_figure
 
 CELL = 0.3  # inches
@@ -31,11 +31,9 @@ def mask_grids(*grids: MaskGrid, signs: Sequence[str] = (), expected: Tensor | N
 
     Args: signs stand between the masks, such as "and", "="; expected (T, S) is what all masks should be: a cell that is
         open and should not be has another colour and an exclamation mark.
-    Raises: ShapeError where a mask is not one matrix, or names, signs or what is expected do not fit.
+    Raises: ShapeError where a mask is not one matrix, or names or what is expected do not fit.
     """
     matrices = [_matrix(grid, expected) for grid in grids]
-    rule, fitting = "signs stand between the masks", f"{len(grids) - 1} or none"
-    require(len(signs) in (0, len(grids) - 1), "mask_grids", rule, expected=fitting, got=f"{len(signs)}")
     figure, axes = _axes(grids, matrices)
     for ax, grid, matrix in zip(axes, grids, matrices, strict=True):
         _draw_cells(ax, matrix, expected)
