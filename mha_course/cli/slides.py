@@ -167,18 +167,14 @@ def _parts(cell: NotebookNode, lecture: dict[str, Any], source: str) -> list[str
 
 def _section(slide: Slide) -> str:
     """Write one slide as HTML."""
+    heading = re.sub(r"^<p>|</p>\s*$", "", slide_html.words(slide.heading))  # there may be code or mathematics in it
     title, level = (' class="title"', 1) if slide.title else ("", 2)
     notes = f'<aside class="notes" hidden>{"".join(slide.notes)}</aside>' if slide.notes else ""
     minutes = f' data-minutes="{slide.minutes:g}"' if slide.minutes else ""
     return (
-        f'<section{title} tabindex="-1"{minutes}><h{level}>{_plain(slide.heading)}</h{level}>'
+        f'<section{title} tabindex="-1"{minutes}><h{level}>{heading}</h{level}>'
         f'<div class="content">{"".join(slide.parts)}</div>{notes}</section>'
     )
-
-
-def _plain(heading: str) -> str:
-    """Write a heading, in which there may be code or mathematics."""
-    return re.sub(r"^<p>|</p>\s*$", "", slide_html.words(heading))
 
 
 def _index(folder: Path) -> str:

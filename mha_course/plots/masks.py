@@ -34,7 +34,12 @@ def mask_grids(*grids: MaskGrid, signs: Sequence[str] = (), expected: Tensor | N
     Raises: ShapeError where a mask is not one matrix, or names or what is expected do not fit.
     """
     matrices = [_matrix(grid, expected) for grid in grids]
-    figure, axes = _axes(grids, matrices)
+    margins = [max([*map(len, grid.queries), 2]) * 0.09 + 0.45 for grid in grids]  # inches
+    columns = [matrix.size(1) for matrix in matrices]
+    longest_key = max(len(name) for grid in grids for name in (*grid.keys, ""))
+    height = max(map(len, matrices)) * CELL + longest_key * 0.07 + 0.7
+    figure = new_figure(sum(columns) * CELL + sum(margins), height)
+    axes = figure.subplots(1, len(grids), width_ratios=columns, squeeze=False)[0]
     for ax, grid, matrix in zip(axes, grids, matrices, strict=True):
         _draw_cells(ax, matrix, expected)
         _write_names(ax, grid)
@@ -51,19 +56,9 @@ def _matrix(grid: MaskGrid, expected: Tensor | None) -> Tensor:
     while matrix.dim() > 2 and matrix.size(0) == 1:
         matrix = matrix[0]
     place, name = "mask_grids", f"the mask “{grid.title}”"
-    require_shape(place, name, matrix, {"T": len(grid.queries) or None, "S": len(grid.keys) or None})
-    if expected is not None:
-        require_shape(place, name, matrix, {"T": expected.size(0), "S": expected.size(1)})
+    rows, columns = (None, None) if expected is None else expected.shape
+    require_shape(place, name, matrix, {"T": len(grid.queries) or rows, "S": len(grid.keys) or columns})
     return matrix.bool()
-
-
-def _axes(grids: Sequence[MaskGrid], matrices: Sequence[Tensor]) -> tuple[Figure, Sequence[Axes]]:
-    margins = [max([*map(len, grid.queries), 2]) * 0.09 + 0.45 for grid in grids]
-    columns = [matrix.size(1) for matrix in matrices]
-    longest_key = max(len(name) for grid in grids for name in (*grid.keys, ""))
-    height = max(map(len, matrices)) * CELL + longest_key * 0.07 + 0.7
-    figure = new_figure(sum(columns) * CELL + sum(margins), height)
-    return figure, figure.subplots(1, len(grids), width_ratios=columns, squeeze=False)[0]
 
 
 def _draw_cells(ax: Axes, matrix: Tensor, expected: Tensor | None) -> None:
