@@ -385,16 +385,11 @@ def sections(number):
 
 
 def minutes_of(number, named):
-    """Add up the sections that are named, by how their headings begin, with commas between them."""
-    named, total = named.replace("Opening", f"{number} · "), 0
+    """Add up the sections that are named, by how their headings begin; each name fits one."""
     found = sections(number)
-    while named:
-        # A heading may have commas itself: the longest beginning that only one section has is meant.
-        ends = [comma.start() for comma in re.finditer(", |$", named)]
-        fits = [(end, [heading for heading in found if heading.startswith(named[:end])]) for end in ends]
-        end, (heading,) = max(fit for fit in fits if len(fit[1]) == 1)
-        total, named = total + found[heading], named[end:].removeprefix(", ")
-    return total
+    begins = named.replace("Opening", f"{number} · ").split("; ")
+    fits = [[minutes for heading, minutes in found.items() if heading.startswith(words)] for words in begins]
+    return sum(minutes for (minutes,) in fits)
 
 
 def test_the_plans_of_the_teaching_guide_add_up():
