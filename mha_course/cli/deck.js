@@ -1,12 +1,15 @@
 import { enliven } from "./live.js";
 
 const main = document.querySelector("main");
-const slides = [...document.querySelectorAll("main > section")];
 const CONTROLS = "a, summary, input, select, button, .live";
 const root = document.documentElement;
 const begun = Date.now();
 const LEAST = 0.76; // of the size of letters: the smallest are then 20 pixels
-let at = 0,
+const SPLIT = 0.9; // below it, what comes last goes on to the next slide
+const SHORT = 130; // letters that get no slide of their own
+const PICTURE = { scale: 0.92 / 1.5, most: 710 }; // see FINE and SLIDE_HEIGHT of plots/figures.py
+let slides = [],
+  at = 0,
   entered = Date.now(),
   view = null;
 
@@ -14,35 +17,57 @@ const section = (n) => {
   while (n > 0 && !slides[n].dataset.minutes) n -= 1;
   return n;
 };
-const planned = slides.map((slide) => Number(slide.dataset.minutes || 0));
-const minutesTo = (n) => planned.slice(0, n).reduce((all, some) => all + some, 0);
+const minutesOf = (n) => Number(slides[n].dataset.minutes || 0);
+const minutesTo = (n) => slides.slice(0, n).reduce((all, _, i) => all + minutesOf(i), 0);
 const fragments = (n) => [...slides[n].querySelectorAll(".fragment")];
 
-function spills(content) {
-  const over = (part) => part.scrollWidth > part.clientWidth;
-  const columns = Number(content.parentElement.style.getPropertyValue("--columns"));
-  const wide = (table) => columns > 1 && table.offsetWidth > table.closest(".html").clientWidth / columns - 40;
-  return (
-    content.scrollHeight > content.clientHeight ||
-    over(content) ||
-    [...content.querySelectorAll("pre, .words, .html")].some(over) ||
-    [...content.querySelectorAll(".html table")].some(wide)
-  );
-}
-
-function fit() {
-  for (const slide of slides) {
+/** Lay out all slides: what comes last on one that has no room for it goes on to the next. */
+function layOut() {
+  for (const image of document.images)
+    image.style.minHeight = `${Math.min(image.naturalHeight * PICTURE.scale, PICTURE.most)}px`;
+  for (let slide = main.firstElementChild; slide.matches("section"); slide = slide.nextElementSibling) {
     const content = slide.querySelector(".content");
-    const most = slide.matches(".picture, .title") ? 1 : 1.25;
-    for (const columns of slide.querySelector(".html") ? [1, 2, 3] : [1]) {
-      slide.style.setProperty("--columns", columns);
-      slide.classList.toggle("columns", columns > 1);
-      let size = most;
-      do slide.style.setProperty("--fit", size.toFixed(3));
-      while (spills(content) && (size -= 0.025) >= LEAST);
-      if (!spills(content)) break;
+    let rest = null;
+    while (!fits(slide, content)) {
+      rest ??= following(slide);
+      rest.querySelector(".content").prepend(content.lastElementChild);
     }
   }
+  slides = [...main.querySelectorAll("section")];
+  slides.forEach((slide, i) => {
+    const bold = slide.matches(".title") ? null : slide.querySelector("strong");
+    const label = slide.firstElementChild.textContent + (bold ? `: ${bold.textContent.replace(/[.:]$/, "")}` : "");
+    slide.ariaLabel = `Slide ${i + 1} of ${slides.length}: ${label}`;
+  });
+}
+
+/** Put an empty slide with the same heading behind one. */
+function following(slide) {
+  const made = document.createElement("section");
+  made.tabIndex = -1;
+  made.innerHTML = `<h2>${slide.firstElementChild.innerHTML}</h2><div class="content"></div>`;
+  slide.after(made);
+  return made;
+}
+
+/** Make the letters of a slide as large as they have room; return false where it should have fewer parts. */
+function fits(slide, content) {
+  const images = content.querySelectorAll("figure img");
+  const [last, title] = [content.lastElementChild, slide.matches(".title")];
+  const single = title || content.children.length < 2;
+  const tall = images.length === 1 && images[0].naturalWidth < 1.4 * images[0].naturalHeight;
+  slide.classList.toggle("beside", tall && !single);
+  const least = single || last.matches(".fragment") || last.textContent.length < SHORT ? LEAST : SPLIT;
+  for (let size = images.length || title ? 1 : 1.25; size >= least; size -= 0.025) {
+    slide.style.setProperty("--fit", size.toFixed(3));
+    if (!spills(content)) return true;
+  }
+  return single;
+}
+
+function spills(content) {
+  const over = (part) => part.scrollWidth > part.clientWidth || part.scrollHeight > part.clientHeight;
+  return [content, ...content.querySelectorAll("pre, .words, .html, figure")].some(over);
 }
 
 function scale() {
@@ -78,14 +103,6 @@ function back() {
   const seen = fragments(at).filter((part) => part.classList.contains("seen"));
   if (seen.length) seen.at(-1).classList.remove("seen");
   else if (at > 0) show(at - 1, true);
-}
-
-function toggle(name) {
-  root.classList.toggle(name);
-  if (name !== "overview") return;
-  const on = root.classList.contains(name);
-  slides.forEach((slide, i) => (slide.inert = !on && i !== at));
-  slides[at].scrollIntoView({ block: "center" });
 }
 
 function speaker() {
@@ -126,9 +143,9 @@ function tell() {
   };
   page.documentElement.className = root.classList.contains("dark") ? "dark" : "";
   const [from, whole] = [minutesTo(first), minutesTo(slides.length)];
-  const plan = `the plan for here: ${from} to ${from + planned[first]} of ${whole} min`;
+  const plan = `the plan for here: ${from} to ${from + minutesOf(first)} of ${whole} min`;
   part("#time b").textContent = span(begun);
-  part("#time span").textContent = `${plan} · this section: ${span(entered)} of ${planned[first]} min`;
+  part("#time span").textContent = `${plan} · this section: ${span(entered)} of ${minutesOf(first)} min`;
   part("time").textContent = new Date().toLocaleTimeString([], { hour: "2-digit", minute: "2-digit" });
   const shown = `${at} ${page.documentElement.className}`;
   if (page.body.dataset.shown === shown) return;
@@ -154,10 +171,7 @@ function keys(event) {
     Home: () => show(0),
     End: () => show(slides.length - 1),
     s: speaker,
-    b: () => toggle("black"),
-    d: () => toggle("dark"),
-    o: () => toggle("overview"),
-    Escape: () => toggle("overview"),
+    d: () => root.classList.toggle("dark"),
     f: () => (document.fullscreenElement ? document.exitFullscreen() : root.requestFullscreen()),
   };
   const key = event.key.length === 1 ? event.key.toLowerCase() : event.key;
@@ -168,30 +182,17 @@ function keys(event) {
   else does[key]();
 }
 
-function click(event) {
-  if (event.target.closest(CONTROLS)) return;
-  if (root.classList.contains("overview")) {
-    const chosen = slides.indexOf(event.target.closest("main > section"));
-    if (chosen >= 0) {
-      toggle("overview");
-      show(chosen);
-    }
-  } else if (event.clientX > innerWidth * 0.85) next();
-  else if (event.clientX < innerWidth * 0.15) back();
-}
-
 addEventListener("keydown", keys);
 addEventListener("keydown", (event) => event.key.startsWith("Page") && keys(event), true); // a widget has them not
-addEventListener("click", click);
 addEventListener("resize", scale);
 addEventListener("hashchange", () => show(Number(location.hash.slice(1)) - 1 || 0));
 if (matchMedia("(prefers-color-scheme: dark)").matches) root.classList.add("dark");
-scale();
-show(Number(location.hash.slice(1)) - 1 || 0);
-setInterval(tell, 1000);
 addEventListener("load", async () => {
   enliven(document.querySelectorAll(".live"));
   await Promise.all([...document.images].map((image) => image.decode().catch(() => image.alt)));
-  fit();
+  layOut();
+  scale();
+  show(Number(location.hash.slice(1)) - 1 || 0);
+  setInterval(tell, 1000);
   root.dataset.ready = "yes";
 });

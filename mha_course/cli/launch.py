@@ -243,15 +243,9 @@ def open_lab(python: Path, options: Sequence[str]) -> int:
         "--ContentsManager.pre_save_hook=mha_course.cli.jupyter_hooks.drop_widget_views",
         "--ServerApp.kernel_websocket_connection_class=mha_course.cli.jupyter_hooks.PromptConnection",
         "--LabApp.custom_css=True",
-        f"--ServerApp.tornado_settings={{'static_custom_path': {style_folders()}}}",
+        f"--ServerApp.tornado_settings={{'static_custom_path': {[STYLE]}}}",
     ]
     return _in_venv(python, "jupyterlab", *settings, *options)
-
-
-def style_folders() -> list[str]:
-    """Return where JupyterLab looks for custom.css: a learner's own goes before the course's."""
-    own = os.environ.get("JUPYTER_CONFIG_DIR") or os.path.join(os.path.expanduser("~"), ".jupyter")
-    return [f"{own}/custom", STYLE]
 
 
 def run_tests(python: Path, further: Sequence[str] = (), *, notebooks: bool, everything: bool) -> int:

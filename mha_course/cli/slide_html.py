@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import base64
 import html
 import re
-from itertools import pairwise
 
 import mistune
 from latex2mathml.converter import convert
@@ -14,21 +12,16 @@ from pygments import highlight
 from pygments.formatters import HtmlFormatter
 from pygments.lexers import PythonLexer
 
-from mha_course.plots import LINE
-from mha_course.plots.figures import BESIDE, FINE
+from mha_course.exercises.spec import Question
 from mha_course.widgets.base import DECK_VIEW
 
-LENGTH, SHORT = 700, 130  # letters that one slide of words may hold, and those that get no slide of their own
 _PRIME = '<mo lspace="0" rspace="0">&#x02032;</mo>'
 LONG = 105  # columns from which on lines of output are broken
 _CODE_OR_MATHS = re.compile(r"(```.*?```|`[^`]*`)|\$\$(.+?)\$\$|\$([^$]+?)\$", re.DOTALL)
 _BADGE = re.compile(r"^\[!\[.*\n?", re.MULTILINE)
-_CHOICE = re.compile(r"<details><summary[^>]*>(.*?)</summary><strong>(.) [^<]*</strong> (.*?)</details>", re.DOTALL)
-_TYPED = re.compile(r"<summary>Show the answer</summary>(.*?)</details>", re.DOTALL)
 _FIGURE = re.compile(
     r'<figure[^>]*><img width="[^"]*" (src="[^"]*" alt="[^"]*")[^>]*><figcaption[^>]*>(.*?)</figcaption>', re.DOTALL
 )
-_QUESTION = re.compile(r"<strong>Predict\.</strong> (.*?)<(?:details|br)", re.DOTALL)
 
 
 class _Renderer(mistune.HTMLRenderer):
@@ -68,27 +61,6 @@ def maths(formula: str, *, block: bool) -> str:
     return re.sub(r"<msup>(<m\w>[^<]*</m\w>)<mi>&#x02032;</mi></msup>", rf"<mrow>\1{_PRIME}</mrow>", made)
 
 
-def pieces(text: str) -> list[str]:
-    """Cut Markdown between paragraphs, so that each piece fits a slide, and an exercise has one of its own."""
-    found: list[str] = []
-    for paragraph in re.split(r"(?<![,:])\n\n+(?![ \ta-z])", text.strip()):  # else a sentence goes on
-        items = re.split(r"\n(?=\d\. |- )", paragraph) if size(paragraph) > LENGTH else [paragraph]
-        for block in items:
-            before, more = size(found[-1]) if found else LENGTH, size(block)
-            begins = block.startswith("**Exercise") and before > 2 * SHORT
-            if not begins and (before + more <= LENGTH or min(before, more) < SHORT) and found:
-                found[-1] += "\n\n" + block
-            else:
-                found.append(block)
-    return found or [""]
-
-
-def size(text: str) -> int:
-    """Estimate how much room Markdown takes, in letters: a formula of its own and a row of a table count as a line."""
-    letters = len(re.sub(r"\$\$.+?\$\$", "", re.sub(r"\]\(.*?\)", "", _BADGE.sub("", text)), flags=re.DOTALL))
-    return letters + 130 * text.count("$$") // 2 + 25 * text.count("\n|")
-
-
 def python(source: str) -> str:
     """Highlight code."""
     return str(highlight(source.strip("\n"), PythonLexer(), HtmlFormatter(cssclass="python", wrapcode=True)))
@@ -101,7 +73,7 @@ def styles() -> str:
 
 
 def outputs(cell: NotebookNode) -> list[str]:
-    """Return the outputs of a cell: pictures with their sentence, HTML, and text."""
+    """Return the outputs of a cell: widgets that are live, pictures with their sentence, HTML, and text."""
     found: list[str] = []
     for output in cell.get("outputs", []):
         data = output.get("data", {})
@@ -110,18 +82,8 @@ def outputs(cell: NotebookNode) -> list[str]:
             found.append(live(data[DECK_VIEW]))
         elif picture := _FIGURE.search(page):
             found.append(f"<figure><img {picture[1]}><figcaption><p>{picture[2]}</p></figcaption></figure>")
-        elif "image/png" in data:
-            alt = html.escape(output.metadata.get("image/png", {}).get("alt", ""))
-            source = data["image/png"].replace("\n", "")
-            found.append(f'<figure><img alt="{alt}" src="data:image/png;base64,{source}"></figure>')
         elif page:
             found.append(f'<div class="html">{page}</div>')
-        elif found and found[-1].startswith('<div class="live"'):
-            continue  # what it shows at the start
-        elif found and found[-1].startswith("<figure>"):
-            lines = [line.removeprefix("At the start: ") for line in unwrap(output.get("text", ""))]
-            caption = "".join(f"<p>{html.escape(line)}</p>" for line in lines)
-            found[-1] = found[-1].replace("</figure>", f"<figcaption>{caption}</figcaption></figure>")
         else:
             text = output.get("text", data.get("text/plain", "")).rstrip()
             wide = " wide" if max(map(len, text.split("\n"))) > LONG else ""
@@ -141,51 +103,10 @@ def script(widget: dict[str, str]) -> str:
     return f"(() => {{\n{body}\n}})();"
 
 
-def columns(said: str) -> int:
-    """Return the length of the longest line of an output."""
-    return max(map(len, html.unescape(re.sub("<.*?>", "", said)).split("\n")))
-
-
-def shown_size(figure: str) -> tuple[float, float]:
-    """Return the pixels of a slide for which a picture was drawn, from the first bytes of its PNG."""
-    head = base64.b64decode(figure.partition("base64,")[2][:32])
-    return int.from_bytes(head[16:20], "big") / FINE, int.from_bytes(head[20:24], "big") / FINE
-
-
-def crowded(parts: list[str]) -> bool:
-    """Say whether a picture has too little room among these parts of one slide."""
-    figures = [part for part in parts if "<figure>" in part]
-    if len(figures) != 1 or len(parts) == 1:
-        return len(figures) > 1
-    width, height = shown_size(figures[0])
-    others = "".join(part for part in parts if part not in figures)
-    letters = len(re.sub("<[^>]*>", "", others)) + 60 * others.count("</p>") + 60 * others.count("</li>")
-    if width < 1.6 * height and width <= BESIDE[0] + 10 and height <= BESIDE[1] + 10:
-        return letters > LENGTH
-    caption = len(re.sub("<[^>]*>", "", figures[0])) + 60
-    return height + 0.7 * letters + 0.28 * caption > 860  # 80 letters are a line of 57 pixels, 125 one of 35 below
-
-
-def unwrap(text: str) -> list[str]:
-    """Undo the line breaks of plots.show: a line goes on where its last word would not have had room."""
-    lines = text.strip("\n").split("\n")
-    found = lines[:1]
-    for before, line in pairwise(lines):
-        if len(before) <= LINE and line.strip() and len(before) + 1 + len(line.split()[0]) > LINE:
-            found[-1] += " " + line
-        else:
-            found.append(line)
-    return found
-
-
-def question(cell: NotebookNode) -> tuple[str, str]:
-    """Return a question with its choices, and its answer with the reason. Raises: ValueError where there is none."""
-    page = "".join(output.get("data", {}).get("text/html", "") for output in cell.get("outputs", []))
-    asked, choices, typed = _QUESTION.search(page), _CHOICE.findall(page), _TYPED.search(page)
-    right = [(choice, reason) for choice, sign, reason in choices if sign == "✔"]
-    if asked is None or not (right or typed):
-        raise ValueError("a question that was not run")
-    items = "".join(f"<li>{choice}</li>" for choice, *_ in choices)
-    text = f'<p class="ask"><strong>Predict.</strong> {asked[1]}</p>' + (f"<ol>{items}</ol>" if items else "")
-    answer = f"<strong>{right[0][0]}:</strong> {right[0][1]}" if right else typed[1] if typed else ""
-    return f'<div class="question">{text}</div>', f'<div class="answer"><p>{answer}</p></div>'
+def question(asked: Question) -> tuple[str, str]:
+    """Return a question with its choices, and its answer with the reason."""
+    choices = "".join(f"<li>{html.escape(choice)}</li>" for choice in asked.choices)
+    listed = f"<ol>{choices}</ol>" if choices else ""
+    text = f'<p class="ask"><strong>Predict.</strong> {html.escape(asked.text)}</p>{listed}'
+    right, reason = html.escape(asked.right), html.escape(asked.answers[asked.right])
+    return f'<div class="question">{text}</div>', f'<div class="answer"><p><strong>{right}:</strong> {reason}</p></div>'

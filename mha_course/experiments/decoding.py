@@ -5,7 +5,6 @@ Axes: B batch, S tokens, C = d_model width, H heads, G key-value heads, D = C / 
 
 from __future__ import annotations
 
-import timeit
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
@@ -15,6 +14,7 @@ from torch import Tensor
 from mha_course.attention import MultiHeadAttention, attention
 from mha_course.caching import GroupedQueryAttention, KVCache, decode_chunk, decode_step
 from mha_course.errors import require
+from mha_course.experiments.costs import milliseconds  # noqa: F401  (lessons call it here, too)
 from mha_course.masks import causal_mask
 from mha_course.tracing.op_counter import OpCounter
 
@@ -98,9 +98,3 @@ def count_flops(run: Callable[[], Any]) -> Flops:
         run()
     by_op = counter.flops_by_op
     return Flops(projections=by_op["mm"] + by_op["addmm"], attention=by_op["bmm"])
-
-
-def milliseconds(run: Callable[[], Any], repeats: int = 15) -> float:
-    """Measure how long something takes: the shortest of some runs, since noise of the machine only ever adds time."""
-    with torch.no_grad():
-        return 1000 * min(timeit.repeat(run, number=1, repeat=repeats))

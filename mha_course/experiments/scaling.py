@@ -98,20 +98,18 @@ def measure(
     if gain.requires_grad:
         found = torch.autograd.grad(gain, [scores, q], allow_unused=True)
     at_scores, at_q = (torch.zeros(len(q), ways) if grad is None else grad[:, 0].norm(dim=-1) for grad in found)
-    return [_summary(scores[:, 0, r], weights[:, 0, r], at_scores[:, r], at_q[:, r]) for r in range(ways)]
-
-
-def _summary(scores: Tensor, weights: Tensor, at_scores: Tensor, at_q: Tensor) -> Saturation:
-    """Sum up one way: scores and weights (N, 64), lengths of gradients (N,)."""
-    rows = weights.detach()
-    return Saturation(
-        weights=rows.sort(-1, descending=True).values,
-        spread=float(scores.detach().std()),
-        top=float(rows.amax(-1).mean()),
-        saturated=float((rows.amax(-1) > 0.99).double().mean()),
-        at_scores=at_scores,
-        at_q=at_q,
-    )
+    rows = weights.detach()[:, 0].sort(-1, descending=True).values  # (N, ways, 64)
+    return [
+        Saturation(
+            weights=rows[:, r],
+            spread=float(scores[:, 0, r].detach().std()),
+            top=float(rows[:, r, 0].mean()),
+            saturated=float((rows[:, r, 0] > 0.99).double().mean()),
+            at_scores=at_scores[:, r],
+            at_q=at_q[:, r],
+        )
+        for r in range(ways)
+    ]
 
 
 def train_with(divisor: float, seed: int, *, steps: int = 1500) -> list[float]:

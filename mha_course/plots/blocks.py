@@ -9,7 +9,6 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 
-from mha_course.errors import require
 from mha_course.plots.drawing import arrow, box
 from mha_course.plots.figures import ACCENT, INK, LARGE, QUIET, SMALL, TEXT, TITLE, new_figure
 
@@ -64,8 +63,6 @@ def norm_groups(ways: Mapping[str, Sequence[int]], shape: tuple[int, int, int]) 
     (batch, tokens, width), chosen = shape, (0, 1, 2)
     figure = new_figure(2.7 * len(ways), 0.3 + 0.24 * batch * (tokens + 1.6))
     for ax, (title, dims) in zip(figure.subplots(1, len(ways), squeeze=False)[0], ways.items(), strict=True):
-        fits = all(-3 <= dim < 3 for dim in dims)
-        require(fits, "norm_groups", "x has three axes", expected="-3 to 2", got=str(tuple(dims)))
         over = {dim % 3 for dim in dims}
         for b, s, c in np.ndindex(shape):
             shares = all(axis in over or (b, s, c)[axis] == chosen[axis] for axis in range(3))

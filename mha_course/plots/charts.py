@@ -45,16 +45,12 @@ def token_bars(
 ) -> Figure:  # fmt: skip
     """Draw numbers that belong to tokens as bars, in one panel for each row.
 
-    Args: rows maps the title of a panel to its numbers (S,); shared gives all panels the same scale; the others are as
-        for bars.
-    Raises: ShapeError where a panel has another length than names.
+    Args: rows maps the title of a panel to its numbers (S,); shared gives all panels the same scale; the others, and
+        what is raised, are as for bars.
     """
-    panels = {title: as_array("token_bars", values, ("S",)) for title, values in rows.items()}
-    for values in panels.values():
-        as_names("token_bars", "queries", "row", names, len(values))
     figure = new_figure(min(3.6 * len(rows) + 1, 11), 0.9 + 0.24 * len(names))
     axes = figure.subplots(1, len(rows), sharex=shared, sharey=True, squeeze=False)[0]
-    for ax, (title, values) in zip(axes, panels.items(), strict=True):
+    for ax, (title, values) in zip(axes, rows.items(), strict=True):
         bars(values, names, highlight=highlight, unit=unit, ax=ax).set_title(title, loc="left", fontsize=TEXT)
     return figure
 
@@ -99,7 +95,7 @@ def line_panels(*panels: Lines) -> Figure:
     """Draw lines side by side, with one legend: a name has one colour and one marker throughout.
 
     A linear y starts at 0, or lower. Each line of a panel has smaller markers than the one before it, and all but
-    the first are dashed, so that none hides another. Raises: ShapeError where a line is not as long as x.
+    the first are dashed, so that none hides another.
     """
     figure = new_figure(5.4 * len(panels), 3.7)
     names = list(dict.fromkeys(name for panel in panels for name in panel.lines))
@@ -108,8 +104,6 @@ def line_panels(*panels: Lines) -> Figure:
         for later, (name, values) in zip(range(len(panel.lines))[::-1], panel.lines.items(), strict=True):
             numbers = as_array("line_panels", values, ("N",))
             number = names.index(name)
-            rule, got = "a line has a number for each x", f"{len(numbers)} numbers of “{name}”"
-            require(len(numbers) == len(panel.x), "line_panels", rule, expected=str(len(panel.x)), got=got)
             look: dict[str, Any] = {"color": sns.color_palette("colorblind")[number], "marker": "osD^vP"[number]}
             look |= {"linestyle": "-" if later == len(panel.lines) - 1 else "--", "markersize": 6 + 1.3 * later}
             (found[name],) = ax.plot(panel.x, numbers, alpha=0.85, linewidth=2, **look)

@@ -81,10 +81,6 @@ class Matrix(NamedTuple):
 
 def product(left: Matrix, right: Matrix, result: Matrix, *, ax: Axes | None = None) -> Axes:
     """Draw left · right = result to scale; a row, a column and the number that they make are lit."""
-    fits = (left.columns, left.rows, right.columns) == (right.rows, result.rows, result.columns)
-    expected = f"({left.rows}, n) · (n, {right.columns}) = ({left.rows}, {right.columns})"
-    got = " ".join(f"({matrix.rows}, {matrix.columns})" for matrix in (left, right, result))
-    require(fits, "product", "the sizes must fit", expected=expected, got=got)
     ax = ax or new_figure(9, 3).subplots()
     tallest, gap, x = max(left.rows, right.rows), max(3.0, 0.35 * max(left.columns, right.rows)), 0.0
     for matrix, sign, (width, height) in (
@@ -111,32 +107,25 @@ def product(left: Matrix, right: Matrix, result: Matrix, *, ax: Axes | None = No
 
 
 def plane(
-    points: Any, contexts: Any, names: Sequence[str], *,
-    labels: Sequence[str] | None = None, corners: Any = None, reach: float | None = None, ax: Axes | None = None,
-) -> Axes:  # fmt: skip
+    points: Any, contexts: Any, names: Sequence[str], *, labels: Sequence[str], reach: float, ax: Axes | None = None
+) -> Axes:
     """Draw values in two dimensions as arrows, and contexts, mixtures of them, as dots inside their outline.
 
-    Args: points (S, 2) are the tips of arrows with these names, contexts (T, 2) have labels, by default "context of"
-        each name; corners (N, 2) are those of the shaded area in which contexts lie, by default the points; reach is
-        how far the picture goes to all sides of 0, by default it fits the points.
+    Args: points (S, 2) are the tips of arrows with these names, contexts (T, 2) have labels; reach is how far the
+        picture goes to all sides of 0.
     """
     tips, dots = as_array("plane", points, ("S", "2")), as_array("plane", contexts, ("T", "2"))
     ax = ax or new_figure(4.2, 4.2).subplots()
-    ax.fill(*(tips if corners is None else as_array("plane", corners, ("N", "2"))).T, color=QUIET, zorder=0)
-    longest = np.abs(tips).max()
+    ax.fill(*tips.T, color=QUIET, zorder=0)
     label: dict[str, Any] = {"textcoords": "offset points", "color": INK, "parse_math": False}
     for name, tip in zip(names, tips, strict=True):
         arrow(ax, (0, 0), tip, color=BAR, width=2)
         ax.annotate(name, tip, (6, 6), fontsize=TITLE, **label)
-    for text, dot in zip(labels or [f"context of {name}" for name in names], dots, strict=True):
+    for text, dot in zip(labels, dots, strict=True):
         ax.scatter(dot[0], dot[1], color=ACCENT, edgecolor=INK, s=70, zorder=3)
-        side, shift = ("right", -9) if dot[0] > longest / 2 else ("left", 9)
+        side, shift = ("right", -9) if dot[0] > np.abs(tips).max() / 2 else ("left", 9)
         ax.annotate(text, dot, (shift, -3), ha=side, **label)
-    (left, bottom), (right, top) = np.minimum(tips.min(0), 0), tips.max(0)
-    ax.set(xlim=(left - 0.15 * longest, right + 0.45 * longest), ylim=(bottom - 0.15 * longest, top + 0.2 * longest))
-    if reach is not None:
-        ax.set(xlim=(-reach, reach), ylim=(-reach, reach))
-    ax.set_aspect("equal")
+    ax.set(xlim=(-reach, reach), ylim=(-reach, reach), aspect="equal")
     ax.spines[["top", "right"]].set_visible(False)
     return ax
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import base64
 import html
 import io
-import math
 import os
 import re
 import warnings
@@ -24,8 +23,8 @@ from matplotlib.text import Text
 from mha_course.errors import ShapeError
 
 ON_SLIDES = os.environ.get("MHA_COURSE_FIGURES") == "slide"  # the decks have all that is shown drawn anew
-# Pixels of a slide of 1920 that a picture has beside words, below two lines, or alone; and its smallest letters.
-BESIDE, BELOW, ALONE, READABLE = (1000, 695), (1728, 610), (1728, 760), 21.3
+SLIDE_WIDTH, SLIDE_HEIGHT = 1728, 730  # pixels of a slide of 1920 by 1080 that a picture may take
+SLIDE_INCH = 170  # pixels of a slide for an inch of a picture: the smallest letters have 21 then
 FINE = 1.5  # pixels of a picture for one of the slide, so that it is sharp on better screens
 LINE = 88  # characters that fit beside JupyterLab's file list
 SMALL, TEXT, TITLE, LARGE = 9.0, 10.0, 11.5, 15.0  # points: all type in pictures; the smallest is 11.5 px on a page
@@ -49,9 +48,15 @@ def unregistered() -> Iterator[None]:
 
 
 def new_figure(width: float, height: float, layout: str = "constrained") -> Figure:
-    """Make a figure of so many inches."""
-    options: dict[str, Any] = {"figsize": (width, height), "layout": layout}
+    """Make a figure of so many inches; for a slide, in which letters must stay as large, it may become smaller."""
+    options: dict[str, Any] = {"figsize": _sized(width, height), "layout": layout}
     return Figure(**options) if _unregistered.get() else plt.figure(**options)
+
+
+def _sized(width: float, height: float) -> tuple[float, float]:
+    """Return the inches that a picture of this shape has on a page, or at most on a slide."""
+    share = min(SLIDE_WIDTH / width, SLIDE_HEIGHT / height) / SLIDE_INCH if ON_SLIDES else 1.0
+    return min(share, 1.0) * width, min(share, 1.0) * height
 
 
 def png(picture: Axes | Figure) -> bytes:
@@ -59,69 +64,18 @@ def png(picture: Axes | Figure) -> bytes:
     figure = picture if isinstance(picture, Figure) else picture.get_figure(root=True)
     if figure is None:
         raise ShapeError("png", "picture must belong to a figure", expected="an Axes or Figure", got=repr(picture))
-    file, dpi, metadata = io.BytesIO(), 150.0, {}
+    file, dpi = io.BytesIO(), 150.0
     if ON_SLIDES:
-        dpi = FINE * enlarge(figure)
-        metadata = {"Smallest text": str(_smallest(figure) / 72 * dpi)}  # in pixels, for tests
+        dpi = FINE * SLIDE_INCH
+        figure.set_size_inches(_sized(*figure.get_size_inches()))
+        for text in figure.findobj(Text):
+            text.set(fontsize=max(SMALL, text.get_fontsize()))
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", "Glyph .* missing")  # a box stands for a letter that the font lacks
-        # What is laid out by hand has its margins, until its letters grow.
-        box = "tight" if figure.get_layout_engine() or ON_SLIDES else None
-        figure.savefig(file, dpi=dpi, bbox_inches=box, facecolor="white", metadata=metadata)
+        box = "tight" if figure.get_layout_engine() else None  # what is laid out by hand has its margins
+        figure.savefig(file, dpi=dpi, bbox_inches=box, facecolor="white")
     plt.close(figure)
     return file.getvalue()
-
-
-def enlarge(figure: Figure) -> float:
-    """Raise letters that a room could not read where the picture is as large as a slide lets it be.
-
-    Returns: the pixels of an inch on the slide.
-    """
-    figure.draw_without_rendering()
-    size, least = figure.get_tightbbox(), _smallest(figure)
-    room = BESIDE if size.width < 1.6 * size.height else BELOW
-    if least * _scale(figure, room) < 72 * READABLE * 0.7:
-        room = ALONE
-    for _ in range(3):  # larger letters take room from the picture
-        least = 72 * READABLE / _scale(figure, room)
-        for text in _texts(figure):
-            text.set_fontsize(max(float(text.get_fontsize()), least))
-        for ax in figure.axes:
-            _leave_out(ax.get_xticklabels(), figure.dpi, across=True)
-            _leave_out(ax.get_yticklabels(), figure.dpi, across=False)
-        figure.draw_without_rendering()
-    return _scale(figure, room)
-
-
-def _texts(figure: Figure) -> list[Text]:
-    return [text for text in figure.findobj(Text) if isinstance(text, Text)]
-
-
-def _smallest(figure: Figure) -> float:
-    """Return the size of the smallest letters, in points."""
-    shown = [text for text in _texts(figure) if text.get_visible() and text.get_text().strip()]
-    return min((float(text.get_fontsize()) for text in shown), default=10.0)
-
-
-def _scale(figure: Figure, room: tuple[int, int]) -> float:
-    """Return how many pixels an inch has where the picture fills the room."""
-    size = figure.get_tightbbox()
-    return min(room[0] / size.width, room[1] / size.height)
-
-
-def _leave_out(labels: Sequence[Text], dpi: float, *, across: bool) -> None:
-    """Hide so many of the names along an axis that the others have room."""
-    shown = [label for label in labels if label.get_text()]
-    if len(shown) < 2:
-        return
-    boxes, places = [label.get_window_extent() for label in shown], [label.get_position() for label in shown]
-    ends = [label.get_transform().transform(place) for label, place in zip(shown, places, strict=True)]
-    pitch = abs(ends[-1] - ends[0]).max() / (len(shown) - 1)
-    slant = shown[0].get_rotation() if across else 90
-    letters = max(float(label.get_fontsize()) for label in shown) * dpi / 72
-    need = letters / math.sin(math.radians(slant)) if slant else 1.1 * max(box.width for box in boxes)
-    for number, label in enumerate(shown):
-        label.set_visible(number % math.ceil(need / max(pitch, 1)) == 0)
 
 
 def display_width(data: bytes) -> int:

@@ -20,14 +20,13 @@ from matplotlib.colors import ListedColormap
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
-from mha_course.plots.figures import HATCH, INK, ON_SLIDES, SMALL, TEXT, TITLE, new_figure
+from mha_course.plots.figures import HATCH, INK, SMALL, TEXT, TITLE, new_figure
 from mha_course.plots.inputs import Names, as_array, as_named_weights
 from mha_course.plots.words import apart, shorten
 
 LOOK = {"fmt": ".2f", "linecolor": "white", "xticklabels": False, "yticklabels": False}
 SLANT = 50  # degrees of the names of columns
 LONGEST = 14  # characters of a name
-LETTERS = 13.0 if ON_SLIDES else SMALL  # points of names where there is room
 GAP = 0.17  # inches between heads
 
 
@@ -89,12 +88,15 @@ def head_rows(rows: Mapping[str, Any], names: Sequence[str]) -> Figure:
     across = len(layers[0])
     figure = new_figure(2.4 * across + 1.4, 2.85 * len(rows))
     axes = figure.subplots(len(rows), across, squeeze=False, sharex=True, sharey=True)
+    side = 72 * (figure.get_figwidth() / across - 0.6)  # points of a map, which on a slide has no room for all names
+    every = math.ceil(SMALL * len(names) / side)
+    places = range(0, len(names), every)
     for row, (title, heads) in enumerate(zip(rows, layers, strict=True)):
         for head, (ax, weights) in enumerate(zip(axes[row], heads, strict=True)):
             image = ax.imshow(weights, cmap="cividis", vmin=0, vmax=1, interpolation="nearest")
             ax.set_title(f"{title if head == 0 else ''}\nhead {head}", fontsize=SMALL, loc="left")
-            ax.set_xticks(range(len(names)), names, fontsize=SMALL, rotation=90, parse_math=False)
-            ax.set_yticks(range(len(names)), names, fontsize=SMALL, parse_math=False)
+            ax.set_xticks(places, names[::every], fontsize=SMALL, rotation=90, parse_math=False)
+            ax.set_yticks(places, names[::every], fontsize=SMALL, parse_math=False)
             ax.tick_params(length=0, pad=2)
     figure.colorbar(image, ax=axes, label="weight", aspect=40)
     return figure
@@ -204,9 +206,9 @@ def _draw_cells(ax: Axes, matrix: NDArray[np.float64], hidden: NDArray[np.bool_]
 
 def _head_axes(count: int, rows: Sequence[str], columns: Sequence[str]) -> tuple[Figure, float, int]:
     """Make axes for so many heads and one for the bar; return how wide a cell is, in points, and how many heads."""
-    down = 1 if ON_SLIDES and count <= 4 else max(math.isqrt(count), math.ceil(count / 6))
+    down = max(math.isqrt(count), math.ceil(count / 6))
     across = math.ceil(count / down)
-    side = min(0.24, (15 if ON_SLIDES else 8.5) / across / len(columns), 9 / down / len(rows))
+    side = min(0.24, 8.5 / across / len(columns), 9 / down / len(rows))
     side = max(side, 1 / max(len(rows), len(columns)))  # an inch for the longer side at least
     width = max(side * len(columns), 0.15)
     height = max(side * len(rows), 0.15)
@@ -224,7 +226,7 @@ def _head_axes(count: int, rows: Sequence[str], columns: Sequence[str]) -> tuple
 def _name_width(names: Sequence[str]) -> float:
     """Return how many inches the longest of these names takes at most."""
     ems = max(sum(1 if letter in "mwMW@%—…" else 0.8 for letter in name[:LONGEST]) for name in names)
-    return (ems * LETTERS + 4) / 72
+    return (ems * SMALL + 4) / 72
 
 
 def _name_height(names: Sequence[str]) -> float:
@@ -246,7 +248,7 @@ def _write_names(ax: Axes, rows: Sequence[str], columns: Sequence[str], side: fl
     ):  # fmt: skip
         positions = [position for position, name in enumerate(names) if name]
         room = side * len(names) / max(len(positions), 1) * near / 1.15  # from line to line
-        every = next((n for n in (1, 2, 5, 10, 20, 50, 100, 200, 500) if n * room >= LETTERS), 1000)
+        every = next((n for n in (1, 2, 5, 10, 20, 50, 100, 200, 500) if n * room >= SMALL), 1000)
         chosen = positions[::every]
         texts = [shorten(names[position], LONGEST) for position in chosen]
-        write(np.array(chosen) + 0.5, texts, fontsize=LETTERS, parse_math=False, **look)  # a $ in a word is a $
+        write(np.array(chosen) + 0.5, texts, fontsize=SMALL, parse_math=False, **look)  # a $ in a word is a $

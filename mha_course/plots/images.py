@@ -16,6 +16,7 @@ from mha_course.errors import require
 from mha_course.plots.figures import ACCENT, INK, SMALL, TEXT, new_figure
 from mha_course.plots.inputs import as_array
 
+_PLATE = {"boxstyle": "square,pad=0.1", "facecolor": "#00000099", "edgecolor": "none"}
 DARK = 0.12  # of its light a patch keeps where its weight is 0
 
 
@@ -87,9 +88,6 @@ def attention_overlay(
             corner = (column * side[1] - 0.5, row * side[0] - 0.5)
             ax.add_patch(Rectangle(corner, side[1], side[0], fill=False, edgecolor=ACCENT, linewidth=2.5))
     return axes[0].figure.canvas.figure
-
-
-_PLATE = {"boxstyle": "square,pad=0.1", "facecolor": "#00000099", "edgecolor": "none"}
 
 
 def _grid(count: int, across: int, size: tuple[int, ...]) -> list[Axes]:

@@ -11,7 +11,7 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 from torch import Tensor
 
-from mha_course.errors import require, require_shape
+from mha_course.errors import require_shape
 from mha_course.plots.figures import ACCENT, BAR, HATCH, INK, SMALL, TEXT, TITLE, new_figure
 
 CELL = 0.3  # inches
@@ -31,12 +31,15 @@ def mask_grids(*grids: MaskGrid, signs: Sequence[str] = (), expected: Tensor | N
 
     Args: signs stand between the masks, such as "and", "="; expected (T, S) is what all masks should be: a cell that is
         open and should not be has another colour and an exclamation mark.
-    Raises: ShapeError where a mask is not one matrix, or names, signs or what is expected do not fit.
+    Raises: ShapeError where a mask is not one matrix, or names or what is expected do not fit.
     """
     matrices = [_matrix(grid, expected) for grid in grids]
-    rule, fitting = "signs stand between the masks", f"{len(grids) - 1} or none"
-    require(len(signs) in (0, len(grids) - 1), "mask_grids", rule, expected=fitting, got=f"{len(signs)}")
-    figure, axes = _axes(grids, matrices)
+    margins = [max([*map(len, grid.queries), 2]) * 0.09 + 0.45 for grid in grids]  # inches
+    columns = [matrix.size(1) for matrix in matrices]
+    longest_key = max(len(name) for grid in grids for name in (*grid.keys, ""))
+    height = max(map(len, matrices)) * CELL + longest_key * 0.07 + 0.7
+    figure = new_figure(sum(columns) * CELL + sum(margins), height)
+    axes = figure.subplots(1, len(grids), width_ratios=columns, squeeze=False)[0]
     for ax, grid, matrix in zip(axes, grids, matrices, strict=True):
         _draw_cells(ax, matrix, expected)
         _write_names(ax, grid)
@@ -53,19 +56,9 @@ def _matrix(grid: MaskGrid, expected: Tensor | None) -> Tensor:
     while matrix.dim() > 2 and matrix.size(0) == 1:
         matrix = matrix[0]
     place, name = "mask_grids", f"the mask “{grid.title}”"
-    require_shape(place, name, matrix, {"T": len(grid.queries) or None, "S": len(grid.keys) or None})
-    if expected is not None:
-        require_shape(place, name, matrix, {"T": expected.size(0), "S": expected.size(1)})
+    rows, columns = (None, None) if expected is None else expected.shape
+    require_shape(place, name, matrix, {"T": len(grid.queries) or rows, "S": len(grid.keys) or columns})
     return matrix.bool()
-
-
-def _axes(grids: Sequence[MaskGrid], matrices: Sequence[Tensor]) -> tuple[Figure, Sequence[Axes]]:
-    margins = [max([*map(len, grid.queries), 2]) * 0.09 + 0.45 for grid in grids]
-    columns = [matrix.size(1) for matrix in matrices]
-    longest_key = max(len(name) for grid in grids for name in (*grid.keys, ""))
-    height = max(map(len, matrices)) * CELL + longest_key * 0.07 + 0.7
-    figure = new_figure(sum(columns) * CELL + sum(margins), height)
-    return figure, figure.subplots(1, len(grids), width_ratios=columns, squeeze=False)[0]
 
 
 def _draw_cells(ax: Axes, matrix: Tensor, expected: Tensor | None) -> None:

@@ -3,19 +3,19 @@
     python tests/benchmarks/attention.py [--longest 4096] [--d-model 512] [--heads 8] [--rounds 15] [--masked]
 
 Every way has the same Linears and the same input, float32, no gradients, no weights returned but by the reference.
-The ways take turns, round after round; a ratio is the median over the rounds, so that what else runs on the
-machine meets all of them alike. On the CPU one thread's own time is counted, on a GPU the clock's.
+The ways take turns, round after round, and medians are compared, so that what else runs on the machine meets all of
+them alike. On the CPU there is one thread.
 """
 
 import argparse
 import functools
 import statistics
 import sys
-import time
 from pathlib import Path
 
 import torch
 from torch.nn import functional as F
+from torch.utils.benchmark import Timer
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
@@ -54,37 +54,11 @@ def ways(mha, x, masked):
     }
 
 
-def clock(device):
-    """Return a function that reads the time once all that was asked for is done."""
-    if device == "cpu":
-        return time.thread_time
-
-    def read():
-        torch.cuda.synchronize()
-        return time.perf_counter()
-
-    return read
-
-
-def measure(calls, rounds, device):
-    """Return {name: seconds of each round}; before each time the same call has run once, unmeasured."""
-    read, seconds = clock(device), {name: [] for name in calls}
-    for turn in range(rounds):
-        names = list(calls)
-        for name in names[turn % len(names) :] + names[: turn % len(names)]:
-            calls[name]()
-            start = read()
-            calls[name]()
-            seconds[name].append(read() - start)
-    return seconds
-
-
-def ratios(seconds):
-    """Return {name: the median over the rounds of its time by that of the base}."""
-    return {
-        name: statistics.median(a / b for a, b in zip(times, seconds[BASE], strict=True))
-        for name, times in seconds.items()
-    }
+def measure(calls, rounds):
+    """Return {name: milliseconds}, each the median over rounds in which the ways take turns."""
+    timers = {name: Timer("call()", globals={"call": call}) for name, call in calls.items()}
+    runs = [{name: timer.timeit(1).median for name, timer in timers.items()} for _ in range(rounds)]
+    return {name: 1000 * statistics.median(run[name] for run in runs) for name in calls}
 
 
 @torch.no_grad()
@@ -102,10 +76,10 @@ def table(longest, d_model, heads, rounds, masked, device):
         want = calls[BASE]()
         for name, call in calls.items():
             torch.testing.assert_close(call(), want, atol=2e-5, rtol=1e-4, msg=name)
-        seconds = measure(calls, rounds, device)
-        found[tokens] = ratios(seconds)
-        base = statistics.median(seconds[BASE]) * 1e3
-        print(f"{tokens:6} {base:9.2f} ms  " + "  ".join(f"{n} {r:.2f}" for n, r in found[tokens].items() if n != BASE))
+        took = measure(calls, rounds)
+        found[tokens] = {name: milliseconds / took[BASE] for name, milliseconds in took.items()}
+        ratios = "  ".join(f"{name} {ratio:.2f}" for name, ratio in found[tokens].items() if name != BASE)
+        print(f"{tokens:6} {took[BASE]:9.2f} ms  {ratios}")
         tokens *= 2
     return found
 

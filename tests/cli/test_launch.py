@@ -227,10 +227,8 @@ def test_opening_is_local_with_the_token_on(course, started):
     assert "--ContentsManager.pre_save_hook=mha_course.cli.jupyter_hooks.drop_widget_views" in started
     assert "--ServerApp.kernel_websocket_connection_class=mha_course.cli.jupyter_hooks.PromptConnection" in started
     assert "--LabApp.custom_css=True" in started
-    assert any(option.startswith("--ServerApp.tornado_settings={'static_custom_path': [") for option in started)
-    own, course_s = launch.style_folders()
-    assert own.endswith("/.jupyter/custom")
-    assert (Path(course_s) / "custom.css").name == "custom.css"
+    assert f"--ServerApp.tornado_settings={{'static_custom_path': {[launch.STYLE]}}}" in started
+    assert (Path(launch.STYLE) / "custom.css").is_file()
 
 
 @pytest.fixture

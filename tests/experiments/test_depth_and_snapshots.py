@@ -151,8 +151,6 @@ def test_lit_are_the_numbers_that_feel_the_same_mean(dims, title):
 @pytest.mark.parametrize(
     ("call", "message"),
     [
-        (lambda: plots.norm_groups({"way": (3,)}, (2, 5, 6)), "x has three axes. expected -3 to 2, got (3,)"),
-        (lambda: plots.line_panels(plots.Lines("a", "x", [1, 2, 3], {"a": [1.0]})), "expected 3, got 1 numbers of “a”"),
         (lambda: depth.measure(pre_norm, 0), "expected 1 or more, got num_layers=0, draws=3"),
         (lambda: depth.measure(pre_norm, 1, draws=0), "expected 1 or more, got num_layers=1, draws=0"),
     ],

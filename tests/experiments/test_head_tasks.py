@@ -435,16 +435,6 @@ def test_tables_have_one_scale(columns, shape):
     assert first.get_title("left") == "small"
 
 
-def test_maps_side_by_side_have_one_scale():
-    few, other = torch.full((3, 3), 1 / 3), torch.eye(3).requires_grad_()
-    figure = plots.heatmap_row({"computed": few, "other": other}, ["a", "b", "c"])
-    first, second, bar = figure.axes
-    assert first.collections[0].get_clim() == second.collections[0].get_clim() == (0, 1)
-    assert [ax.get_title("left") for ax in (first, second)] == ["computed", "other"]
-    assert bar.get_ylabel() == "weight"
-    assert torch.allclose(torch.tensor(first.collections[0].get_array()), few.double())
-
-
 @pytest.mark.parametrize(("layers", "named"), [(1, "head {}"), (2, "layer 1, head {}")])
 def test_a_picture_of_heads_names_their_layer(layers, named):
     maps = torch.full((layers, 1, 2, 3, 3), 1 / 3)

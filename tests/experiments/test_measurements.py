@@ -6,7 +6,6 @@ import pytest
 import torch
 
 from mha_course import example, plots
-from mha_course.errors import ShapeError
 from mha_course.experiments import costs, scaling
 from mha_course.experiments.agreement import compare
 from mha_course.models import masked_word_loss
@@ -98,11 +97,6 @@ def test_a_mixture_shows_its_parts_and_their_sum(draw):
     pictures = [ax.images[0].get_array() for ax in figure.axes if ax.images]
     assert torch.allclose(torch.tensor(pictures[1]), weights[:, None] * v)
     assert torch.allclose(torch.tensor(pictures[2][0]), weights @ v)
-
-
-def test_cost_of_heads_that_do_not_fit():
-    with pytest.raises(ShapeError, match="num_heads must divide d_model"):
-        costs.cost(10, 3, batch=1, tokens=2)
 
 
 def test_r2_by_head_width_draws_every_run():

@@ -70,18 +70,6 @@ def test_tiles_cover_what_may_be_seen(causal):
     assert words(ax) == " ".join(str(n + 1) for n in range(len(drawn)))
 
 
-@pytest.mark.parametrize("make", [plots.recomputation, plots.memory_traffic])
-def test_no_words_of_a_drawing_overlap(make):
-    picture = make()
-    figure = getattr(picture, "figure", None) or picture
-    figure.canvas.draw()
-    for ax in figure.axes:
-        boxes = [text.get_window_extent() for text in ax.texts if text.get_text()]
-        assert len(boxes) >= 5
-        for n, box in enumerate(boxes):
-            assert not any(box.overlaps(other) for other in boxes[n + 1 :])
-
-
 def test_operations_are_those_of_the_products(draw):
     q, k, v = draw(2, 4, 5, 6), draw(2, 4, 7, 6, seed=1), draw(2, 4, 7, 6, seed=2)
     one = 2 * 2 * 4 * 5 * 7 * 6

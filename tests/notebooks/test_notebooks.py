@@ -80,8 +80,8 @@ def output_problems(output, free):
         yield "writes to stderr"
     if WIDGET_VIEW in output.get("data", {}):
         yield "widget view, which is an error box without a kernel"
-    if "image/png" in output.get("data", {}) and not output.metadata.get("image/png", {}).get("alt"):
-        yield "picture without alt text"
+    if "image/png" in output.get("data", {}):
+        yield "a picture that plots.show did not show, so that it has no caption"
     if re.search(r"(?<![=\w])(True|False)\b", output.get("text", "")):
         yield "a bare boolean"
     for text in texts(output):
@@ -104,9 +104,6 @@ def test_a_lesson_is_kept_as_it_should_be(path):
     assert problems(notebook) == []
     shown = [output.get("data", {}) for cell in code_cells(notebook) for output in cell.outputs]
     assert any("<figure" in data.get("text/html", "") for data in shown)
-    for cell in code_cells(notebook):
-        if any("image/png" in output.get("data", {}) for output in cell.outputs):
-            assert cell.outputs[-1].output_type == "stream", f"{cell.id}: a picture without its sentence"
 
 
 @pytest.mark.parametrize("path", LESSONS, ids=lambda path: path.stem)
@@ -115,7 +112,6 @@ def test_a_lesson_has_all_its_parts(path):
     prose = [cell.source for cell in notebook.cells if cell.cell_type == "markdown"]
     heads = [line for text in prose for line in text.splitlines() if re.match(r"#+ ", line)]
     assert heads[0].startswith(f"# {int(path.stem[:2])} · ")
-    assert sum(line.startswith("# ") for line in heads) == 1
     for part in ("See it", "Do it", "Break it", "Where it lives", "Recap"):
         assert any(line.startswith(f"## {part}") for line in heads), part
     for needed in ("**You need**", "**After this lesson you can**", authoring.minutes_line(notebook)):
@@ -228,7 +224,7 @@ TAMPERED = {
     "a widget": lambda n: code_cells(n)[3].outputs.append(
         nbformat.v4.new_output("display_data", {WIDGET_VIEW: {}, "text/plain": "x"})
     ),
-    "no alt text": lambda n: code_cells(n)[3].outputs.append(
+    "no caption": lambda n: code_cells(n)[3].outputs.append(
         nbformat.v4.new_output("display_data", {"image/png": "", "text/plain": "x"})
     ),
 }

@@ -11,32 +11,16 @@ from matplotlib.figure import Figure
 from matplotlib.path import Path
 from matplotlib.text import Text
 from matplotlib.transforms import Affine2D
-from torch.nn.functional import scaled_dot_product_attention
 
 from mha_course import plots
 from mha_course.attention import MultiHeadAttention
+from mha_course.example import SENTENCE
 from mha_course.experiments import model_sizes
 from mha_course.masks import causal_mask
 from mha_course.plots import figures
 from mha_course.positions import sinusoidal_encoding
 
-WORDS = [
-    "the",
-    "grey",
-    "cat",
-    "that",
-    "chased",
-    "the",
-    "loud",
-    "dogs",
-    "was",
-    "hungry",
-    ",",
-    "so",
-    "it",
-    "ate",
-    "greedily",
-]
+WORDS = SENTENCE.split()
 POINTS = torch.tensor([[1.0, 0.0], [2.0, 1.0], [0.0, 2.0]])
 MATRICES = (
     plots.Matrix("q", 5, 6, ("T", "D")),
@@ -51,7 +35,7 @@ ONE_PANEL = {
     "heatmap": lambda ax: plots.heatmap(torch.eye(15), queries=WORDS, title="head 1", ax=ax),
     "learning_curves": lambda ax: plots.learning_curves({"a": [1.0] * 20}, ax=ax),
     "pipeline": lambda ax: plots.pipeline(ax=ax),
-    "plane": lambda ax: plots.plane(POINTS, scaled_dot_product_attention(*[POINTS] * 3), "abc", ax=ax),
+    "plane": lambda ax: plots.plane(POINTS, [[1, 1]], "abc", labels=["context"], reach=3, ax=ax),
     "product": lambda ax: plots.product(*MATRICES, ax=ax),
     "r2_by_head_width": lambda ax: plots.r2_by_head_width({1: [1.0], 2: [0.9]}, 32, ax=ax),
     "recomputation": lambda ax: plots.recomputation(ax=ax),
@@ -154,20 +138,11 @@ def test_type_has_four_sizes_and_words_keep_apart(name, monkeypatch):
 def test_names_are_no_mathematics():
     words = ["$x^$", "a_$b$"]
     for picture in (
-        plots.plane(torch.eye(2), torch.full((2, 2), 0.5), words),
+        plots.plane(torch.eye(2), torch.full((2, 2), 0.5), words, labels=words, reach=1),
         plots.number_tables({"t": torch.eye(2)}, words, words),
         plots.head_rows({"layer 0": torch.eye(2)[None]}, words),
     ):
         assert plots.png(picture).startswith(b"\x89PNG")  # drawing it is where mathtext would raise
-
-
-def test_the_frame_of_a_plane_grows_with_its_arrows():
-    for length in (0.01, 1.0, 300.0):
-        points = torch.tensor([[1.0, 0.0], [0.0, -1.0]]) * length
-        ax = plots.plane(points, points.flip(0) / 2, ["a", "b"])
-        (left, right), (bottom, top) = ax.get_xlim(), ax.get_ylim()
-        assert left < 0 < length < right < 2 * length
-        assert -2 * length < bottom < -length < 0 <= top
 
 
 def test_two_rows_of_heatmaps_name_every_word_and_share_a_scale():
