@@ -1,7 +1,6 @@
 // Draws the scene on a canvas: what the plan says, matrices as cells, and the word that is followed.
 
-import { clamp } from "../dom.js";
-import { number } from "../head_explorer/data.js";
+import { clamp, number } from "../dom.js";
 import { bandOf, cellOf, sizesOf } from "./layout.js";
 
 const NO_NUMBER = [230, 30, 107]; // red, green, blue of NaN and of infinity

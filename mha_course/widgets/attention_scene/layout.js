@@ -1,4 +1,4 @@
-// Where things stand in the plan that Python laid out (plots/scene.py), in CSS pixels.
+// Where things stand in the plan that Python laid out (plots/scene_plan.py), in CSS pixels.
 
 /** Return where one head's part of a matrix stands: bands are `apart`, 1, or together, 0. */
 export function bandOf({ bands, turned, x, y, w, h }, head, gap, apart = 1) {

@@ -1,9 +1,8 @@
 // The whole of multi-head attention in one picture: it is walked, followed and looked into without a kernel.
 
-import { GONE, makeQueue } from "../controls.js";
-import { apart, clamp, hasModifier, make, makeButton, say } from "../dom.js";
-import { bytesOf } from "../head_explorer/data.js";
+import { apart, bytesOf, catchKeys, clamp, followModel, make, makeButton, makeSpeaker, say } from "../dom.js";
 import { followTheme } from "../page.js";
+import { makeRecompute } from "../recompute.js";
 import { Painter, lookOf } from "./draw.js";
 import { hit, sizesOf } from "./layout.js";
 import { STAGES, lookInside, readSteps, sentenceOf, strongest } from "./numbers.js";
@@ -11,7 +10,6 @@ import { STAGES, lookInside, readSteps, sentenceOf, strongest } from "./numbers.
 const TWEEN = 300; // milliseconds
 const [LEAST, MOST] = [0.88, 1.08]; // how far the picture follows its place; where there is less it scrolls
 const PAUSE = 5000; // milliseconds that a stage stays while it plays
-const SPOKEN = 350; // milliseconds until a number is read aloud: what is passed over is not
 const LAST = STAGES.length - 1;
 const FAINT = 0.14; // what is not lit while walking
 const LOOKS_INTO = ["scores", null, "q", "q", "scores", "scores", "weights", "context", "context", "out"]; // by stage
@@ -25,14 +23,18 @@ class Scene {
     this.options = { ...model.get("options"), cividis: bytesOf(model.get("options").cividis) };
     this.hover = this.cursor = this.now = this.playing = null;
     this.still = matchMedia("(prefers-reduced-motion: reduce)");
-    this.queue = makeQueue(
-      () => this.send(),
-      () => this.tell(GONE),
-    );
+    this.recompute = makeRecompute(model);
+    this.speaker = makeSpeaker();
     this.build(el);
-    this.stops = [this.followKeys(), this.followModel(), this.followPage()];
+    const soon = () => this.soon();
+    this.stops = [
+      catchKeys(this.root, (event, target) => target === this.canvas && this.answer(event.key)),
+      followModel(model, { packet: () => this.packetCame(), stage: soon, row: soon, head: soon }),
+      this.followPage(),
+      this.recompute.stop,
+      this.speaker.stop,
+    ];
     this.packetCame();
-    this.tell(model.get("trouble").text);
   }
 
   build(el) {
@@ -52,43 +54,17 @@ class Scene {
     Object.assign(this.canvas, { tabIndex: 0, role: "application", ariaRoleDescription: "picture", ariaLabel: KEYS });
     this.paper = make("div", "paper", this.canvas);
     this.readout = make("p", "readout");
-    this.spoken = Object.assign(make("p", "spoken"), { ariaLive: "polite" });
-    this.whose = make("span", "whose");
-    this.ask = makeButton("recompute", "Recompute", () => this.queue.ask({}));
-    this.trouble = make("span", "trouble");
-    this.trouble.setAttribute("role", "status");
-    this.foot = make("div", "foot", this.whose, this.ask, this.trouble);
+    const ask = makeButton("recompute", "Recompute", () => this.recompute.ask({}));
+    const foot = make("div", "foot", this.recompute.whose, ask, this.recompute.trouble);
+    foot.hidden = !this.options.asks;
     const keys = make("details", "keys foot", make("summary", "", "Keys"), make("p", "", KEYS));
-    this.root = make("div", "mha-scene", bar, this.sentence, this.paper, this.readout, this.spoken, this.foot, keys);
+    const parts = [bar, this.sentence, this.paper, this.readout, this.speaker.node, foot, keys];
+    this.root = make("div", "mha-scene mha-picture", ...parts);
     Object.assign(this.root, { role: "group", ariaLabel: "Multi-head attention as a whole" });
     el.append(this.root);
-    this.foot.hidden = !this.options.asks;
     this.canvas.addEventListener("pointermove", (event) => this.point(this.found(event)));
     this.canvas.addEventListener("pointerleave", () => this.point(null));
     this.canvas.addEventListener("click", (event) => this.click(this.found(event)));
-  }
-
-  followModel() {
-    const soon = () => this.soon();
-    const landed = (serial, text) => {
-      this.tell(text);
-      this.queue.landed(serial);
-      this.queue.pump();
-    };
-    const calls = {
-      packet: () => {
-        this.packetCame();
-        landed(this.model.get("packet").serial, "");
-      },
-      trouble: () => landed(this.model.get("trouble").serial, this.model.get("trouble").text),
-      stage: soon,
-      row: soon,
-      head: soon,
-    };
-    for (const [name, call] of Object.entries(calls)) this.model.on(`change:${name}`, call);
-    return () => {
-      for (const [name, call] of Object.entries(calls)) this.model.off(`change:${name}`, call);
-    };
   }
 
   followPage() {
@@ -103,20 +79,6 @@ class Scene {
       size.disconnect();
       stop();
     };
-  }
-
-  followKeys() {
-    const press = (event) => {
-      // on the window, because JupyterLab listens on the document before we would hear of it
-      const path = event.composedPath();
-      const [target] = path;
-      if (!path.includes(this.root) || hasModifier(event) || event.key === "Tab") return;
-      const ours = target === this.canvas && this.answer(event.key);
-      if (ours || !(target === this.canvas) || event.key === "Enter") event.stopPropagation();
-      if (ours) event.preventDefault();
-    };
-    window.addEventListener("keydown", press, true);
-    return () => window.removeEventListener("keydown", press, true);
   }
 
   /** Answer to a key in the picture, and say whether it was one of ours. */
@@ -215,34 +177,16 @@ class Scene {
     this.model.save_changes();
   }
 
-  send() {
-    const serial = this.model.get("request").serial + 1;
-    this.model.set("request", { serial });
-    this.model.save_changes();
-    return serial;
-  }
-
-  tell(text) {
-    say(this.trouble, text);
-    this.trouble.classList.toggle("bad", Boolean(text));
-  }
-
   packetCame() {
     this.steps = readSteps(this.model.get("packet"));
     this.painter = null;
-    const { S, H, tokens, yours } = this.steps;
+    const { S, H, tokens } = this.steps;
     const options = Array.from({ length: S }, (_, i) => new Option(`${i + 1} ${apart(tokens[i], 16)}`, i));
     this.words.replaceChildren(new Option("no word", -1), ...options);
     const buttons = Array.from({ length: H }, (_, h) =>
       makeButton("", `${h}`, () => this.put({ head: h }), `head ${h}`),
     );
     this.heads.replaceChildren(make("span", "", "Head"), ...buttons);
-    const all = yours.includes("q") && yours.includes("out");
-    const some = `${yours.join(", ")}: your function's numbers. All others are the course's.`;
-    say(
-      this.whose,
-      all ? "These numbers are your function's." : yours.length ? some : "These numbers are the course's.",
-    );
     this.soon();
   }
 
@@ -352,16 +296,13 @@ class Scene {
     this.words.value = row;
     for (const [h, button] of this.heads.querySelectorAll("button").entries()) button.ariaPressed = `${h === head}`;
     say(this.readout, text || "Click a word to follow it; point at a number to see what it is made of.");
-    clearTimeout(this.speaking);
-    this.speaking = setTimeout(() => say(this.spoken, text), SPOKEN);
+    this.speaker.speak(text);
   }
 
   remove() {
     for (const stop of this.stops) stop();
     cancelAnimationFrame(this.due);
     clearTimeout(this.playing);
-    clearTimeout(this.speaking);
-    this.queue.stop();
     this.root.remove();
   }
 }
