@@ -194,9 +194,9 @@ def test_recompute_asks_the_kernel_and_says_so_when_there_is_none(show, steps):
     page.evaluate("model.set('trouble', { serial: 1, text: 'your function: ValueError: no heads' })")
     assert page.locator(".trouble").inner_text() == "your function: ValueError: no heads"
     page.get_by_role("button", name="Recompute").click()
-    page.evaluate("model.set('packet', { ...model.get('packet'), serial: 2, yours: ['q', 'out'] })")
+    page.evaluate("model.set('packet', { ...model.get('packet'), serial: 2, whose: 'Yours.' })")
     settle(page)
-    assert page.locator(".whose").inner_text() == "These numbers are your function's."
+    assert page.locator(".whose").inner_text() == "Yours."
     assert page.locator(".trouble").inner_text() == ""
     page.get_by_role("button", name="Recompute").click()
     page.wait_for_timeout(3200)

@@ -113,7 +113,7 @@ class AttentionScene(RecomputingWidget):
         if yours and whose == COURSES:
             whose = f"{', '.join(yours)}: your function's numbers. All others are the course's."
         known = {"H": H, "S": S, "D": D, "tokens": self._tokens, "plan": plan, "masked": masked, "whose": whose}
-        return {**known, "arrays": numbers}
+        return {**known, "yours": list(yours), "arrays": numbers}
 
     def _call(self, request: dict[str, Any]) -> dict[str, Any] | None:
         """Call the function, and return the stages that it made."""

@@ -46,11 +46,16 @@ function cellSize({ T, S }, wide, high) {
   return { w: Math.min(w, Math.max(h, OBLONG_CELL)), h: Math.min(h, Math.max(w, OBLONG_CELL)) };
 }
 
-/** Find where everything stands in so much space: the words, the matrix, one cell of it, and the whole picture. */
-export function arrange(maps, item, space, font) {
+/** Return what measures texts in a font. */
+function measuring(font) {
   const context = make("canvas").getContext("2d");
   context.font = font;
-  const widthOf = (text) => context.measureText(text).width;
+  return (text) => context.measureText(text).width;
+}
+
+/** Find where everything stands in so much space: the words, the matrix, one cell of it, and the whole picture. */
+export function arrange(maps, item, space, fontFamily) {
+  const widthOf = measuring(`bold 12px ${fontFamily}`); // as words are when they are lit
   function fitting(name) {
     let [most, text] = [14, short(name)];
     while (most > 1 && widthOf(text) > WIDEST_WORD) text = short(name, --most); // wide letters take more
@@ -62,7 +67,8 @@ export function arrange(maps, item, space, font) {
   const right = Math.ceil(longest(keys) * RUN) + 6;
   const cell = cellSize(maps, Math.max(60, space - left - right), clamp(space, 240, TALLEST));
   const box = { x: left, y: top, w: maps.S * cell.w, h: maps.T * cell.h };
-  return { queries, keys, widthOf, box, cell, width: left + box.w + right, height: top + box.h + 4 };
+  const widthOfNumber = measuring(`11px ${fontFamily}`);
+  return { queries, keys, widthOfNumber, box, cell, width: left + box.w + right, height: top + box.h + 4 };
 }
 
 /** Return which cell lies at a point, or which row or column the word there names; nothing elsewhere. */
@@ -86,11 +92,11 @@ function keyWord({ keys, box, cell }, j, look = "key") {
 }
 
 /** Return with how many decimals the longest of these numbers fits into a cell, or nothing. */
-function decimalsFor(values, { widthOf, cell }) {
+function decimalsFor(values, { widthOfNumber, cell }) {
   if (cell.w < 34 || cell.h < 18) return undefined;
   return [2, 1].find((decimals) => {
     const texts = Array.from(values, (value) => number(value, false, decimals));
-    return widthOf(texts.reduce((one, other) => (other.length > one.length ? other : one))) <= cell.w;
+    return widthOfNumber(texts.reduce((one, other) => (other.length > one.length ? other : one))) <= cell.w;
   });
 }
 

@@ -195,7 +195,9 @@ class Explorer {
     const { maps } = this;
     const { at, one, other } = scene;
     this.scene = scene;
-    this.plan = arrange(maps, at.item, space, `12px ${getComputedStyle(this.root).fontFamily}`);
+    const place = `${maps.serial} ${at.item} ${space}`;
+    if (place !== this.place) this.plan = arrange(maps, at.item, space, getComputedStyle(this.root).fontFamily);
+    this.place = place; // measuring words takes as long as all else
     const cells = other ? difference(one, other) : one;
     const range = other ? limitsOfDifference(maps, cells, scale) : limits(maps, at, scale);
     const colours = coloursOf(this.palettes, range);
