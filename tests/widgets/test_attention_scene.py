@@ -125,7 +125,7 @@ def test_what_is_not_found_stays_and_is_named(scene, mha, draw):
     assert len(whole.packet["yours"]) == 9
     assert [one.packet["whose"] for one in (scene(), made, whole)] == [
         "These numbers are the course's.",
-        "out, weights, masked_scores: your function's numbers. All others are the course's.",
+        "weights, out, masked_scores: your function's numbers. All others are the course's.",
         "These numbers are your function's.",
     ]
 

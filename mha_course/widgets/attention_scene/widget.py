@@ -23,6 +23,7 @@ from mha_course.attention import AttentionSteps
 from mha_course.errors import require
 from mha_course.plots.figures import STREAMS
 from mha_course.plots.inputs import as_array, as_names
+from mha_course.plots.scene import SIGNED
 from mha_course.plots.scene_plan import ScenePlan
 from mha_course.plots.words import apart
 from mha_course.widgets.attention_scene.watch import stages_of
@@ -79,7 +80,7 @@ class AttentionScene(RecomputingWidget):
         self._tokens = as_names(PLACE, "tokens", "row", tokens, self._sizes["S"])
         self._out_proj, self._recompute = out_proj, recompute
         row = self._tokens.index(follow) if follow in self._tokens else -1
-        options = {"streams": STREAMS, "accent": plots.ACCENT, "cividis": _cividis(), "asks": recompute is not None}
+        options = {"colours": {**STREAMS, "accent": plots.ACCENT}, "asks": recompute is not None, **_palettes()}
         self._yours: tuple[str, ...] = ()  # the stages that the learner's function made
         super().__init__(packet={**self._message(), "serial": 0}, options=options, row=row, head=head)
         self._describe()
@@ -146,6 +147,10 @@ class AttentionScene(RecomputingWidget):
 
 
 @cache
-def _cividis() -> bytes:
-    """Return 256 colours from 0 to 1: red, green and blue, a byte each."""
-    return (colormaps["cividis"](np.linspace(0, 1, 256))[:, :3] * 255).round().astype("u1").tobytes()
+def _palettes() -> dict[str, bytes]:
+    """Return 256 colours of weights from 0 to 1 and of numbers from -1 to 1: red, green, blue, alpha, a byte each."""
+    numbers = np.linspace(-1, 1, 256)
+    signed = SIGNED(np.sign(numbers) / 2 + 0.5)
+    signed[:, 3] = np.abs(numbers) ** 0.7  # 0 is the paper, in light and dark
+    colours = {"weights": colormaps["cividis"](np.linspace(0, 1, 256)), "signed": signed}
+    return {name: (colour * 255).round().astype("u1").tobytes() for name, colour in colours.items()}
