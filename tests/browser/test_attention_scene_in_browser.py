@@ -49,10 +49,8 @@ def state(page):
 def place(page, name, row, column, head=0):
     """Return where a cell is on the page."""
     made = """([name, row, column, head]) => {
-      const { parts, gap } = model.get('packet').plan, part = parts[name];
-      const size = ((part.turned ? part.h : part.w) + gap) / part.bands - gap;
-      const [rows, columns] = [part.rows, part.columns / part.bands];
-      return [part.x + head * (size + gap) + (column + 0.5) * size / columns, part.y + (row + 0.5) * part.h / rows];
+      const { x, y, w, h, rows, columns } = model.get('packet').plan.parts[name].boxes[head];
+      return [x + (column + 0.5) * w / columns, y + (row + 0.5) * h / rows];
     }"""
     box = page.locator(".picture").bounding_box()
     x, y = page.evaluate(made, [name, row, column, head])

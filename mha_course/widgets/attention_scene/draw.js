@@ -32,18 +32,8 @@ const rect = (name, { x, y, w, h }, attributes = {}) =>
 const line = (d, width, opacity, name = "accent") =>
   svg("path", { class: `${width ? "stroke" : "fill"} ${name}`, d, "stroke-width": width, opacity });
 
-/** Return where one head's part of a matrix stands, apart from the others. */
-function bandOf({ bands, turned, x, y, w, h }, head, gap) {
-  if (bands === 1) return { x, y, w, h };
-  const size = ((turned ? h : w) + gap) / bands - gap;
-  const start = head * (size + gap);
-  return turned ? { x, y: y + start, w, h: size } : { x: x + start, y, w: size, h };
-}
-
-/** Return how many rows and columns one head's part of a matrix has on the screen. */
-export function sizesOf({ rows, columns, bands, turned }) {
-  return turned ? { rows: rows / bands, columns } : { rows, columns: columns / bands };
-}
+/** Return where the part of a head stands, or a matrix that has no parts. */
+const boxOf = ({ boxes }, head) => boxes[head] ?? boxes[0];
 
 /** Say how visible a thing is. */
 function lightOf(name, stage) {
@@ -106,7 +96,7 @@ export class Picture {
   /** Return the image of one head's part of a matrix; what is hidden stays clear. */
   imageOf(name, part, head) {
     const { steps } = this;
-    const { rows, columns } = sizesOf(part);
+    const box = boxOf(part, head);
     const colourAt = (down, right) => {
       const [row, column] = part.turned ? [right, down] : [down, right];
       const value = steps.value(name, head, row, column);
@@ -115,13 +105,12 @@ export class Picture {
       return clear ? [0, 0, 0, 0] : colourOf(this.palettes, value, true);
     };
     const marks = { class: name === "weights" ? "" : "signed", "data-part": name, "data-band": head };
-    return makeImage(rows, columns, colourAt, bandOf(part, head, this.plan.gap), marks);
+    return makeImage(box.rows, box.columns, colourAt, box, marks);
   }
 
   /** Return an image, lines of paper between its cells, and a frame. */
   bandParts(name, part, head) {
-    const { x, y, w, h } = bandOf(part, head, this.plan.gap);
-    const { rows, columns } = sizesOf(part);
+    const { x, y, w, h, rows, columns } = boxOf(part, head);
     let d = "";
     const [across, down] = [part.square || part.turned ? columns : 1, part.turned ? 1 : rows];
     for (let i = 1; i < across; i++) d += `M${x + (i * w) / across} ${y}v${h}`;
@@ -205,10 +194,8 @@ export class Picture {
 
   cellBox({ name, head, row, column }, stage) {
     const part = this.plan.parts[name];
-    const banded = part.bands > 1;
-    const { x, y, w, h } = bandOf(part, banded ? head : 0, this.plan.gap);
-    const shift = banded && !this.isApart(name, stage) ? this.plan.gap * ((part.bands - 1) / 2 - head) : 0;
-    const { rows, columns } = sizesOf(part);
+    const { x, y, w, h, rows, columns } = boxOf(part, head);
+    const shift = this.isApart(name, stage) || part.bands === 1 ? 0 : this.plan.gap * ((part.bands - 1) / 2 - head);
     const [down, right] = part.turned ? [column, row] : [row, column];
     const [left, top] = part.turned ? [x, y + shift] : [x + shift, y];
     return { x: left + (right * w) / columns, y: top + (down * h) / rows, w: w / columns, h: h / rows };
@@ -223,7 +210,7 @@ export class Picture {
 
   /** Light the row of the word that is followed, its scores as lines to the keys, its weights as lines to the values. */
   followedParts(stage, row, head, best) {
-    const { parts, top, side, gap } = this.plan;
+    const { parts, top, side } = this.plan;
     const { S, value, word } = this.steps;
     const { x, q, k, v, scores, weights, context, out } = parts;
     const light = (...names) => Math.min(...names.map((name) => lightOf(name, stage)));
@@ -251,7 +238,7 @@ export class Picture {
       if (j === best?.column)
         nodes.push(svg("text", { x: v.x + v.w + 8, y: to + 4, opacity: mixes }, `${word(j)} ${number(weight)}`));
     }
-    const band = bandOf(v, head, gap);
+    const band = boxOf(v, head);
     const [middle, tip] = [band.x + band.w / 2, y + cell / 2 + 3];
     nodes.push(line(`M${middle} ${v.y - 3}V${tip + 5}`, 3, mixes), line(`M${middle} ${tip}l-4 7h8z`, 0, mixes));
     const through = [

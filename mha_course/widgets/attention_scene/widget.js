@@ -2,11 +2,10 @@
 
 import { apart, bytesOf, catchKeys, clamp, followModel, make, makeButton, makeSpeaker, say } from "../dom.js";
 import { makeRecompute } from "../recompute.js";
-import { Picture, sizesOf } from "./draw.js";
+import { Picture } from "./draw.js";
 import { STAGES, lookInside, readSteps, sentenceOf, strongest } from "./numbers.js";
 
 const [LEAST, MOST] = [0.88, 1.08]; // how far the picture follows its place; where there is less it scrolls
-const PAUSE = 5000; // milliseconds that a stage stays while it plays
 const LAST = STAGES.length - 1;
 const LOOKS_INTO = ["scores", null, "q", "q", "scores", "scores", "weights", "context", "context", "out"]; // by stage
 const KEYS =
@@ -16,7 +15,7 @@ const KEYS =
 class Scene {
   constructor(model, el) {
     this.model = model;
-    this.hover = this.cursor = this.playing = null;
+    this.hover = this.cursor = null;
     this.stage = model.get("stage");
     const { signed, weights } = model.get("options");
     this.palettes = { signed: bytesOf(signed), weights: bytesOf(weights) };
@@ -40,14 +39,13 @@ class Scene {
     const step = (by) => () => this.go(this.model.get("stage") + by);
     this.back = makeButton("back", "Back", step(-1));
     this.next = makeButton("next", "Next", step(1));
-    this.play = makeButton("play", "Play", () => this.setPlaying(this.playing === null));
     this.count = make("span", "count");
     this.words = make("select", "follow");
     this.words.addEventListener("change", () => this.put({ row: Number(this.words.value) }));
     const follow = make("label", "", make("span", "", "Follow"), this.words);
     this.heads = make("div", "heads");
     Object.assign(this.heads, { role: "group", ariaLabel: "Head" });
-    const bar = make("div", "bar", this.back, this.next, this.play, this.count, follow, this.heads);
+    const bar = make("div", "bar", this.back, this.next, this.count, follow, this.heads);
     this.sentence = Object.assign(make("p", "sentence"), { ariaLive: "polite" });
     this.paper = make("div", "paper");
     Object.assign(this.paper, { tabIndex: 0, role: "application", ariaRoleDescription: "picture", ariaLabel: KEYS });
@@ -84,8 +82,7 @@ class Scene {
     };
     const move = (down, right) => () => {
       const { row: y, column: x } = this.cursor;
-      const part = this.steps.plan.parts[this.cursor.name];
-      const last = sizesOf(part).columns - 1;
+      const last = this.widthOf(this.cursor.name) - 1;
       this.lookAt({ ...this.cursor, row: clamp(y + down, 0, S - 1), column: clamp(x + right, 0, last) });
     };
     const inside = {
@@ -113,7 +110,7 @@ class Scene {
     const { S, plan } = this.steps;
     const [across, down] = [(clientX - box.left) / box.width, (clientY - box.top) / box.height];
     if (!part) return { row: at(S, down) };
-    const { rows, columns } = sizesOf(plan.parts[part]);
+    const { rows, columns } = plan.parts[part].boxes[0];
     const [y, x] = [at(rows, down), at(columns, across)];
     const [row, column] = plan.parts[part].turned ? [x, y] : [y, x];
     return { name: part, row, column, ...(plan.parts[part].bands > 1 && { head: Number(band) }) };
@@ -141,9 +138,14 @@ class Scene {
     if (row < 0 || !name) return null;
     if (name === "scores" || name === "weights")
       return { name, head, row, column: strongest(this.steps, head, row)?.column ?? 0 };
-    const { columns } = sizesOf(this.steps.plan.parts[name]);
-    const sizes = Array.from({ length: columns }, (_, i) => Math.abs(this.steps.value(name, head, row, i)));
+    const sizes = Array.from({ length: this.widthOf(name) }, (_, i) => Math.abs(this.steps.value(name, head, row, i)));
     return { name, head, row, column: sizes.indexOf(Math.max(...sizes.filter(Number.isFinite))) };
+  }
+
+  /** Count the numbers in a row of one head's part of a matrix. */
+  widthOf(name) {
+    const { turned, boxes } = this.steps.plan.parts[name];
+    return turned ? boxes[0].rows : boxes[0].columns;
   }
 
   lookAt(cursor) {
@@ -154,14 +156,7 @@ class Scene {
   /** Go to a stage: -1 is the overview. */
   go(stage) {
     this.cursor = null;
-    this.setPlaying(this.playing !== null && stage < LAST);
     this.put({ stage: clamp(stage, -1, LAST) });
-  }
-
-  setPlaying(plays) {
-    clearTimeout(this.playing);
-    this.playing = plays ? setTimeout(() => this.go(this.model.get("stage") + 1), PAUSE) : null;
-    say(this.play, plays ? "Pause" : "Play");
   }
 
   put(values) {
@@ -224,7 +219,7 @@ class Scene {
     if (!this.narrow()) return;
     const lit = stage < 0 ? [] : STAGES[stage].lit.map((name) => this.steps.plan.parts[name]).filter(Boolean);
     const left = lit.length ? (Math.min(...lit.map(({ x }) => x)) - 80) * LEAST : 0;
-    this.paper.scrollTo({ left, behavior: "smooth" });
+    this.paper.scrollTo({ left });
   }
 
   write({ stage, row, head }, text) {
@@ -241,7 +236,6 @@ class Scene {
   remove() {
     for (const stop of this.stops) stop();
     cancelAnimationFrame(this.due);
-    clearTimeout(this.playing);
     this.root.remove();
   }
 }
