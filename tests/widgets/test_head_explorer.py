@@ -481,14 +481,13 @@ def in_node(expression, explorer=None):
     return json.loads(done.stdout)
 
 
-def readout(explorer, row, column, *, slot=0, compared=None, plain=True):
+def readout(explorer, row, column, *, slot=0, compared=None):
     """Return what is written where a cell, a row or a column is pointed at."""
     at, lit = {"layer": 0, "item": 0, "slot": slot}, {"row": row, "column": column}
     other = {"layer": 0, "item": 0, "slot": compared}
     second = f"compared: {json.dumps(other)}, other: maps.matrix({json.dumps(other)})" if compared is not None else ""
     scene = f"{{ at: {json.dumps(at)}, one: maps.matrix({json.dumps(at)}), {second} }}"
-    text = in_node(f"readoutOf(maps, {scene}, {json.dumps(lit)})", explorer)
-    return text.replace("\u2068", "").replace("\u2069", "") if plain else text
+    return in_node(f"readoutOf(maps, {scene}, {json.dumps(lit)})", explorer)
 
 
 def test_the_browser_reads_what_python_sent(draw):
@@ -530,12 +529,6 @@ def test_cells_rows_and_columns_are_put_into_words():
     hidden = HeadExplorer(np.eye(2), mask=torch.zeros(2, 2, dtype=torch.bool))
     assert readout(hidden, 0, None) == "head 0: 0 sees nothing: all keys are hidden"
     assert readout(hidden, None, 1) == "head 0: 1 is seen by nobody"
-
-
-def test_words_from_people_are_shortened_and_kept_apart():
-    explorer = HeadExplorer(np.eye(2), queries=["שלום\u202e", "Donaudampfschifffahrtsgesellschaft"])
-    text = readout(explorer, 0, 1, plain=False)
-    assert text == "head 0: \u2068שלום�\u2069 → Donaudampfschifffahrtsg… 0"
 
 
 def test_differences_hide_what_one_of_them_hides():

@@ -93,7 +93,7 @@ export class Picture {
     }
   }
 
-  /** Return the image of one head's part of a matrix; what is hidden stays clear. */
+  /** Return the image of one head's part of a matrix; what is hidden shows the hatching behind it. */
   imageOf(name, part, head) {
     const { steps } = this;
     const box = boxOf(part, head);
@@ -101,8 +101,8 @@ export class Picture {
       const [row, column] = part.turned ? [right, down] : [down, right];
       const value = steps.value(name, head, row, column);
       if (name !== "weights") return colourOf(this.palettes, value / steps.most[name], false);
-      const clear = value === 0 && steps.hidden(head, row, column);
-      return clear ? [0, 0, 0, 0] : colourOf(this.palettes, value, true);
+      const colour = colourOf(this.palettes, value, true);
+      return steps.hidden(head, row, column) ? [...colour.slice(0, 3), value === 0 ? 0 : 192] : colour;
     };
     const marks = { class: name === "weights" ? "" : "signed", "data-part": name, "data-band": head };
     return makeImage(box.rows, box.columns, colourAt, box, marks);
@@ -116,19 +116,9 @@ export class Picture {
     for (let i = 1; i < across; i++) d += `M${x + (i * w) / across} ${y}v${h}`;
     for (let i = 1; i < down; i++) d += `M${x} ${y + (i * h) / down}h${w}`;
     const nodes = [this.imageOf(name, part, head), svg("path", { class: "stroke paper-line passive", d })];
-    if (name === "weights") nodes.push(...this.hatched(x, y, w / columns, head));
+    if (name === "weights" && this.steps.masked) nodes.unshift(rect("", { x, y, w, h }, { fill: `url(#${this.id})` }));
     const colour = ["q", "k", "v"].includes(name) ? name : "line";
     return [...nodes, rect(`stroke passive ${colour}`, { x: x - 0.5, y: y - 0.5, w: w + 1, h: h + 1 })];
-  }
-
-  hatched(x, y, size, head) {
-    const { S, masked, hidden } = this.steps;
-    const cells = masked ? Array.from({ length: S * S }, (_, i) => [Math.floor(i / S), i % S]) : [];
-    return cells
-      .filter(([row, column]) => hidden(head, row, column))
-      .map(([row, column]) =>
-        rect("passive", { x: x + column * size, y: y + row * size, w: size, h: size }, { fill: `url(#${this.id})` }),
-      );
   }
 
   addMap(box, head) {
@@ -210,7 +200,7 @@ export class Picture {
 
   /** Light the row of the word that is followed, its scores as lines to the keys, its weights as lines to the values. */
   followedParts(stage, row, head, best) {
-    const { parts, top, side } = this.plan;
+    const { parts, top, side, gap } = this.plan;
     const { S, value, word } = this.steps;
     const { x, q, k, v, scores, weights, context, out } = parts;
     const light = (...names) => Math.min(...names.map((name) => lightOf(name, stage)));
@@ -248,8 +238,11 @@ export class Picture {
     ];
     for (const [from, to, opacity] of through)
       if (from) nodes.push(line(`M${from.x + from.w + 3} ${y}H${to.x - 3}`, 1.5, opacity));
-    for (const [name, part] of rows)
-      nodes.push(...this.outline({ x: part.x, y: y - cell / 2, w: part.w, h: cell }, "accent", light(name)));
+    for (const [name, part] of rows) {
+      const inset = this.isApart(name, stage) ? 0 : (gap * (part.bands - 1)) / 2;
+      const box = { x: part.x + inset, y: y - cell / 2, w: part.w - 2 * inset, h: cell };
+      nodes.push(...this.outline(box, "accent", light(name)));
+    }
     return nodes;
   }
 }
