@@ -152,7 +152,7 @@ export class Picture {
 
   /** Size the picture; words are never smaller than their size. */
   zoom(zoom) {
-    Object.assign(this.svg.style, { width: `${this.plan.width * zoom}px`, display: "block" });
+    this.svg.style.width = `${this.plan.width * zoom}px`;
     this.svg.style.setProperty("--small", Math.min(1, zoom));
   }
 
