@@ -15,7 +15,7 @@ from matplotlib.path import Path
 from numpy.typing import NDArray
 
 from mha_course.plots.figures import ACCENT, HATCH, INK, SMALL, STREAMS, TEXT, new_figure
-from mha_course.plots.scene_plan import BOTTOM, GAP, HEIGHT, SIDE, TOP, WIDTH, ScenePlan
+from mha_course.plots.scene_plan import BOTTOM, HEIGHT, SIDE, TOP, WIDTH, ScenePlan
 
 COLORS = {**STREAMS, "ink": INK, "muted": "#667085", "line": "#c6cad2", "accent": ACCENT}
 SIGNED = LinearSegmentedColormap.from_list("signed", ["#215caa", "#ffffff", "#be202e"])
@@ -105,17 +105,14 @@ def _draw_part(
 ) -> None:
     """Draw a matrix, in bands where it has heads; the head that is lit is darker, and so is the row."""
     x, y, width, height = (part[key] for key in "xywh")
-    square, turned = "square" in part, part.get("turned")
-    bands = [numbers[head]] if square else list(numbers) if numbers.ndim == 3 else [numbers]
-    size = ((height if turned else width) + GAP) / len(bands) - GAP
-    for h, band in enumerate(bands):
-        at = h * (size + GAP)
-        area = (x, y + at, width, size) if turned else (x + at, y, size, height)
+    bands = [numbers[head]] if "square" in part else list(numbers) if numbers.ndim == 3 else [numbers]
+    for h, (band, box) in enumerate(zip(bands, part["boxes"], strict=True)):
+        area = (box["x"], box["y"], box["w"], box["h"])
         light = 1.0 if h == head or len(bands) == 1 else 0.55
-        _image(ax, band.T if turned else band, area, light, name == "weights")
+        _image(ax, band.T if part.get("turned") else band, area, light, name == "weights")
         color = STREAMS.get(name, COLORS["line"])
         ax.add_patch(Rectangle(area[:2], *area[2:], fill=False, edgecolor=color, linewidth=0.8, alpha=light))
-    edges = np.arange(1, part["columns"]) * width / part["columns"] if square else np.zeros(0)
+    edges = np.arange(1, part["columns"]) * width / part["columns"] if "square" in part else np.zeros(0)
     ax.hlines(y + edges, x, x + width, color="white", linewidth=0.8)
     ax.vlines(x + edges, y, y + height, color="white", linewidth=0.8)
     if follow >= 0 and name not in ("k", "v"):
@@ -129,23 +126,21 @@ def _draw_part(
 def _follow(ax: Axes, parts: Mapping[str, Any], stages: Stages, head: int, row: int) -> None:
     """Draw lines from q to every key, as thick as its score, and from the weights to the values, as thick as these."""
     numbers, shares = stages["scores"][head, row], stages["weights"][head, row]
-    H, S, _ = stages["q"].shape
-    q, v, cell = parts["q"], parts["v"], SIDE / S
+    q, v, cell = parts["q"], parts["v"], SIDE / len(numbers)
     y, start, key = TOP + (row + 0.5) * cell, q["x"] + q["w"] + 3, TOP - 17
     sizes = ((numbers - numbers.min()) / (np.ptp(numbers) or 1.0)) ** 2
     for j, (size, share) in enumerate(zip(sizes, shares, strict=True)):
         at, middle = parts["scores"]["x"] + (j + 0.5) * cell, (y + key) / 2
         path = f"M {start} {y} C {(start + at) / 2} {middle} {at} {middle} {at} {key}"
         _stroke(ax, path, ACCENT, 0.6 + 3 * size, 0.2 + 0.7 * size, 4)
-        at, end = parts["weights"]["x"] + (j + 0.5) * cell, v["y"] + (j + 0.5) * v["h"] / S
+        at, end = parts["weights"]["x"] + (j + 0.5) * cell, v["y"] + (j + 0.5) * v["h"] / len(numbers)
         path = f"M {at} {y + cell / 2} C {at} {BOTTOM + 60} {v['x'] - 60} {end} {v['x'] - 3} {end}"
         if share > 0.005:
             _stroke(ax, path, ACCENT, 0.8 + 5 * share, 0.3 + 0.6 * share, 4)
-    band, low = v["x"] + (head + 0.5) * (v["w"] + GAP) / H - GAP / 2, y + cell / 2 + 3
+    band, low = v["boxes"][head]["x"] + v["boxes"][head]["w"] / 2, y + cell / 2 + 3
     _stroke(ax, f"M {band} {v['y'] - 2} L {band} {low + 5}", ACCENT, 3, 1, 4)
     _stroke(ax, f"M {band} {low} L {band - 4} {low + 7} L {band + 4} {low + 7} Z", ACCENT, 0, 1, 4)
     for one, other in (("x", "q"), ("scores", "weights"), ("context", "out")):
         if one in parts:
-            _stroke(
-                ax, f"M {parts[one]['x'] + parts[one]['w'] + 3} {y} L {parts[other]['x'] - 3} {y}", ACCENT, 1.5, 1, 4
-            )
+            path = f"M {parts[one]['x'] + parts[one]['w'] + 3} {y} L {parts[other]['x'] - 3} {y}"
+            _stroke(ax, path, ACCENT, 1.5, 1, 4)

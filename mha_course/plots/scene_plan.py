@@ -65,7 +65,7 @@ class ScenePlan:
         square = {**plain, "columns": self.S, "w": SIDE, "square": True}
         scores, tall = 204 + self.bands, 72 + GAP * (self.H - 1)
         keys = {"rows": C, "columns": self.S, "w": SIDE, "y": TOP - 20 - tall, "h": tall, "turned": True}
-        return {
+        parts: dict[str, Part] = {
             "x": {**plain, "x": LEFT},
             "q": {**cut, "x": 188},
             "k": {**cut, **keys, "x": scores},
@@ -75,6 +75,9 @@ class ScenePlan:
             "context": {**cut, "x": scores + 442},
             "out": {**plain, "x": scores + 476 + self.bands},
         }
+        for part in parts.values():
+            part["boxes"] = _boxes(part)
+        return parts
 
     def _stroke(self, path: str, color: str, shows: str, width: float = 1.5, head: int = -1) -> None:
         self.strokes.append({"path": path, "color": color, "shows": shows, "width": width, "head": head})
@@ -177,3 +180,13 @@ class ScenePlan:
             for text, at, align in ((low, 0, "left"), (name, width / 2, "center"), (high, width, "right")):
                 self._write(text, ramp["x"] + at, 78, align=align)
         return ramps
+
+
+def _boxes(part: Part) -> list[dict[str, float]]:
+    """Return where each head's part of a matrix stands, and how many rows and columns it has on the screen."""
+    bands = part["bands"]
+    start, length, count = ("y", "h", "rows") if part.get("turned") else ("x", "w", "columns")
+    size = (part[length] + GAP) / bands - GAP
+    box = {key: part[key] for key in ("x", "y", "w", "h", "rows", "columns")}
+    box |= {length: size, count: part[count] // bands}
+    return [{**box, start: part[start] + band * (size + GAP)} for band in range(bands)]

@@ -6,10 +6,12 @@ import base64
 import json
 import re
 import warnings
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import anywidget
+import traitlets
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
@@ -18,7 +20,9 @@ from mha_course.errors import SentenceError, ShapeError
 from mha_course.plots.figures import figure_html
 from mha_course.plots.words import visible
 
+HERE = Path(__file__).parent
 INTERRUPTED = "your function was interrupted; move a control to call it again"
+COURSES, YOURS = "These numbers are the course's.", "These numbers are your function's."
 DECK_VIEW = "application/vnd.mha-course.deck+json"  # what draws a widget on a slide, where there is no kernel
 WIDGET_VIEW = "application/vnd.jupyter.widget-view+json"
 MOST = 300  # letters of an error
@@ -52,6 +56,11 @@ def esm(name: str, *, folder: Path) -> str:
 
     main = _EXPORT.sub("", linked(folder / name))
     return "\n".join([*parts, main])
+
+
+def style(name: str, *, folder: Path) -> str:
+    """Join the style sheet of a widget to what pictures share."""
+    return "\n".join(file.read_text(encoding="utf-8") for file in (HERE / "picture.css", folder / name))
 
 
 def alone(widget: Any) -> dict[str, Any]:
@@ -121,3 +130,56 @@ class StaticFallbackWidget(StaticFallback, anywidget.AnyWidget):
     """A picture that runs in the browser: a subclass sets ``_esm`` and ``_css`` to the files beside it."""
 
     needs_kernel = False
+
+
+class RecomputingWidget(StaticFallbackWidget):
+    """Numbers that a learner's function may replace: the browser asks with a serial number, and so it is answered.
+
+    A subclass keeps the function in ``_recompute``, which it calls in ``_call``; ``_keep`` takes what it returned,
+    ``_message`` is what the browser draws, ``_describe`` sets ``text``. What goes wrong is said in place, and the last
+    picture stays.
+    """
+
+    _recompute: Any = None
+    _call: Callable[[dict[str, Any]], Any]
+    _keep: Callable[[Any], None]
+    _message: Callable[[], dict[str, Any]]
+    _describe: Callable[[], None]
+    expected = ""  # what the function returns
+    packet = traitlets.Dict().tag(sync=True)
+    trouble = traitlets.Dict({"serial": 0, "text": ""}).tag(sync=True)
+    options = traitlets.Dict().tag(sync=True)  # what does not change
+    request = traitlets.Dict({"serial": 0}).tag(sync=True, echo_update=False)
+
+    def _try(self, request: dict[str, Any]) -> str:
+        """Call the function and keep what it returned; return what went wrong, or nothing."""
+        try:
+            result = self._call(request)
+        except SentenceError as error:  # while somebody types
+            return error_line(error)
+        except Exception as error:
+            return f"your function: {error_line(error)}"
+        if result is None:
+            return f"your function returns nothing yet (None): expected {self.expected}"
+        try:
+            self._keep(result)
+        except Exception as error:
+            return (
+                f"your function returned something else: {error_line(error).removeprefix(f'{type(self).__name__}: ')}"
+            )
+        return ""
+
+    @traitlets.observe("request")
+    def _answer(self, change: dict[str, Any]) -> None:
+        request = change["new"]
+        if self._recompute is None or not request.get("serial"):
+            return  # nothing was asked
+        try:
+            trouble = self._try(request)
+        except KeyboardInterrupt:  # somebody stopped the kernel: it answers again
+            trouble = INTERRUPTED
+        if trouble:
+            self.trouble = {"serial": request["serial"], "text": trouble}
+        else:
+            self._describe()
+            self.packet = {**self._message(), "serial": request["serial"]}

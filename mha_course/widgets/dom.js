@@ -47,6 +47,63 @@ export function keepKeys(root) {
   });
 }
 
+/**
+ * Answer to keys of a picture before JupyterLab does, which listens on the document: so we listen on the window.
+ * `answer(event, target)` says whether a key was one of ours; fields and buttons answer by themselves. Return how to stop.
+ */
+export function catchKeys(root, answer) {
+  function press(event) {
+    const path = event.composedPath();
+    const [target] = path;
+    if (!path.includes(root) || hasModifier(event) || event.key === "Tab") return;
+    const ours = answer(event, target);
+    const typed = target.matches("input, select") && event.key !== "Escape";
+    const pressed = target.matches("button, summary") && [" ", "Enter"].includes(event.key);
+    if (ours || typed || pressed) event.stopPropagation();
+    if (ours) event.preventDefault();
+  }
+  window.addEventListener("keydown", press, true);
+  return () => window.removeEventListener("keydown", press, true);
+}
+
+/** Call these functions when the traits of their names change, and return how to stop. */
+export function followModel(model, calls) {
+  for (const [name, call] of Object.entries(calls)) model.on(`change:${name}`, call);
+  return () => {
+    for (const [name, call] of Object.entries(calls)) model.off(`change:${name}`, call);
+  };
+}
+
+const SPOKEN = 350; // milliseconds until a number is read aloud: what is passed over is not
+
+/** A paragraph for those who listen: what is said stands in it once nothing has moved for a moment. */
+export function makeSpeaker() {
+  const node = Object.assign(make("p", "spoken"), { ariaLive: "polite" });
+  let timer = null;
+  function speak(words) {
+    clearTimeout(timer);
+    timer = setTimeout(() => say(node, words), SPOKEN);
+  }
+  return { node, speak, stop: () => clearTimeout(timer) };
+}
+
+/** Copy what a trait holds: front ends give it as DataView, typed array or buffer, which need not begin at a multiple of 4. */
+export function bytesOf(value) {
+  const view = value.buffer ? new Uint8Array(value.buffer, value.byteOffset, value.byteLength) : new Uint8Array(value);
+  return view.slice();
+}
+
+/** Write a number for people: two decimals or fewer, a plain 0 only for nothing at all. */
+export function number(value, sign = false, decimals = 2) {
+  if (Number.isNaN(value)) return "NaN";
+  if (!Number.isFinite(value)) return value < 0 ? "−∞" : "∞";
+  if (value === 0) return "0";
+  const size = Math.abs(value);
+  const digits = size >= 10000 ? size.toExponential(decimals) : size.toFixed(decimals);
+  if (/^0\.0+$/.test(digits)) return digits;
+  return (value < 0 ? "−" : sign ? "+" : "") + digits;
+}
+
 export const clamp = (value, low, high) => Math.max(low, Math.min(high, value));
 export const product = (numbers) => numbers.reduce((all, number) => all * number, 1);
 

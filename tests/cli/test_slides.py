@@ -185,7 +185,7 @@ def test_widgets_are_live_on_slides(open_deck):
     place, scene = go("AttentionScene")
     scene.get_by_role("button", name="Next").click()
     scene.get_by_text("1 of 9").wait_for()
-    scene.locator("canvas").press("ArrowRight")
+    scene.locator(".paper").press("ArrowRight")
     scene.get_by_text("2 of 9").wait_for()
     assert page.evaluate("at") == place
 

@@ -52,13 +52,13 @@ class Film:
 
 def walk(page):
     """Film the scene: walk through the whole pass, then follow another word, and light another head."""
-    page.wait_for_selector("[data-drawn$=still]")
+    page.wait_for_selector(".mha-scene[data-drawn]")
     film, ahead = Film(page, ".mha-scene"), page.get_by_role("button", name="Next")
     film.take(2000)
     while ahead.is_enabled():
         ahead.click()
         film.take(1700)
-    page.locator(".mha-scene canvas").press("Escape")
+    page.locator(".mha-scene .paper").press("Escape")
     page.locator(".mha-scene select").select_option(index=FOLLOWED)
     film.take(1500)
     page.get_by_role("button", name="head 0").click()

@@ -123,6 +123,11 @@ def test_what_is_not_found_stays_and_is_named(scene, mha, draw):
     whole = scene(recompute=lambda: mha.steps(draw(1, 5, 24, seed=1)))
     assert ask(whole) == ""
     assert len(whole.packet["yours"]) == 9
+    assert [one.packet["whose"] for one in (scene(), made, whole)] == [
+        "These numbers are the course's.",
+        "weights, out, masked_scores: your function's numbers. All others are the course's.",
+        "These numbers are your function's.",
+    ]
 
 
 def fail():

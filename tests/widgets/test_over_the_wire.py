@@ -6,7 +6,7 @@ import time
 
 import pytest
 from elsewhere import COLAB, STUB
-from jupyter_client import KernelManager
+from jupyter_client.manager import start_new_kernel
 from widget_cases import CASES, MOVED, START, first_move
 
 from mha_course import widgets
@@ -30,11 +30,7 @@ class Kernel:
     def __init__(self, folder):
         path = os.pathsep.join(map(str, [*([folder] if folder else []), ROOT]))
         environment = {**os.environ, "PYTHONPATH": path, "MHA_COURSE_PROGRESS": "off", "MPLBACKEND": "agg"}
-        self.manager = KernelManager(kernel_name="python3")
-        self.manager.start_kernel(env=environment, cwd=ROOT)
-        self.client = self.manager.client()
-        self.client.start_channels()
-        self.client.wait_for_ready(timeout=60)
+        self.manager, self.client = start_new_kernel(kernel_name="python3", env=environment, cwd=ROOT)
 
     def run(self, code):
         """Run code, and return the messages that it sent; what it raises fails the test."""

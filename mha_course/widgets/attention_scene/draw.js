@@ -1,302 +1,272 @@
-// Draws the scene on a canvas: what the plan says, matrices as cells, and the word that is followed.
+// Draws the scene as SVG: what the plan of Python says, matrices as images, and the word that is followed. What changes
+// with the stage, the word and the head is how visible things are, and where bands stand: the style sheet moves them.
 
-import { clamp } from "../dom.js";
-import { number } from "../head_explorer/data.js";
-import { bandOf, cellOf, sizesOf } from "./layout.js";
+import { clamp, make, number, svg } from "../dom.js";
+import { STAGES } from "./numbers.js";
 
-const NO_NUMBER = [230, 30, 107]; // red, green, blue of NaN and of infinity
+const FAINT = 0.14; // what is not lit while walking
+const NO_NUMBER = [230, 30, 107, 255]; // red, green, blue, alpha
 const BAR = { top: 444, base: 488, left: 76, step: 44, wide: 20, tall: 26 }; // what a number is made of
+const TOGETHER = 7; // the stage from which contexts stand side by side
 
-/** Read colours and fonts from where the widget stands, so that it follows the theme. */
-export function lookOf(root, { streams, accent, cividis }) {
-  const { color: ink, backgroundColor: paper, fontFamily } = getComputedStyle(root);
-  const [red, green, blue] = rgbOf(paper);
-  const dark = 0.299 * red + 0.587 * green + 0.114 * blue < 128;
-  const mix = (share) => `color-mix(in srgb, ${ink} ${share}%, ${paper})`;
-  const light = ([name, colour]) => [name, dark ? `color-mix(in srgb, ${colour} 52%, white)` : colour];
-  const ends = dark
-    ? { low: [104, 168, 255], high: [255, 116, 100], power: 0.6, veil: 0.5 }
-    : { low: [33, 92, 170], high: [190, 32, 46], power: 0.8, veil: 0.62 };
-  const colours = { ink, muted: mix(dark ? 72 : 66), line: mix(28), accent: dark ? "#f0a030" : accent };
-  Object.assign(colours, Object.fromEntries(Object.entries(streams).map(light)));
-  const dots = Math.min(3, window.devicePixelRatio || 1);
-  return { ...ends, middle: [red, green, blue], ink, paper, colours, cividis, fontFamily, dots };
-}
-
-const makeCanvas = (width, height) => Object.assign(document.createElement("canvas"), { width, height });
-
-function rgbOf(colour) {
-  const context = makeCanvas(1, 1).getContext("2d");
-  context.fillStyle = colour;
-  context.fillRect(0, 0, 1, 1);
-  return context.getImageData(0, 0, 1, 1).data;
-}
-
-/** Return red, green and blue of a number between -1 and 1, or of a weight. */
-function colourOf({ cividis, low, high, middle, power }, value, weight) {
+/** Return red, green, blue and alpha of a number between -1 and 1, or of a weight. */
+function colourOf(palettes, value, weight) {
   if (!Number.isFinite(value)) return NO_NUMBER;
-  const at = 3 * Math.round(255 * clamp(value, 0, 1));
-  if (weight) return cividis.subarray(at, at + 3);
-  const share = Math.abs(clamp(value, -1, 1)) ** power;
-  return middle.map((part, i) => Math.round(part + ((value < 0 ? low : high)[i] - part) * share));
+  const at = 4 * Math.round(255 * clamp(weight ? value : (value + 1) / 2, 0, 1));
+  return palettes[weight ? "weights" : "signed"].subarray(at, at + 4);
 }
 
-/** Draws one moment: `now` are the numbers that a transition moves, `view` is what is followed and looked into. */
-export class Painter {
-  constructor(canvas, steps, look, zoom) {
-    const { plan } = steps;
-    Object.assign(this, { steps, look, plan, zoom, images: new Map(), context: canvas.getContext("2d") });
-    this.dots = look.dots * zoom; // pixels of the screen for one of the plan
-    Object.assign(canvas, { width: Math.round(plan.width * this.dots), height: Math.round(plan.height * this.dots) });
-    Object.assign(canvas.style, { width: `${plan.width * zoom}px`, height: `${plan.height * zoom}px` });
-    this.context.scale(this.dots, this.dots);
-    this.context.imageSmoothingEnabled = false;
-    this.paths = plan.strokes.map(({ path }) => new Path2D(path));
+/** Return an image with a pixel a cell. */
+function makeImage(rows, columns, colourAt, { x, y, w, h }, attributes = {}) {
+  const canvas = Object.assign(make("canvas"), { width: columns, height: rows });
+  const image = new ImageData(columns, rows);
+  for (let i = 0; i < rows * columns; i++) image.data.set(colourAt(Math.floor(i / columns), i % columns), 4 * i);
+  canvas.getContext("2d").putImageData(image, 0, 0);
+  const box = { x, y, width: w, height: h, preserveAspectRatio: "none", href: canvas.toDataURL() };
+  return svg("image", { ...box, ...attributes });
+}
+
+const rect = (name, { x, y, w, h }, attributes = {}) =>
+  svg("rect", { class: name, x, y, width: w, height: h, ...attributes });
+
+const line = (d, width, opacity, name = "accent") =>
+  svg("path", { class: `${width ? "stroke" : "fill"} ${name}`, d, "stroke-width": width, opacity });
+
+/** Return where the part of a head stands, or a matrix that has no parts. */
+const boxOf = ({ boxes }, head) => boxes[head] ?? boxes[0];
+
+/** Say how visible a thing is. */
+function lightOf(name, stage) {
+  if (stage < 0 || name === "always") return 1;
+  const { lit } = STAGES[stage];
+  const rows = ["q", "scores", "weights", "context", "out"]; // beside which words stand
+  const shown = name === "words" ? lit.includes("x") || rows.some((row) => lit.includes(row)) : lit.includes(name);
+  return shown ? 1 : FAINT;
+}
+
+/** Say how visible a head is that is not the one that is lit. */
+const lightOfOthers = (stage) => (stage >= 2 && stage < TOGETHER ? 0.25 : stage < 0 ? 0.55 : 1);
+
+export class Picture {
+  constructor(steps, palettes) {
+    const id = `hidden-${Math.random().toString(36).slice(2)}`; // it counts in the whole page
+    Object.assign(this, { steps, palettes, id, plan: steps.plan });
+    this.things = []; // {node, shows, head, others}: how visible it is follows the stage and the head
+    this.merged = [];
+    this.bands = []; // {node, name, turned, shift}: stand apart, or together
+    const { width, height, left, top, side, strokes, parts, heads, ramps } = this.plan;
+    this.svg = svg("svg", { viewBox: `0 0 ${width} ${height}`, class: "picture" });
+    const stripes = svg("path", { d: "M-1 1L1 -1M0 4L4 0M3 5L5 3", class: "stroke muted", "stroke-width": 1 });
+    const pattern = { id: this.id, width: 4, height: 4, patternUnits: "userSpaceOnUse" };
+    this.svg.append(svg("defs", {}, svg("pattern", pattern, stripes)));
+    for (const { path, color, width: wide, shows, head } of strokes)
+      this.add(line(path, wide, 1, color), { shows, head: head < 0 ? undefined : head });
+    for (const [name, part] of Object.entries(parts)) this.addMatrix(name, part);
+    heads.forEach(({ x, y, side: w }, head) => this.addMap({ x, y, w, h: w }, head));
+    for (const ramp of ramps) this.addRamp(ramp);
+    this.svg.append(rect("clear", { x: 0, y: top, w: left, h: side }, { "data-words": "" }));
+    [this.followed, this.pointed, this.inside] = [svg("g", { class: "followed" }), svg("g"), svg("g")];
+    this.svg.append(this.followed);
+    this.addTexts();
+    this.svg.append(this.pointed, this.inside);
   }
 
-  paint(now, view) {
-    const { context, plan } = this;
-    Object.assign(this, { now, view });
-    context.clearRect(0, 0, plan.width, plan.height);
-    plan.strokes.forEach(({ color, width, shows, head }, i) => {
-      const light = head < 0 ? 1 : this.lightOf(head);
-      this.stroke(this.paths[i], color, width, now[shows] * light);
-    });
-    for (const [name, part] of Object.entries(plan.parts)) this.paintMatrix(name, part);
-    plan.heads.forEach(({ x, y, side }, head) => {
-      const [area, lit] = [{ x, y, w: side, h: side }, head === view.head];
-      this.paintImage(this.imageOf("weights", head), area, now.weights * (lit ? 1 : 0.55));
-      this.frame(area, lit ? "ink" : "line", now.weights);
-    });
-    for (const ramp of plan.ramps) this.paintRamp(ramp);
-    if (now.followed > 0.01) this.paintFollowed();
-    this.paintTexts();
-    if (view.cell)
-      this.outline(cellOf(plan.parts[view.cell.name], view.cell, plan.gap, this.apart(view.cell.name)), 1, "ink");
-    if (view.inside) this.paintInside(view.inside);
+  add(node, thing) {
+    this.things.push({ node, ...thing });
+    this.svg.append(node);
   }
 
-  lightOf(head) {
-    return this.now.others + (1 - this.now.others) * this.now[`head${head}`];
-  }
-
-  /** Say how far apart the bands of a matrix are. */
-  apart(name) {
-    return name === "context" ? 1 - this.now.merged : this.now.split;
-  }
-
-  /** Stroke a path; one without a width is filled. */
-  stroke(path, colour, width, alpha) {
-    const { context, look } = this;
-    const style = look.colours[colour];
-    Object.assign(context, { globalAlpha: alpha, strokeStyle: style, fillStyle: style, lineWidth: width });
-    const shape = typeof path === "string" ? new Path2D(path) : path;
-    if (width) context.stroke(shape);
-    else context.fill(shape);
-  }
-
-  text(words, x, y, { colour = "muted", size = 11, bold = false, align = "left", alpha = 1, turned = false } = {}) {
-    const { context, look } = this;
-    const font = `${bold ? "600 " : ""}${size / Math.min(1, this.zoom)}px ${look.fontFamily}`; // never smaller than its size
-    Object.assign(context, { font, fillStyle: look.colours[colour], textAlign: align, globalAlpha: alpha });
-    context.save();
-    context.translate(x, y);
-    if (turned) context.rotate(-Math.PI / 2);
-    context.fillText(words, 0, 0);
-    context.restore();
-    return x + context.measureText(words).width;
-  }
-
-  paintTexts() {
-    const { now, view } = this;
-    let end = 0;
-    for (const { text, x, y, shows, color, row, key, head, bold, after, ...style } of this.plan.texts) {
-      const followed = row !== undefined && row === view.row;
-      const lit = followed || head === view.head || (key !== undefined && key === view.best?.column);
-      const colour = followed ? "accent" : lit ? "ink" : color;
-      end = this.text(text, after ? end + x : x, y, { ...style, colour, bold: bold || lit, alpha: now[shows] });
-    }
-  }
-
-  whole(value) {
-    return Math.round(value * this.dots) / this.dots;
-  }
-
-  /** Bring a box to whole pixels of the screen. */
-  crisp({ x, y, w, h }) {
-    const [left, top] = [this.whole(x), this.whole(y)];
-    return [left, top, this.whole(x + w) - left, this.whole(y + h) - top];
-  }
-
-  /** Return a picture with a pixel a cell; what is hidden stays clear. */
-  imageOf(name, head, { rows, columns } = { rows: this.steps.S, columns: this.steps.S }) {
-    const key = `${name} ${head}`;
-    if (this.images.has(key)) return this.images.get(key);
-    const { steps, look } = this;
-    const [weight, turned] = [name === "weights", name === "k"];
-    const image = new ImageData(columns, rows);
-    for (let i = 0; i < rows * columns; i++) {
-      const [y, x] = [Math.floor(i / columns), i % columns];
-      const [row, column] = turned ? [x, y] : [y, x];
-      const value = steps.value(name, head, row, column);
-      const clear = weight && value === 0 && steps.hidden(head, row, column);
-      image.data.set([...colourOf(look, weight ? value : value / steps.most[name], weight), clear ? 0 : 255], 4 * i);
-    }
-    const canvas = makeCanvas(columns, rows);
-    canvas.getContext("2d").putImageData(image, 0, 0);
-    this.images.set(key, canvas);
-    return canvas;
-  }
-
-  paintImage(image, area, alpha) {
-    this.context.globalAlpha = alpha;
-    this.context.drawImage(image, ...this.crisp(area));
-  }
-
-  /** Draw a matrix, in bands where it has heads; of scores and weights those of the head that is lit. */
-  paintMatrix(name, part) {
-    const { steps, now } = this;
+  addMatrix(name, part) {
+    const { steps } = this;
     for (let head = 0; head < (part.square ? steps.H : part.bands); head++) {
-      const light = part.square ? now[`head${head}`] : part.bands > 1 ? this.lightOf(head) : 1;
-      if (light > 0.01) this.paintBand(name, part, head, now[name] * light);
+      const node = svg("g");
+      const banded = part.bands > 1;
+      node.append(...this.bandParts(name, part, head));
+      if (name === "context") {
+        const merged = svg("g", { class: "passive" }, this.imageOf("merged", part, head));
+        node.append(merged);
+        this.merged.push(merged);
+      }
+      const shift = this.plan.gap * ((part.bands - 1) / 2 - head);
+      if (banded) this.bands.push({ node, name, shift: part.turned ? [0, shift] : [shift, 0] });
+      this.add(node, { shows: name, ...((part.square || banded) && { head, others: part.square && 0 }) });
     }
   }
 
-  paintBand(name, part, head, alpha) {
-    const { steps, now, plan, look } = this;
-    const { square, turned } = part;
-    const sizes = sizesOf(part);
-    const area = bandOf(part, head, plan.gap, this.apart(name));
-    this.paintImage(this.imageOf(name, head, sizes), area, alpha);
-    if (name === "context") this.paintImage(this.imageOf("merged", head, sizes), area, alpha * now.merged);
-    if (name === "weights" && steps.masked) this.hatch(area, head, alpha);
-    this.rule(area, square || turned ? sizes.columns : 1, turned ? 1 : sizes.rows);
-    this.frame(area, look.colours[name] ? name : "line", alpha);
+  /** Return the image of one head's part of a matrix; what is hidden shows the hatching behind it. */
+  imageOf(name, part, head) {
+    const { steps } = this;
+    const box = boxOf(part, head);
+    const colourAt = (down, right) => {
+      const [row, column] = part.turned ? [right, down] : [down, right];
+      const value = steps.value(name, head, row, column);
+      if (name !== "weights") return colourOf(this.palettes, value / steps.most[name], false);
+      const colour = colourOf(this.palettes, value, true);
+      return steps.hidden(head, row, column) ? [...colour.slice(0, 3), value === 0 ? 0 : 192] : colour;
+    };
+    const marks = { class: name === "weights" ? "" : "signed", "data-part": name, "data-band": head };
+    return makeImage(box.rows, box.columns, colourAt, box, marks);
   }
 
-  frame(area, colour, alpha) {
-    const [x, y, w, h] = this.crisp(area);
-    this.stroke(`M${x - 0.5} ${y - 0.5}h${w + 1}v${h + 1}h${-w - 1}z`, colour, 1, alpha);
+  /** Return an image, lines of paper between its cells, and a frame. */
+  bandParts(name, part, head) {
+    const { x, y, w, h, rows, columns } = boxOf(part, head);
+    let d = "";
+    const [across, down] = [part.square || part.turned ? columns : 1, part.turned ? 1 : rows];
+    for (let i = 1; i < across; i++) d += `M${x + (i * w) / across} ${y}v${h}`;
+    for (let i = 1; i < down; i++) d += `M${x} ${y + (i * h) / down}h${w}`;
+    const nodes = [this.imageOf(name, part, head), svg("path", { class: "stroke paper-line passive", d })];
+    if (name === "weights" && this.steps.masked) nodes.unshift(rect("", { x, y, w, h }, { fill: `url(#${this.id})` }));
+    const colour = ["q", "k", "v"].includes(name) ? name : "line";
+    return [...nodes, rect(`stroke passive ${colour}`, { x: x - 0.5, y: y - 0.5, w: w + 1, h: h + 1 })];
   }
 
-  /** Draw lines of paper between cells. */
-  rule(area, columns, rows) {
-    const [x, y, w, h] = this.crisp(area);
-    let path = "";
-    for (let i = 1; i < columns; i++) path += `M${this.whole(x + (i * w) / columns) - 0.5} ${y}v${h}`;
-    for (let i = 1; i < rows; i++) path += `M${x} ${this.whole(y + (i * h) / rows) - 0.5}h${w}`;
-    Object.assign(this.context, { strokeStyle: this.look.paper, lineWidth: 1 });
-    this.context.stroke(new Path2D(path));
+  addMap(box, head) {
+    const { S, value } = this.steps;
+    const colourAt = (row, column) => colourOf(this.palettes, value("weights", head, row, column), true);
+    const node = svg("g", { "data-head": head }, makeImage(S, S, colourAt, box), rect("stroke line passive", box));
+    this.add(node, { shows: "weights", head, others: 0.55 });
   }
 
-  hatch({ x, y, w, h }, head, alpha) {
-    const { context, steps } = this;
-    const { S } = steps;
-    context.save();
-    context.beginPath();
-    for (let i = 0; i < S * S; i++) {
-      const [row, column] = [Math.floor(i / S), i % S];
-      if (steps.hidden(head, row, column)) context.rect(x + (column * w) / S, y + (row * h) / S, w / S, h / S);
+  addRamp({ x, y, w, weights }) {
+    const colourAt = (_, i) => colourOf(this.palettes, weights ? i / 127 : (2 * i) / 127 - 1, weights);
+    const box = { x, y, w, h: 8 };
+    this.svg.append(makeImage(1, 128, colourAt, box, { class: weights ? "" : "signed" }), rect("stroke line", box));
+  }
+
+  addTexts() {
+    this.texts = [];
+    for (const each of this.plan.texts) {
+      const { text, x, y, shows, color, size, bold, align, turned, after, head } = each;
+      const look = [color, align, bold ? "bold" : "plain", size > 11 ? "large" : "small"].join(" ");
+      if (after) {
+        this.texts.at(-1).node.append(svg("tspan", { class: look, dx: x, y }, text));
+        continue;
+      }
+      const node = svg("text", { class: look, x, y, transform: turned ? `rotate(-90 ${x} ${y})` : "" }, text);
+      if (head !== undefined) node.dataset.head = head;
+      this.texts.push({ ...each, node });
+      this.add(node, { shows });
     }
-    context.clip();
-    let path = "";
-    for (let from = x - h; from < x + w; from += 4) path += `M${from} ${y + h}l${h} ${-h}`;
-    this.stroke(path, "muted", 1, alpha);
-    context.restore();
   }
 
-  outline(area, alpha, colour) {
-    const [x, y, w, h] = this.crisp(area);
-    Object.assign(this.context, { globalAlpha: alpha, strokeStyle: this.look.paper, lineWidth: 1 });
-    this.context.strokeRect(x - 2, y - 2, w + 4, h + 4);
-    this.stroke(`M${x - 1} ${y - 1}h${w + 2}v${h + 2}h${-w - 2}z`, colour, 1.5, alpha);
+  /** Size the picture; words are never smaller than their size. */
+  zoom(zoom) {
+    this.svg.style.width = `${this.plan.width * zoom}px`;
+    this.svg.style.setProperty("--small", Math.min(1, zoom));
   }
 
-  paintRamp({ x, y, w, weights }) {
-    for (let i = 0; i < w; i++) {
-      const share = i / (w - 1);
-      const colour = colourOf(this.look, weights ? share : 2 * share - 1, weights);
-      Object.assign(this.context, { globalAlpha: 1, fillStyle: `rgb(${colour.join()})` });
-      this.context.fillRect(x + i, y, 1.5, 8);
+  /** Say whether the bands of a matrix stand apart. */
+  isApart(name, stage) {
+    return name === "context" ? stage < TOGETHER : stage < 0 || stage >= 2;
+  }
+
+  /** Show what is followed, at a stage, and a cell with what it is made of. */
+  show({ stage, row, head, best }, cell, inside) {
+    this.showThings(stage, head);
+    for (const { node, row: own, key, head: whose } of this.texts) {
+      const followed = row >= 0 && own === row;
+      node.classList.toggle("followed", followed);
+      node.classList.toggle("lit", followed || whose === head || (key !== undefined && key === best?.column));
     }
-    this.frame({ x, y, w, h: 8 }, "line", 1);
+    this.followed.replaceChildren(...(row < 0 ? [] : this.followedParts(stage, row, head, best)));
+    this.pointed.replaceChildren(...(cell ? this.outline(this.cellBox(cell, stage), "ink") : []));
+    this.inside.replaceChildren(...(inside ? insideParts(inside, this.palettes) : []));
+  }
+
+  showThings(stage, head) {
+    for (const { node, shows, head: own, others = lightOfOthers(stage) } of this.things)
+      node.style.opacity = lightOf(shows, stage) * (own === undefined || own === head ? 1 : others);
+    for (const { node, name, shift } of this.bands)
+      node.style.transform = this.isApart(name, stage) ? "" : `translate(${shift[0]}px, ${shift[1]}px)`;
+    for (const node of this.merged) node.style.opacity = Number(stage >= TOGETHER);
+  }
+
+  cellBox({ name, head, row, column }, stage) {
+    const part = this.plan.parts[name];
+    const { x, y, w, h, rows, columns } = boxOf(part, head);
+    const shift = this.isApart(name, stage) || part.bands === 1 ? 0 : this.plan.gap * ((part.bands - 1) / 2 - head);
+    const [down, right] = part.turned ? [column, row] : [row, column];
+    const [left, top] = part.turned ? [x, y + shift] : [x + shift, y];
+    return { x: left + (right * w) / columns, y: top + (down * h) / rows, w: w / columns, h: h / rows };
+  }
+
+  outline({ x, y, w, h }, colour, opacity = 1) {
+    return [
+      rect("stroke paper-line passive", { x: x - 2, y: y - 2, w: w + 4, h: h + 4 }, { opacity }),
+      rect(`stroke passive ${colour}`, { x: x - 1, y: y - 1, w: w + 2, h: h + 2 }, { opacity, "stroke-width": 1.5 }),
+    ];
   }
 
   /** Light the row of the word that is followed, its scores as lines to the keys, its weights as lines to the values. */
-  paintFollowed() {
-    const { plan, now, view, steps } = this;
-    const { x, q, k, v, scores, weights, context, out } = plan.parts;
-    const { row, head, best } = view;
-    const { S } = steps;
-    const cell = plan.side / S;
-    const [y, bottom, key] = [plan.top + (now.row + 0.5) * cell, plan.top + plan.side, k.y + k.h + 3];
-    const [meets, mixes] = [Math.min(now.q, now.k, now.scores), Math.min(now.weights, now.v, now.context)];
+  followedParts(stage, row, head, best) {
+    const { parts, top, side, gap } = this.plan;
+    const { S, value, word } = this.steps;
+    const { x, q, k, v, scores, weights, context, out } = parts;
+    const light = (...names) => Math.min(...names.map((name) => lightOf(name, stage)));
+    const [meets, mixes] = [light("q", "k", "scores"), light("weights", "v", "context")];
+    const [cell, tall] = [side / S, v.h / S];
+    const [y, bottom, key, start] = [top + (row + 0.5) * cell, top + side, k.y + k.h + 3, q.x + q.w + 3];
     const rows = Object.entries({ x, q, scores, weights, context, out }).filter(([, part]) => part);
-    for (const [, part] of rows) this.veil({ ...part, y: plan.top }, now.row * cell, cell);
-    const values = Array.from({ length: S }, (_, j) => steps.value("scores", head, row, j));
-    const [low, high, start] = [Math.min(...values), Math.max(...values), q.x + q.w + 3];
+    const nodes = rows.flatMap(([, part]) => [
+      rect("veil", { x: part.x - 2, y: top - 2, w: part.w + 4, h: row * cell + 2 }),
+      rect("veil", { x: part.x - 2, y: y + cell / 2, w: part.w + 4, h: (S - row - 1) * cell + 2 }),
+    ]);
+    const values = Array.from({ length: S }, (_, j) => value("scores", head, row, j));
+    const [low, high] = [Math.min(...values), Math.max(...values)];
     for (let j = 0; j < S; j++) {
       const size = ((values[j] - low) / (high - low || 1)) ** 2;
       const [at, middle] = [scores.x + (j + 0.5) * cell, (y + key) / 2];
-      const line = `M${start} ${y}C${(start + at) / 2} ${middle} ${at} ${middle} ${at} ${key}`;
-      this.stroke(line, "accent", 0.5 + 3 * size, now.followed * meets * (0.18 + 0.7 * size));
-      const weight = Math.max(0, steps.value("weights", head, row, j));
-      const value = cellOf(v, { row: j }, plan.gap, now.split);
-      const [from, to] = [weights.x + (j + 0.5) * cell, value.y + value.h / 2];
+      const score = `M${start} ${y}C${(start + at) / 2} ${middle} ${at} ${middle} ${at} ${key}`;
+      nodes.push(line(score, 0.5 + 3 * size, meets * (0.18 + 0.7 * size)));
+      const weight = Math.max(0, value("weights", head, row, j));
+      const [from, to] = [weights.x + (j + 0.5) * cell, v.y + (j + 0.5) * tall];
       const curve = `M${from} ${y + cell / 2 + 1}C${from} ${bottom + 60} ${v.x - 60} ${to} ${v.x - 4} ${to}`;
-      if (weight > 0.005) this.stroke(curve, "accent", 0.75 + 5 * weight, now.followed * mixes * (0.3 + 0.6 * weight));
-      this.fade(value, now.followed * mixes * 0.72 * (1 - Math.sqrt(weight)));
+      if (weight > 0.005) nodes.push(line(curve, 0.75 + 5 * weight, mixes * (0.3 + 0.6 * weight)));
+      const pale = { "fill-opacity": mixes * 0.72 * (1 - Math.sqrt(weight)) };
+      nodes.push(rect("veil", { x: v.x, y: to - tall / 2, w: v.w, h: tall }, pale));
       if (j === best?.column)
-        this.text(`${steps.word(j)} ${number(weight)}`, v.x + v.w + 8, to + 4, { colour: "ink", alpha: mixes });
+        nodes.push(svg("text", { x: v.x + v.w + 8, y: to + 4, opacity: mixes }, `${word(j)} ${number(weight)}`));
     }
-    const band = bandOf(v, head, plan.gap, now.split);
+    const band = boxOf(v, head);
     const [middle, tip] = [band.x + band.w / 2, y + cell / 2 + 3];
-    this.stroke(`M${middle} ${v.y - 3}V${tip + 5}`, "accent", 3, now.followed * mixes);
-    this.stroke(`M${middle} ${tip}l-4 7h8z`, "accent", 0, now.followed * mixes);
+    nodes.push(line(`M${middle} ${v.y - 3}V${tip + 5}`, 3, mixes), line(`M${middle} ${tip}l-4 7h8z`, 0, mixes));
     const through = [
-      [x, q, Math.min(now.x, now.q)],
-      [scores, weights, now.scaling],
-      [context, out, now.output],
+      [x, q, light("x", "q")],
+      [scores, weights, light("scaling")],
+      [context, out, light("output")],
     ];
-    for (const [from, to, alpha] of through)
-      if (from) this.stroke(`M${from.x + from.w + 3} ${y}H${to.x - 3}`, "accent", 1.5, now.followed * alpha);
-    for (const [name, part] of rows)
-      this.outline(cellOf(part, { row: now.row }, plan.gap, this.apart(name)), now.followed * now[name], "accent");
+    for (const [from, to, opacity] of through)
+      if (from) nodes.push(line(`M${from.x + from.w + 3} ${y}H${to.x - 3}`, 1.5, opacity));
+    for (const [name, part] of rows) {
+      const inset = this.isApart(name, stage) ? 0 : (gap * (part.bands - 1)) / 2;
+      const box = { x: part.x + inset, y: y - cell / 2, w: part.w - 2 * inset, h: cell };
+      nodes.push(...this.outline(box, "accent", light(name)));
+    }
+    return nodes;
   }
+}
 
-  fade(area, alpha) {
-    Object.assign(this.context, { fillStyle: this.look.paper, globalAlpha: alpha });
-    this.context.fillRect(...this.crisp(area));
-  }
-
-  /** Let all rows but one step back. */
-  veil({ x, y, w, h }, from, cell) {
-    const alpha = this.now.followed * this.look.veil;
-    this.fade({ x: x - 2, y: y - 2, w: w + 4, h: from + 2 }, alpha);
-    this.fade({ x: x - 2, y: y + from + cell, w: w + 4, h: h - from - cell + 2 }, alpha);
-  }
-
-  /** Draw what a number is made of as bars, below the matrices. */
-  paintInside({ title, parts, total, note }) {
-    const { top, base, left, step, wide, tall } = BAR;
-    const end = this.text(title, left, top, { colour: "ink", size: 13, bold: true });
-    const after = this.text(`= ${number(total)}`, end + 8, top, { colour: "ink", size: 13 });
-    this.text(note ?? "", after + 24, top);
-    if (!parts.length) return;
-    const most = Math.max(...parts.map(({ value }) => Math.abs(value))) || 1;
-    const below = base + 16 + tall * Math.max(0, ...parts.map(({ value }) => -value / most));
-    parts.forEach(({ name, value, lit }, i) => {
-      const [x, h] = [left + i * step, (tall * Math.abs(value)) / most];
-      const y = value < 0 ? base : base - h;
-      Object.assign(this.context, {
-        globalAlpha: 1,
-        fillStyle: `rgb(${colourOf(this.look, value / most, false).join()})`,
-      });
-      this.context.fillRect(x, y, wide, h);
-      if (lit) this.outline({ x, y, w: wide, h }, 1, "ink");
-      this.text(number(value), x + wide / 2, base - 4 - (value < 0 ? 0 : h), { align: "center", colour: "ink" });
-      this.text(name, x + wide / 2, below, { align: "center" });
-    });
-    this.stroke(`M${left - 4} ${base}h${(parts.length - 1) * step + wide + 8}`, "line", 1, 1);
-  }
+/** Draw what a number is made of as bars, below the matrices. */
+function insideParts({ title, parts, total, note = "" }, palettes) {
+  const { top, base, left, step, wide, tall } = BAR;
+  const text = (words, x, y, look = "ink center") => svg("text", { class: look, x, y }, words);
+  const heading = text(title, left, top, "ink bold large left");
+  heading.append(svg("tspan", { class: "plain", dx: 8 }, `= ${number(total)}`));
+  heading.append(svg("tspan", { class: "muted small plain", dx: 24 }, note));
+  if (!parts.length) return [heading];
+  const most = Math.max(...parts.map(({ value }) => Math.abs(value))) || 1;
+  const below = base + 16 + tall * Math.max(0, ...parts.map(({ value }) => -value / most));
+  const bars = parts.flatMap(({ name, value, lit }, i) => {
+    const [x, h] = [left + i * step, (tall * Math.abs(value)) / most];
+    const box = { x, y: value < 0 ? base : base - h, w: wide, h };
+    const [red, green, blue, alpha] = colourOf(palettes, value / most, false);
+    const style = `fill: rgb(${red} ${green} ${blue} / ${alpha / 255})`;
+    return [
+      rect(`signed${lit ? " lit" : ""}`, box, { style }),
+      text(number(value), x + wide / 2, base - 4 - (value < 0 ? 0 : h)),
+      text(name, x + wide / 2, below, "muted center"),
+    ];
+  });
+  return [heading, ...bars, line(`M${left - 4} ${base}h${(parts.length - 1) * step + wide + 8}`, 1, 1, "line")];
 }

@@ -1,19 +1,12 @@
 // The whole of multi-head attention in one picture: it is walked, followed and looked into without a kernel.
 
-import { GONE, makeQueue } from "../controls.js";
-import { apart, clamp, hasModifier, make, makeButton, say } from "../dom.js";
-import { bytesOf } from "../head_explorer/data.js";
-import { followTheme } from "../page.js";
-import { Painter, lookOf } from "./draw.js";
-import { hit, sizesOf } from "./layout.js";
+import { apart, bytesOf, catchKeys, clamp, followModel, make, makeButton, makeSpeaker, say } from "../dom.js";
+import { makeRecompute } from "../recompute.js";
+import { Picture } from "./draw.js";
 import { STAGES, lookInside, readSteps, sentenceOf, strongest } from "./numbers.js";
 
-const TWEEN = 300; // milliseconds
 const [LEAST, MOST] = [0.88, 1.08]; // how far the picture follows its place; where there is less it scrolls
-const PAUSE = 5000; // milliseconds that a stage stays while it plays
-const SPOKEN = 350; // milliseconds until a number is read aloud: what is passed over is not
 const LAST = STAGES.length - 1;
-const FAINT = 0.14; // what is not lit while walking
 const LOOKS_INTO = ["scores", null, "q", "q", "scores", "scores", "weights", "context", "context", "out"]; // by stage
 const KEYS =
   "In the picture: Space or → goes to the next stage, ← back, Escape to the overview; ↑ and ↓ follow another word, " +
@@ -22,101 +15,54 @@ const KEYS =
 class Scene {
   constructor(model, el) {
     this.model = model;
-    this.options = { ...model.get("options"), cividis: bytesOf(model.get("options").cividis) };
-    this.hover = this.cursor = this.now = this.playing = null;
-    this.still = matchMedia("(prefers-reduced-motion: reduce)");
-    this.queue = makeQueue(
-      () => this.send(),
-      () => this.tell(GONE),
-    );
+    this.hover = this.cursor = null;
+    this.stage = model.get("stage");
+    const { signed, weights } = model.get("options");
+    this.palettes = { signed: bytesOf(signed), weights: bytesOf(weights) };
+    this.recompute = makeRecompute(model);
+    this.speaker = makeSpeaker();
     this.build(el);
-    this.stops = [this.followKeys(), this.followModel(), this.followPage()];
+    const soon = () => this.soon();
+    const size = new ResizeObserver(soon); // it may have been out of sight
+    size.observe(this.root);
+    this.stops = [
+      catchKeys(this.root, (event, target) => target === this.paper && this.answer(event.key)),
+      followModel(model, { packet: () => this.packetCame(), stage: soon, row: soon, head: soon }),
+      () => size.disconnect(),
+      this.recompute.stop,
+      this.speaker.stop,
+    ];
     this.packetCame();
-    this.tell(model.get("trouble").text);
   }
 
   build(el) {
     const step = (by) => () => this.go(this.model.get("stage") + by);
     this.back = makeButton("back", "Back", step(-1));
     this.next = makeButton("next", "Next", step(1));
-    this.play = makeButton("play", "Play", () => this.setPlaying(this.playing === null));
     this.count = make("span", "count");
     this.words = make("select", "follow");
     this.words.addEventListener("change", () => this.put({ row: Number(this.words.value) }));
     const follow = make("label", "", make("span", "", "Follow"), this.words);
     this.heads = make("div", "heads");
     Object.assign(this.heads, { role: "group", ariaLabel: "Head" });
-    const bar = make("div", "bar", this.back, this.next, this.play, this.count, follow, this.heads);
+    const bar = make("div", "bar", this.back, this.next, this.count, follow, this.heads);
     this.sentence = Object.assign(make("p", "sentence"), { ariaLive: "polite" });
-    this.canvas = make("canvas");
-    Object.assign(this.canvas, { tabIndex: 0, role: "application", ariaRoleDescription: "picture", ariaLabel: KEYS });
-    this.paper = make("div", "paper", this.canvas);
+    this.paper = make("div", "paper");
+    Object.assign(this.paper, { tabIndex: 0, role: "application", ariaRoleDescription: "picture", ariaLabel: KEYS });
     this.readout = make("p", "readout");
-    this.spoken = Object.assign(make("p", "spoken"), { ariaLive: "polite" });
-    this.whose = make("span", "whose");
-    this.ask = makeButton("recompute", "Recompute", () => this.queue.ask({}));
-    this.trouble = make("span", "trouble");
-    this.trouble.setAttribute("role", "status");
-    this.foot = make("div", "foot", this.whose, this.ask, this.trouble);
+    const ask = makeButton("recompute", "Recompute", () => this.recompute.ask({}));
+    const foot = make("div", "foot", this.recompute.whose, ask, this.recompute.trouble);
+    foot.hidden = !this.model.get("options").asks;
     const keys = make("details", "keys foot", make("summary", "", "Keys"), make("p", "", KEYS));
-    this.root = make("div", "mha-scene", bar, this.sentence, this.paper, this.readout, this.spoken, this.foot, keys);
+    const parts = [bar, this.sentence, this.paper, this.readout, this.speaker.node, foot, keys];
+    this.root = make("div", "mha-scene mha-picture", ...parts);
     Object.assign(this.root, { role: "group", ariaLabel: "Multi-head attention as a whole" });
     el.append(this.root);
-    this.foot.hidden = !this.options.asks;
-    this.canvas.addEventListener("pointermove", (event) => this.point(this.found(event)));
-    this.canvas.addEventListener("pointerleave", () => this.point(null));
-    this.canvas.addEventListener("click", (event) => this.click(this.found(event)));
-  }
-
-  followModel() {
-    const soon = () => this.soon();
-    const landed = (serial, text) => {
-      this.tell(text);
-      this.queue.landed(serial);
-      this.queue.pump();
-    };
-    const calls = {
-      packet: () => {
-        this.packetCame();
-        landed(this.model.get("packet").serial, "");
-      },
-      trouble: () => landed(this.model.get("trouble").serial, this.model.get("trouble").text),
-      stage: soon,
-      row: soon,
-      head: soon,
-    };
-    for (const [name, call] of Object.entries(calls)) this.model.on(`change:${name}`, call);
-    return () => {
-      for (const [name, call] of Object.entries(calls)) this.model.off(`change:${name}`, call);
-    };
-  }
-
-  followPage() {
-    const again = () => {
-      this.painter = null;
-      this.soon();
-    };
-    const size = new ResizeObserver(() => this.soon()); // it may have been out of sight
-    size.observe(this.root);
-    const stop = followTheme(this.root, () => this.painter?.look, again);
-    return () => {
-      size.disconnect();
-      stop();
-    };
-  }
-
-  followKeys() {
-    const press = (event) => {
-      // on the window, because JupyterLab listens on the document before we would hear of it
-      const path = event.composedPath();
-      const [target] = path;
-      if (!path.includes(this.root) || hasModifier(event) || event.key === "Tab") return;
-      const ours = target === this.canvas && this.answer(event.key);
-      if (ours || !(target === this.canvas) || event.key === "Enter") event.stopPropagation();
-      if (ours) event.preventDefault();
-    };
-    window.addEventListener("keydown", press, true);
-    return () => window.removeEventListener("keydown", press, true);
+    const { colours } = this.model.get("options");
+    for (const [name, colour] of Object.entries(colours)) this.root.style.setProperty(`--${name}-on-white`, colour);
+    this.paper.addEventListener("pointermove", (event) => this.point(this.found(event)));
+    this.paper.addEventListener("pointerleave", () => this.point(null));
+    this.paper.addEventListener("click", (event) => this.click(this.found(event)));
   }
 
   /** Answer to a key in the picture, and say whether it was one of ours. */
@@ -136,8 +82,7 @@ class Scene {
     };
     const move = (down, right) => () => {
       const { row: y, column: x } = this.cursor;
-      const part = this.steps.plan.parts[this.cursor.name];
-      const last = sizesOf(part).columns - 1;
+      const last = this.widthOf(this.cursor.name) - 1;
       this.lookAt({ ...this.cursor, row: clamp(y + down, 0, S - 1), column: clamp(x + right, 0, last) });
     };
     const inside = {
@@ -155,16 +100,24 @@ class Scene {
   // What the learner does.
 
   /** Return what lies under the pointer. */
-  found({ clientX, clientY }) {
-    const { left, top } = this.canvas.getBoundingClientRect();
-    const { plan, S } = this.steps;
-    const { zoom } = this.painter;
-    return hit(plan, S, (name) => this.painter.apart(name), { x: (clientX - left) / zoom, y: (clientY - top) / zoom });
+  found({ target, clientX, clientY }) {
+    const node = target.closest("[data-part], [data-head], [data-words]");
+    if (!node) return null;
+    const { part, band, head } = node.dataset;
+    if (head) return { head: Number(head) };
+    const box = node.getBoundingClientRect();
+    const at = (count, share) => clamp(Math.floor(count * share), 0, count - 1);
+    const { S, plan } = this.steps;
+    const [across, down] = [(clientX - box.left) / box.width, (clientY - box.top) / box.height];
+    if (!part) return { row: at(S, down) };
+    const { rows, columns } = plan.parts[part].boxes[0];
+    const [y, x] = [at(rows, down), at(columns, across)];
+    const [row, column] = plan.parts[part].turned ? [x, y] : [y, x];
+    return { name: part, row, column, ...(plan.parts[part].bands > 1 && { head: Number(band) }) };
   }
 
   point(found) {
     const hover = found?.name ? found : null;
-    this.canvas.style.cursor = found ? "pointer" : "default";
     if (JSON.stringify(hover) === JSON.stringify(this.hover)) return;
     this.hover = hover;
     this.soon();
@@ -185,9 +138,14 @@ class Scene {
     if (row < 0 || !name) return null;
     if (name === "scores" || name === "weights")
       return { name, head, row, column: strongest(this.steps, head, row)?.column ?? 0 };
-    const { columns } = sizesOf(this.steps.plan.parts[name]);
-    const sizes = Array.from({ length: columns }, (_, i) => Math.abs(this.steps.value(name, head, row, i)));
+    const sizes = Array.from({ length: this.widthOf(name) }, (_, i) => Math.abs(this.steps.value(name, head, row, i)));
     return { name, head, row, column: sizes.indexOf(Math.max(...sizes.filter(Number.isFinite))) };
+  }
+
+  /** Count the numbers in a row of one head's part of a matrix. */
+  widthOf(name) {
+    const { turned, boxes } = this.steps.plan.parts[name];
+    return turned ? boxes[0].rows : boxes[0].columns;
   }
 
   lookAt(cursor) {
@@ -198,14 +156,7 @@ class Scene {
   /** Go to a stage: -1 is the overview. */
   go(stage) {
     this.cursor = null;
-    this.setPlaying(this.playing !== null && stage < LAST);
     this.put({ stage: clamp(stage, -1, LAST) });
-  }
-
-  setPlaying(plays) {
-    clearTimeout(this.playing);
-    this.playing = plays ? setTimeout(() => this.go(this.model.get("stage") + 1), PAUSE) : null;
-    say(this.play, plays ? "Pause" : "Play");
   }
 
   put(values) {
@@ -215,34 +166,17 @@ class Scene {
     this.model.save_changes();
   }
 
-  send() {
-    const serial = this.model.get("request").serial + 1;
-    this.model.set("request", { serial });
-    this.model.save_changes();
-    return serial;
-  }
-
-  tell(text) {
-    say(this.trouble, text);
-    this.trouble.classList.toggle("bad", Boolean(text));
-  }
-
   packetCame() {
     this.steps = readSteps(this.model.get("packet"));
-    this.painter = null;
-    const { S, H, tokens, yours } = this.steps;
+    this.picture = new Picture(this.steps, this.palettes);
+    this.paper.replaceChildren(this.picture.svg);
+    const { S, H, tokens } = this.steps;
     const options = Array.from({ length: S }, (_, i) => new Option(`${i + 1} ${apart(tokens[i], 16)}`, i));
     this.words.replaceChildren(new Option("no word", -1), ...options);
     const buttons = Array.from({ length: H }, (_, h) =>
       makeButton("", `${h}`, () => this.put({ head: h }), `head ${h}`),
     );
     this.heads.replaceChildren(make("span", "", "Head"), ...buttons);
-    const all = yours.includes("q") && yours.includes("out");
-    const some = `${yours.join(", ")}: your function's numbers. All others are the course's.`;
-    say(
-      this.whose,
-      all ? "These numbers are your function's." : yours.length ? some : "These numbers are the course's.",
-    );
     this.soon();
   }
 
@@ -255,81 +189,25 @@ class Scene {
     return { stage: get("stage", -1, LAST), row, head, best: row >= 0 ? strongest(this.steps, head, row) : null };
   }
 
-  /** Return the numbers to which a transition moves: how visible each thing is, and where it stands. */
-  aim({ stage, row, head }) {
-    const lit = stage < 0 ? null : STAGES[stage].lit;
-    const things = [
-      "x",
-      "q",
-      "k",
-      "v",
-      "scores",
-      "weights",
-      "context",
-      "out",
-      "projection",
-      "scaling",
-      "output",
-      "residual",
-    ];
-    const aim = Object.fromEntries(things.map((name) => [name, !lit || lit.includes(name) ? 1 : FAINT]));
-    for (let h = 0; h < this.steps.H; h++) aim[`head${h}`] = Number(h === head);
-    aim.words = lit && !["q", "scores", "weights", "context", "out"].some((name) => lit.includes(name)) ? aim.x : 1;
-    aim.others = stage >= 2 && stage < 7 ? 0.25 : stage < 0 ? 0.55 : 1;
-    aim.always = 1;
-    aim.split = Number(stage < 0 || stage >= 2);
-    aim.merged = Number(stage >= 7);
-    aim.followed = Number(row >= 0);
-    aim.row = Math.max(0, row);
-    return aim;
-  }
-
   /** Draw with the next frame, when all changes of this moment are there. */
   soon() {
-    this.due ??= requestAnimationFrame((time) => this.draw(time));
+    this.due ??= requestAnimationFrame(() => this.draw());
   }
 
-  draw(time) {
+  draw() {
     this.due = null;
     if (!this.root.isConnected || !this.paper.clientWidth) return;
     const view = this.view();
-    const moving = this.move(view, time);
-    const zoom = clamp(this.paper.clientWidth / this.steps.plan.width, LEAST, MOST);
-    if (this.painter?.zoom !== zoom)
-      this.painter = new Painter(this.canvas, this.steps, lookOf(this.root, this.options), zoom);
-    this.show(view);
-    if (moving) this.soon();
-    this.root.dataset.drawn = `${this.steps.serial} ${view.stage} ${view.row} ${view.head} ${moving ? "moving" : "still"}`;
-  }
-
-  /** Draw what is seen now, and write what it is. */
-  show(view) {
+    this.picture.zoom(clamp(this.paper.clientWidth / this.steps.plan.width, LEAST, MOST));
     const pointed = this.hover ?? this.cursor;
     const cell = pointed && { head: view.head, ...pointed };
     const shown = cell ?? this.startOf(view);
     const inside = shown && lookInside(this.steps, shown);
-    this.painter.paint(this.now, { ...view, cell, inside });
-    const text = cell || this.narrow() ? inside?.text : ""; // where it is narrow the bars may be out of sight
-    this.write(view, text ?? "");
-  }
-
-  /** Move all numbers of a transition, and say whether there is more of it to come. */
-  move(view, time) {
-    const aim = this.aim(view);
-    const key = JSON.stringify(aim);
-    if (key !== this.key) {
-      const from = { ...(this.now ?? aim) };
-      if (!from.followed) from.row = aim.row; // it appears where it is
-      this.tween = { from, start: time };
-      if (this.key && view.stage !== this.stage) this.scrollTo(view.stage);
-      [this.key, this.stage] = [key, view.stage];
-    }
-    const passed = this.still.matches ? 1 : clamp((time - this.tween.start) / TWEEN, 0, 1);
-    const share = 1 - (1 - passed) ** 3;
-    const { from } = this.tween;
-    const moved = Object.entries(aim).map(([name, to]) => [name, from[name] + (to - from[name]) * share]);
-    this.now = Object.fromEntries(moved);
-    return passed < 1;
+    this.picture.show(view, cell, inside);
+    if (this.stage !== view.stage) this.scrollTo(view.stage);
+    this.stage = view.stage;
+    this.write(view, inside && (cell || this.narrow()) ? inside.text : ""); // where it is narrow bars may be out of sight
+    this.root.dataset.drawn = `${this.steps.serial} ${view.stage} ${view.row} ${view.head}`;
   }
 
   narrow() {
@@ -341,7 +219,7 @@ class Scene {
     if (!this.narrow()) return;
     const lit = stage < 0 ? [] : STAGES[stage].lit.map((name) => this.steps.plan.parts[name]).filter(Boolean);
     const left = lit.length ? (Math.min(...lit.map(({ x }) => x)) - 80) * LEAST : 0;
-    this.paper.scrollTo({ left, behavior: this.still.matches ? "auto" : "smooth" });
+    this.paper.scrollTo({ left });
   }
 
   write({ stage, row, head }, text) {
@@ -352,16 +230,12 @@ class Scene {
     this.words.value = row;
     for (const [h, button] of this.heads.querySelectorAll("button").entries()) button.ariaPressed = `${h === head}`;
     say(this.readout, text || "Click a word to follow it; point at a number to see what it is made of.");
-    clearTimeout(this.speaking);
-    this.speaking = setTimeout(() => say(this.spoken, text), SPOKEN);
+    this.speaker.speak(text);
   }
 
   remove() {
     for (const stop of this.stops) stop();
     cancelAnimationFrame(this.due);
-    clearTimeout(this.playing);
-    clearTimeout(this.speaking);
-    this.queue.stop();
     this.root.remove();
   }
 }

@@ -23,10 +23,11 @@ from mha_course.attention import AttentionSteps
 from mha_course.errors import require
 from mha_course.plots.figures import STREAMS
 from mha_course.plots.inputs import as_array, as_names
+from mha_course.plots.scene import SIGNED
 from mha_course.plots.scene_plan import ScenePlan
 from mha_course.plots.words import apart
 from mha_course.widgets.attention_scene.watch import stages_of
-from mha_course.widgets.base import INTERRUPTED, StaticFallbackWidget, error_line, esm
+from mha_course.widgets.base import COURSES, YOURS, RecomputingWidget, esm, style
 
 HERE, PLACE = Path(__file__).parent, "AttentionScene"
 NAMES = tuple(field.name for field in fields(AttentionSteps) if field.name != "scaled_scores")
@@ -36,7 +37,7 @@ LARGEST = {"S": 32, "H": 8, "C": 128}
 Arrays = dict[str, NDArray[np.float64]]
 
 
-class AttentionScene(StaticFallbackWidget):
+class AttentionScene(RecomputingWidget):
     """Show one pass as a whole: follow a word through it, walk through its stages, look into its numbers.
 
     Args:
@@ -52,13 +53,8 @@ class AttentionScene(StaticFallbackWidget):
     """
 
     _esm = esm("widget.js", folder=HERE)
-    _css = HERE / "attention_scene.css"
-    # What Python sends: the numbers, an error of the learner's function; colours, once.
-    packet = traitlets.Dict().tag(sync=True)
-    trouble = traitlets.Dict().tag(sync=True)
-    options = traitlets.Dict().tag(sync=True)
-    # What the browser asks: to recompute, with a serial number. Nothing else needs the kernel.
-    request = traitlets.Dict().tag(sync=True, echo_update=False)
+    _css = style("attention_scene.css", folder=HERE)
+    expected = "steps, or (out, weights)"
     stage = traitlets.Int(-1).tag(sync=True)
     row = traitlets.Int(-1).tag(sync=True)
     head = traitlets.Int(0).tag(sync=True)
@@ -84,10 +80,9 @@ class AttentionScene(StaticFallbackWidget):
         self._tokens = as_names(PLACE, "tokens", "row", tokens, self._sizes["S"])
         self._out_proj, self._recompute = out_proj, recompute
         row = self._tokens.index(follow) if follow in self._tokens else -1
-        options = {"streams": STREAMS, "accent": plots.ACCENT, "cividis": _cividis(), "asks": recompute is not None}
-        packet = self._message(self._given, 0, ())
-        trouble = {"serial": 0, "text": ""}
-        super().__init__(packet=packet, trouble=trouble, options=options, request={"serial": 0}, row=row, head=head)
+        options = {"colours": {**STREAMS, "accent": plots.ACCENT}, "asks": recompute is not None, **_palettes()}
+        self._yours: tuple[str, ...] = ()  # the stages that the learner's function made
+        super().__init__(packet={**self._message(), "serial": 0}, options=options, row=row, head=head)
         self._describe()
 
     def _read(self, given: Mapping[str, Any]) -> Arrays:
@@ -101,58 +96,37 @@ class AttentionScene(StaticFallbackWidget):
             arrays[name] = array
         return arrays
 
-    def _message(self, arrays: Arrays, serial: int, yours: Sequence[str]) -> dict[str, Any]:
+    def _message(self) -> dict[str, Any]:
         """Return what the browser draws, with what each head adds to out where the Linear is known."""
-        sent = dict(arrays)
+        sent, yours = dict(self._shown), self._yours
         if self._out_proj is not None:
             weight = self._out_proj.weight.detach().cpu().double().numpy()  # (C, C) as (out, in)
-            cut = np.split(arrays["merged"], self._sizes["H"], axis=1), np.split(weight, self._sizes["H"], axis=1)
-            sent["parts"] = np.stack([merged @ part.T for merged, part in zip(*cut, strict=True)])  # (H, S, C)
-            bias, rest = self._out_proj.bias, arrays["out"] - sent["parts"].sum(0)  # a learner may leave the bias out
+            cut = np.split(sent["merged"], self._sizes["H"], axis=1), np.split(weight, self._sizes["H"], axis=1)
+            parts = np.stack([merged @ part.T for merged, part in zip(*cut, strict=True)])  # (H, S, C)
+            bias, rest = self._out_proj.bias, sent["out"] - parts.sum(0)  # a learner may leave the bias out
             none = bias is None or np.allclose(rest, 0, atol=1e-4)
-            sent["bias"] = np.zeros(len(weight)) if none else bias.detach().cpu().double().numpy()
+            sent |= {"parts": parts, "bias": np.zeros(len(weight)) if none else bias.detach().cpu().double().numpy()}
         numbers = {name: array.astype(np.float32).tobytes() for name, array in sent.items()}
         H, S, D = (self._sizes[axis] for axis in "HSD")
-        masked = bool(np.isneginf(arrays["masked_scores"]).any())
-        plan = ScenePlan(
-            self._tokens, H, D, x="x" in arrays, masked=masked, yours=() if "q" in yours else yours
-        ).message()
-        known = {"H": H, "S": S, "D": D, "tokens": self._tokens, "yours": list(yours), "plan": plan, "masked": masked}
-        return {**known, "serial": serial, "arrays": numbers}
+        masked, some = bool(np.isneginf(sent["masked_scores"]).any()), () if "q" in yours else yours
+        plan = ScenePlan(self._tokens, H, D, x="x" in sent, masked=masked, yours=some).message()
+        whose = YOURS if {"q", "out"} <= set(yours) else COURSES
+        if yours and whose == COURSES:
+            whose = f"{', '.join(yours)}: your function's numbers. All others are the course's."
+        known = {"H": H, "S": S, "D": D, "tokens": self._tokens, "plan": plan, "masked": masked, "whose": whose}
+        return {**known, "yours": list(yours), "arrays": numbers}
 
-    @traitlets.observe("request")
-    def _answer(self, change: dict[str, Any]) -> None:
-        """Recompute. What goes wrong is shown in place, and the last picture stays."""
-        serial = change["new"].get("serial")
-        if self._recompute is None or not serial:
-            return  # nothing was asked
-        try:
-            trouble = self._call(serial)
-        except KeyboardInterrupt:  # somebody stopped the kernel: it answers again
-            trouble = INTERRUPTED
-        if trouble:
-            self.trouble = {"serial": serial, "text": trouble}
+    def _call(self, request: dict[str, Any]) -> dict[str, Any] | None:
+        """Call the function, and return the stages that it made."""
+        return stages_of(self._recompute)
 
-    def _call(self, serial: int) -> str:
-        """Call the function and send what it made; return what went wrong, or nothing."""
-        assert self._recompute is not None
-        try:
-            found = stages_of(self._recompute)
-        except Exception as error:
-            return f"your function: {error_line(error)}"
-        if found is None:
-            return "your function returns nothing yet (None): expected steps, or (out, weights)"
-        try:
-            yours = self._read({name: found[name] for name in NAMES if found.get(name) is not None})
-        except Exception as error:
-            return f"your function returned something else: {error_line(error).removeprefix(f'{PLACE}: ')}"
+    def _keep(self, result: dict[str, Any]) -> None:
+        """Show the stages that were found, and the course's where none were."""
+        yours = self._read({name: result[name] for name in NAMES if result.get(name) is not None})
         if "weights" in yours and "masked_scores" not in yours:  # a softmax of their own: up to a constant a row
             with np.errstate(divide="ignore"):
                 yours["masked_scores"] = np.log(yours["weights"])
-        self._shown = self._given | yours
-        self._describe()
-        self.packet = self._message(self._shown, serial, tuple(yours))
-        return ""
+        self._shown, self._yours = self._given | yours, tuple(yours)
 
     @traitlets.observe("row", "head")
     def _describe(self, _: Any = None) -> None:
@@ -173,6 +147,10 @@ class AttentionScene(StaticFallbackWidget):
 
 
 @cache
-def _cividis() -> bytes:
-    """Return 256 colours from 0 to 1: red, green and blue, a byte each."""
-    return (colormaps["cividis"](np.linspace(0, 1, 256))[:, :3] * 255).round().astype("u1").tobytes()
+def _palettes() -> dict[str, bytes]:
+    """Return 256 colours of weights from 0 to 1 and of numbers from -1 to 1: red, green, blue, alpha, a byte each."""
+    numbers = np.linspace(-1, 1, 256)
+    signed = SIGNED(np.sign(numbers) / 2 + 0.5)
+    signed[:, 3] = np.abs(numbers) ** 0.7  # 0 is the paper, in light and dark
+    colours = {"weights": colormaps["cividis"](np.linspace(0, 1, 256)), "signed": signed}
+    return {name: (colour * 255).round().astype("u1").tobytes() for name, colour in colours.items()}

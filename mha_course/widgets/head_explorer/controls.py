@@ -7,18 +7,21 @@ from __future__ import annotations
 
 import inspect
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
+from torch import Tensor
 
 from mha_course.errors import ShapeError, require
 from mha_course.widgets.controls import ChoiceControl, Control, NumberControl, TextControl, ToggleControl
 from mha_course.widgets.head_explorer.maps import PLACE
 
 FOUR = ("temperature", "scale", "mask", "sentence")
-MASKS = ("none", "causal", "window of 3", "painted")
+MASKS = ("none", "causal", "window of 3")
+GIVEN = "as given"  # a mask that is none of these
 
 
 def controls_of(function: Any, sentence: str, mask: str) -> tuple[dict[str, Control], bool]:
@@ -80,7 +83,7 @@ def _control(name: str, default: Any) -> Control:
     if name == "sentence":
         return TextControl(name, name, default)
     if name == "mask":
-        return ChoiceControl(name, name, "menu", MASKS, default)
+        return ChoiceControl(name, name, "menu", tuple(dict.fromkeys((*MASKS, default))), default)
     if name == "temperature":
         start = default if _is_number(default) and 0.1 <= default <= 10 else 1.0
         return NumberControl(name, name, float(start), 0.1, 10.0, "log")
@@ -96,30 +99,27 @@ def _control(name: str, default: Any) -> Control:
     return NumberControl(name, name, default, low, 1.0 if 0 < default < 1 else high)
 
 
-def mask_from_choice(choice: str, size: tuple[int, int], painted: Sequence[str] | None, device: Any) -> Any:
+def choice_of_mask(hidden: NDArray[np.bool_]) -> str:
+    """Return which choice of a mask hides what is hidden in all maps (L, B, M, T, S)."""
+    first = hidden[0, 0, 0]
+    if not first.any() or (hidden != first).any():
+        return "none"  # a menu cannot say a mask for each head
+    allowed = torch.from_numpy(~first)
+    same = [one for one in MASKS[1:] if torch.equal(mask_from_choice(one, first.shape, allowed), allowed)]
+    return same[0] if same else GIVEN
+
+
+def mask_from_choice(choice: str, size: tuple[int, ...], given: Tensor) -> Any:
     """Make the mask that was chosen, (T, S), bool, True = may attend; None lets all be seen.
 
-    The T queries are the last of S tokens, as with a cache. painted: a string of 0 and 1 for each row, 1 = may attend;
-    it may have been painted for other tokens.
+    The T queries are the last of S tokens, as with a cache. The given mask, on the device of all masks, may have been
+    made for other tokens.
     """
     T, S = size
-    full = torch.ones(T, S, dtype=torch.bool, device=device)
     late = max(S - T, 0)
-    if choice == "causal":
-        return full.tril(late)
-    if choice == "window of 3":
-        return full.tril(late).triu(late - 2)
-    if choice != "painted":
-        return None
-    if painted:
-        cells = torch.tensor([[cell == "1" for cell in row[:S]] for row in painted[:T]])
-        full[: cells.size(0), : cells.size(1)] = cells.to(full.device)
-    return full
-
-
-def paint(mask: Any) -> list[str]:
-    """Write a mask (T, S) as the browser does."""
-    return ["".join("01"[int(cell)] for cell in row) for row in np.asarray(mask, dtype=bool)]
+    causal = torch.ones(T, S, dtype=torch.bool, device=given.device).tril(late)
+    window = causal.triu(late - 2)
+    return {"causal": causal, "window of 3": window, GIVEN: given if given.shape == size else None}.get(choice)
 
 
 def split_result(result: Any) -> tuple[Any, Any, Any]:

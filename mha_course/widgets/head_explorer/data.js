@@ -1,10 +1,6 @@
 // What Python sent (maps.py), as numbers and words. Nothing here draws.
 
-/** Copy what a trait holds: front ends give it as DataView, typed array or buffer, which need not begin at a multiple of 4. */
-export function bytesOf(value) {
-  const view = value.buffer ? new Uint8Array(value.buffer, value.byteOffset, value.byteLength) : new Uint8Array(value);
-  return view.slice();
-}
+import { bytesOf, clamp } from "../dom.js";
 
 /** Say which colours the numbers need: 0 to 1, 0 to the largest, or both sides of 0. */
 function kindOf({ low, high }) {
@@ -70,8 +66,10 @@ export function limitsOfDifference(maps, { values }, scale) {
   return { low: -most, high: most };
 }
 
-export const shade = (value, { low, high }) =>
-  Math.max(0, Math.min(255, Math.round(((value - low) / (high - low)) * 255)));
+/** Return limits with the palette that goes with them. */
+export const coloursOf = ({ plain, signed }, range) => ({ ...range, palette: range.low < 0 ? signed : plain });
+
+export const shade = (value, { low, high }) => clamp(Math.round(((value - low) / (high - low)) * 255), 0, 255);
 
 /** Return black or white, whichever is read better on a colour (alpha, blue, green, red): at least 4.5 to 1. */
 export function inkOn(colour) {
@@ -79,15 +77,4 @@ export function inkOn(colour) {
   const [red, green, blue] = parts.map((c) => (c <= 0.04045 ? c / 12.92 : ((c + 0.055) / 1.055) ** 2.4));
   const light = 0.2126 * red + 0.7152 * green + 0.0722 * blue; // WCAG's relative luminance
   return light < 0.179 ? "#fff" : "#000";
-}
-
-/** Write a number for people: two decimals or fewer, a plain 0 only for nothing at all. */
-export function number(value, sign = false, decimals = 2) {
-  if (Number.isNaN(value)) return "NaN";
-  if (!Number.isFinite(value)) return value < 0 ? "−∞" : "∞";
-  if (value === 0) return "0";
-  const size = Math.abs(value);
-  const digits = size >= 10000 ? size.toExponential(decimals) : size.toFixed(decimals);
-  if (/^0\.0+$/.test(digits)) return digits;
-  return (value < 0 ? "−" : sign ? "+" : "") + digits;
 }

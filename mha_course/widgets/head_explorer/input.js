@@ -1,95 +1,58 @@
-// Pointer and keyboard: what is pointed at, what is chosen, and what is painted. `explorer` is that of widget.js.
+// Pointer and keyboard: what is pointed at, and what is chosen. `explorer` is that of widget.js.
 
-import { clamp, hasModifier } from "../dom.js";
-import { cellAt } from "./draw.js";
+import { catchKeys, clamp } from "../dom.js";
+import { cellAt } from "./picture.js";
 
-/** A brush for masks: all cells of a stroke become what its first one became. */
-function makeBrush(explorer) {
-  let stroke = null;
-  function paint({ row, column }) {
-    if (row == null || column == null) return;
-    const rows = stroke?.rows ?? explorer.visibleMask().map((cells) => [...cells]);
-    stroke ??= { rows, to: rows[row][column] === "1" ? "0" : "1" };
-    if (rows[row][column] === stroke.to) return;
-    rows[row][column] = stroke.to;
-    explorer.recompute.paint(rows.map((cells) => cells.join("")));
-  }
-  const lift = () => (stroke = null);
-  return { paint, lift, down: () => stroke !== null };
-}
-
-/** Follow the pointer over the large picture; with a painted mask it is a brush, which is returned. */
 export function followPointer(explorer) {
-  const { overlay } = explorer;
-  const brush = makeBrush(explorer);
+  const { glass } = explorer;
   const place = ({ clientX, clientY }) => {
-    const { left, top, width } = overlay.getBoundingClientRect();
-    const grown = width / overlay.offsetWidth; // on a slide
-    return cellAt({ x: (clientX - left) / grown, y: (clientY - top) / grown }, explorer.scene.plan, explorer.maps);
+    const { left, top, width } = glass.getBoundingClientRect();
+    const grown = width / glass.offsetWidth; // on a slide
+    return cellAt({ x: (clientX - left) / grown, y: (clientY - top) / grown }, explorer.plan, explorer.maps);
   };
   const listeners = {
-    pointermove(event) {
-      explorer.hover = place(event);
-      if (brush.down()) brush.paint(explorer.hover ?? {});
-      explorer.drawOverlay();
-    },
-    pointerleave() {
-      explorer.hover = null;
-      explorer.drawOverlay();
-    },
+    pointermove: (event) => explorer.light({ hover: place(event) }),
+    pointerleave: () => explorer.light({ hover: null }),
     pointerdown(event) {
       const at = place(event);
-      if (at?.row == null || at.column == null) return;
-      explorer.cursor = at;
-      if (explorer.recompute.painting()) {
-        overlay.setPointerCapture(event.pointerId);
-        brush.paint(at);
-      }
-      explorer.drawOverlay();
+      if (at?.row != null && at.column != null) explorer.light({ cursor: at });
     },
-    pointerup: brush.lift,
-    pointercancel: brush.lift,
     focus() {
       explorer.cursor ??= { row: 0, column: 0 };
-      if (overlay.matches(":focus-visible")) explorer.drawOverlay();
+      if (glass.matches(":focus-visible")) explorer.light({});
     },
   };
   for (const [event, call] of Object.entries(listeners)) {
-    overlay.addEventListener(event, (details) => {
-      if (explorer.scene) call(details); // else nothing is drawn yet
+    glass.addEventListener(event, (details) => {
+      if (explorer.plan) call(details); // else nothing is drawn yet
     });
   }
-  return brush;
 }
 
-function keysOfLarge(explorer, brush) {
-  const move = (down, right) => () => {
-    const { T, S } = explorer.maps;
-    const { row, column } = { row: 0, column: 0, ...explorer.cursor };
-    explorer.cursor = { row: clamp(row + down, 0, T - 1), column: clamp(column + right, 0, S - 1) };
-    explorer.hover = null;
-  };
-  const turn = (by) => () => {
-    const { layer, slot } = explorer.current();
-    explorer.choose(layer, slot + by);
-  };
-  function toggle() {
-    if (!explorer.recompute.painting() || !explorer.cursor) return;
-    brush.paint(explorer.cursor);
-    brush.lift();
-  }
-  return {
+/** Answer to a key in the large picture, and say whether it was one of ours. */
+function pressLarge(explorer, key) {
+  const { T, S } = explorer.maps;
+  const { row, column } = { row: 0, column: 0, ...explorer.cursor };
+  const { layer, slot } = explorer.current();
+  const move = (down, right) => () =>
+    explorer.light({
+      cursor: { row: clamp(row + down, 0, T - 1), column: clamp(column + right, 0, S - 1) },
+      hover: null,
+    });
+  const answers = {
     ArrowRight: move(0, 1),
     ArrowLeft: move(0, -1),
     ArrowDown: move(1, 0),
     ArrowUp: move(-1, 0),
-    Home: move(0, -Infinity),
-    End: move(0, Infinity),
-    PageUp: turn(-1),
-    PageDown: turn(1),
-    Escape: () => (explorer.cursor = null),
-    " ": toggle,
+    Home: move(0, -S),
+    End: move(0, S),
+    PageUp: () => explorer.choose(layer, slot - 1),
+    PageDown: () => explorer.choose(layer, slot + 1),
+    Escape: () => explorer.light({ cursor: null }),
   };
+  const ours = Object.hasOwn(answers, key);
+  if (ours) answers[key]();
+  return ours;
 }
 
 /** Answer to a key among the small pictures, and say whether it was one of ours. */
@@ -113,32 +76,11 @@ function pressThumb(explorer, { key, shiftKey }, target) {
   return true;
 }
 
-/** Answer to keys, and keep those that are answered from JupyterLab. Return how to stop. */
-export function followKeys(explorer, brush) {
-  const { root, overlay, list } = explorer;
-  const large = keysOfLarge(explorer, brush);
-  function answer(event, target) {
-    if (target !== overlay) return list.contains(target) && pressThumb(explorer, event, target);
-    if (!Object.hasOwn(large, event.key)) return false;
-    large[event.key]();
-    explorer.drawOverlay();
-    return true;
-  }
-  function press(event) {
-    // on the window, because JupyterLab listens on the document before we would hear of it
-    const path = event.composedPath();
-    const [target] = path;
-    if (!path.includes(root) || hasModifier(event) || event.key === "Tab") return;
-    if (target.matches("input, select")) {
-      // they answer by themselves
-      if (event.key !== "Escape") event.stopPropagation();
-      return;
-    }
-    const ours = answer(event, target);
-    const pressed = target.matches("button, summary") && [" ", "Enter"].includes(event.key);
-    if (ours || pressed) event.stopPropagation();
-    if (ours) event.preventDefault();
-  }
-  window.addEventListener("keydown", press, true);
-  return () => window.removeEventListener("keydown", press, true);
+/** Answer to keys; return how to stop. */
+export function followKeys(explorer) {
+  const { root, glass, list } = explorer;
+  return catchKeys(root, (event, target) => {
+    if (target === glass) return pressLarge(explorer, event.key);
+    return list.contains(target) && pressThumb(explorer, event, target);
+  });
 }

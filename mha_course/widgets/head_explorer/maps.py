@@ -7,19 +7,18 @@ M maps: its heads and, if there are several, their average.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from mha_course.errors import ShapeError, require
+from mha_course.errors import require
 from mha_course.plots.inputs import as_hidden, as_numbers, as_row_and_column_names
 
 PLACE = "HeadExplorer"
 MAX_TOKENS = 512  # a cell is a pixel then
-MAX_BYTES = 64 * 2**20  # in one message to the browser, where they are copied several times
+MAX_MEGABYTES = 64  # in one message to the browser, where they are copied several times
 HALF = ("torch.float16", "torch.bfloat16", "float16")
 
 
@@ -47,11 +46,11 @@ class Maps:
         """Count the maps of a layer: its heads and their average."""
         return self.numbers.shape[2]
 
-    def message(self, serial: int) -> dict[str, Any]:
+    def message(self) -> dict[str, Any]:
         """Return what the browser draws: facts as JSON, numbers as float32, hidden cells as one byte each."""
         facts = [self._facts(*index) for index in np.ndindex(self.numbers.shape[:3])]
         return {
-            "serial": serial, "shape": list(self.shape), "slots": self.slots, "facts": facts,
+            "shape": list(self.shape), "slots": self.slots, "facts": facts,
             "queries": [queries for queries, _ in self.tokens], "keys": [keys for _, keys in self.tokens],
             "low": min(fact["low"] for fact in facts), "high": max(fact["high"] for fact in facts),
             "numbers": self.numbers.astype("<f4", copy=False).tobytes(),
@@ -112,26 +111,19 @@ def _check_size(shape: tuple[int, ...]) -> None:
     fix = "weights[0]" if len(shape) == 6 else None
     require(2 <= len(shape) <= 5, PLACE, "weights must have 2 to 5 axes", expected=axes, got=got, fix=fix)
     require(0 not in shape, PLACE, "weights must not be empty", expected=f"{axes}, none of them 0", got=got)
-    fits = [*shape[:-2], *(min(size, MAX_TOKENS) for size in shape[-2:])]
-    for axis in range(len(fits) - 2):  # fewer layers if that is enough, then fewer sentences, then fewer heads
-        while fits[axis] > 1 and _bytes(fits) > MAX_BYTES:
-            fits[axis] -= 1
-    if fits != list(shape):
-        index = ", ".join(":" if fit == size else f":{fit}" for fit, size in zip(fits, shape, strict=True))
-        raise ShapeError(
-            PLACE,
-            f"the explorer shows up to {MAX_TOKENS} tokens and {MAX_BYTES >> 20} MiB",
-            expected=f"T and S <= {MAX_TOKENS}, and heads with their average in {MAX_BYTES >> 20} MiB of float32",
-            got=f"{got}, {_bytes(shape) / 2**20:.0f} MiB",
-            fix=f"weights[{index}], and tokens and mask that fit it",
-        )
-
-
-def _bytes(shape: Sequence[int]) -> int:
-    """Count the bytes of weights and of the average of their heads."""
-    *outer, T, S = shape
-    heads = outer[-1] if outer else 1
-    return 4 * math.prod(outer[:-1]) * (heads + (heads > 1)) * T * S
+    *outer, H, T, S = (1, 1, *shape)[-5:]
+    require(
+        max(T, S) <= MAX_TOKENS,
+        PLACE,
+        f"the explorer shows up to {MAX_TOKENS} tokens",
+        expected=f"T and S <= {MAX_TOKENS}",
+        got=got,
+        fix=f"weights[..., :{MAX_TOKENS}, :{MAX_TOKENS}], and tokens and mask that fit it",
+    )
+    size = 4 * math.prod(outer) * (H + (H > 1)) * T * S / 2**20
+    rule = f"the explorer shows up to {MAX_MEGABYTES} MiB"
+    expected = f"fewer layers, sentences or heads: with their average, {MAX_MEGABYTES} MiB of float32"
+    require(size <= MAX_MEGABYTES, PLACE, rule, expected=expected, got=f"{got}, {size:.0f} MiB")
 
 
 def _names(sentences: int, T: int, S: int, queries: Any, keys: Any) -> list[tuple[list[str], list[str]]]:

@@ -1,24 +1,21 @@
 // All heads as small pictures, and one of them large.
 
-import { clamp, make, makeButton, say, short } from "../dom.js";
-import { followTheme } from "../page.js";
-import { bytesOf, number, readMaps } from "./data.js";
-import { fitCanvas } from "./draw.js";
+import { makeControls } from "../controls.js";
+import { bytesOf, clamp, followModel, make, makeSpeaker, number, say, setAttributes, short, svg } from "../dom.js";
+import { makeRecompute } from "../recompute.js";
+import { coloursOf, difference, limits, limitsOfDifference, readMaps } from "./data.js";
 import { followKeys, followPointer } from "./input.js";
-import { makeRecompute } from "./recompute.js";
-import { compose, lookOf, paintLit, paintScene, pictureOf } from "./scene.js";
+import { arrange, drawLit, drawPicture, makeLegend } from "./picture.js";
 import { nameOf, notesOf, readoutOf, titleOf } from "./text.js";
-import { layThumbs, makeThumbs, markThumbs, paintThumb } from "./thumbnails.js";
+import { layThumbs, makeThumbs, markThumbs, paintThumbs } from "./thumbnails.js";
 
 const SETTLED = 150; // milliseconds until the kernel hears what was chosen: it need not follow every step
-const SPOKEN = 350; // milliseconds until a cell is read aloud: what is passed over is not
 const ENTROPY = "Entropy of a head: mean over its rows, in nats; 0 means that each row looks at one key alone.";
 const KEYS = {
   "In the large picture":
     "arrow keys move from cell to cell, Home and End go to the ends of the row, Page Up and Page Down to another head, Escape leaves.",
   "In the small pictures":
     "arrow keys, Home and End choose a head; Shift and click, or Shift and Enter, compares with another.",
-  "With a painted mask": "click or drag in the large picture, or press Space: a cell is hidden or seen.",
 };
 
 /** Make a menu; its parent is a label with a word before it. */
@@ -32,80 +29,88 @@ function makeSelect(word, changed) {
 class Explorer {
   constructor(model, el) {
     this.model = model;
-    const coloursOf = (bytes) => new Uint32Array(bytesOf(bytes).buffer);
     const { plain, signed } = model.get("options").palettes;
-    this.palettes = { plain: coloursOf(plain), signed: coloursOf(signed) };
+    const palette = (bytes) => new Uint32Array(bytesOf(bytes).buffer);
+    this.palettes = { plain: palette(plain), signed: palette(signed) };
     this.maps = readMaps(model.get("packet"));
-    this.scene = this.hover = this.cursor = null;
+    this.plan = this.hover = this.cursor = null;
     this.width = 0; // of the whole widget
-    this.recompute = makeRecompute(model, () => this.visibleMask());
+    this.recompute = makeRecompute(model);
+    this.speaker = makeSpeaker();
     this.build(el);
     this.fill();
-    const brush = followPointer(this);
-    this.stops = [followKeys(this, brush), this.recompute.stop, ...this.followModel(), ...this.followPage()];
+    followPointer(this);
+    const soon = () => this.soon();
+    const calls = { layer: soon, item: soon, head: soon, beside: soon, scale: soon };
+    const size = new ResizeObserver(([{ contentRect }]) => this.resize(contentRect.width));
+    size.observe(this.root);
+    this.stops = [
+      followKeys(this),
+      followModel(model, { ...calls, packet: () => this.packetCame(), request: () => this.showRequest() }),
+      () => size.disconnect(),
+      this.recompute.stop,
+      this.speaker.stop,
+    ];
   }
 
   build(el) {
+    const specs = this.model.get("options").controls;
+    this.controls = makeControls(specs, () => this.ask(), Math.random().toString(36).slice(2));
+    this.showRequest();
+    const moves = make("div", "controls", ...[...this.controls.values()].map(({ node }) => node));
+    const recompute = make("div", "recompute", moves, this.recompute.whose, this.recompute.trouble);
+    recompute.hidden = !this.controls.size;
+
     this.items = makeSelect("sentence", (value) => this.put({ item: Number(value) }));
     this.compares = makeSelect("compare with", (value) => this.put({ beside: Number(value) }));
     this.scales = makeSelect("colours", (value) => this.put({ scale: value }));
-    const fields = [this.items, this.compares, this.scales].map((select) => select.parentNode);
-    const png = makeButton("save", "PNG", () => this.savePicture());
-    png.title = "Save this picture";
-    const bar = make("div", "bar", ...fields, png);
+    const bar = make("div", "bar", ...[this.items, this.compares, this.scales].map((select) => select.parentNode));
 
     this.list = make("div", "thumbs");
     Object.assign(this.list, { role: "group", ariaLabel: "Heads: arrow keys choose, Shift+Enter compares" });
     this.title = make("p", "title");
     this.base = make("canvas", "base");
-    this.overlay = make("canvas", "glass"); // what is lit lies over the picture, which stays as it is
-    Object.assign(this.overlay, { tabIndex: 0, role: "application", ariaRoleDescription: "heat map" });
-    this.paper = make("div", "paper", this.base, this.overlay);
+    [this.drawing, this.lit] = [svg("g"), svg("g")];
+    this.svg = svg("svg", {}, this.drawing, this.lit); // what is lit lies over the picture, which stays as it is
+    this.glass = make("div", "glass", this.svg);
+    Object.assign(this.glass, { tabIndex: 0, role: "application", ariaRoleDescription: "heat map" });
+    this.paper = make("div", "paper", this.base, this.glass);
+    this.legend = make("div", "legend");
     this.readout = make("p", "readout");
     this.notes = make("p", "notes");
-    this.spoken = Object.assign(make("p", "spoken"), { ariaLive: "polite" });
-    this.view = make("div", "view", this.title, this.paper, this.readout, this.notes, this.spoken);
+    const parts = [this.title, this.paper, this.legend, this.readout, this.notes, this.speaker.node];
+    this.view = make("div", "view", ...parts);
 
     const lines = Object.entries(KEYS).map(([where, what]) => make("p", "", make("b", "", where), `: ${what}`));
     const help = make("details", "keys", make("summary", "", "Keys"), ...lines, make("p", "", ENTROPY));
     const body = make("div", "body", make("div", "side", this.list), this.view);
-    this.root = make("div", "mha-heads", this.recompute.node, bar, body, help);
+    this.root = make("div", "mha-heads mha-picture", recompute, bar, body, help);
     Object.assign(this.root, { role: "group", ariaLabel: "Heads of attention" });
     el.append(this.root);
   }
 
-  followModel() {
-    const [soon, packetCame] = [() => this.soon(), () => this.packetCame()];
-    const calls = { packet: packetCame, layer: soon, item: soon, head: soon, beside: soon, scale: soon };
-    return Object.entries(calls).map(([name, call]) => {
-      this.model.on(`change:${name}`, call);
-      return () => this.model.off(`change:${name}`, call);
-    });
+  ask() {
+    this.recompute.ask({ values: Object.fromEntries([...this.controls].map(([name, one]) => [name, one.read()])) });
   }
 
-  /** Follow the widget's width and the page's theme, and return how to stop. */
-  followPage() {
-    const size = new ResizeObserver(([{ contentRect }]) => {
-      if (!contentRect.width || contentRect.width === this.width) return;
-      this.width = contentRect.width;
-      this.layThumbs();
-      this.draw();
-    });
-    const drawn = () => this.scene?.look;
-    const stop = followTheme(this.root, drawn, () => this.soon());
-    size.observe(this.root);
-    return [() => size.disconnect(), stop];
+  /** Show the values that were asked for, in another view of the same explorer or an earlier one. */
+  showRequest() {
+    const { values } = this.model.get("request");
+    for (const [name, control] of this.controls) if (values[name] !== undefined) control.show(values[name]);
+  }
+
+  resize(width) {
+    if (!width || width === this.width) return;
+    this.width = width;
+    layThumbs(this.root, this.list, this.maps, this.thumbs, width);
+    this.draw();
   }
 
   /** Return the map that is shown: of new maps there may be fewer than before. */
   current() {
-    const { model } = this;
     const { L, B, slots } = this.maps;
-    return {
-      layer: clamp(model.get("layer"), 0, L - 1),
-      item: clamp(model.get("item"), 0, B - 1),
-      slot: clamp(model.get("head"), 0, slots - 1),
-    };
+    const shown = (name, count) => clamp(this.model.get(name), 0, count - 1);
+    return { layer: shown("layer", L), item: shown("item", B), slot: shown("head", slots) };
   }
 
   /** Return the map that it is compared with, or null. */
@@ -117,14 +122,6 @@ class Explorer {
     return flat < 0 || other.layer >= L || index(other) === index(at) ? null : other;
   }
 
-  /** Return the mask that is seen: a string of 0 and 1 for each row, 1 = may attend. */
-  visibleMask() {
-    const { T, S } = this.maps;
-    const { hidden } = this.maps.matrix(this.current());
-    const rowOf = (i) => Array.from({ length: S }, (_, j) => (hidden?.[i * S + j] ? "0" : "1")).join("");
-    return Array.from({ length: T }, (_, i) => rowOf(i));
-  }
-
   put(values) {
     for (const [name, value] of Object.entries(values)) this.model.set(name, value);
     clearTimeout(this.saving);
@@ -132,7 +129,7 @@ class Explorer {
   }
 
   choose(layer, slot) {
-    this.put({ layer: clamp(layer, 0, this.maps.L - 1), head: clamp(slot, 0, this.maps.slots - 1) });
+    this.put({ layer, head: clamp(slot, 0, this.maps.slots - 1) });
   }
 
   compare(flat) {
@@ -155,11 +152,7 @@ class Explorer {
     this.scales.replaceChildren(new Option(fixed, "fixed"), new Option("each head its own", "head"));
     this.items.parentNode.hidden = B < 2;
     this.compares.parentNode.hidden = heads.length < 2;
-    this.layThumbs();
-  }
-
-  layThumbs() {
-    this.thumbSize = layThumbs(this.root, this.list, this.maps, this.thumbs.length, this.width);
+    layThumbs(this.root, this.list, maps, this.thumbs, this.width);
   }
 
   packetCame() {
@@ -167,7 +160,6 @@ class Explorer {
     const before = keyOf(this.maps);
     this.maps = readMaps(this.model.get("packet"));
     if (keyOf(this.maps) !== before) this.fill();
-    this.recompute.answered(this.maps.serial);
     this.soon();
   }
 
@@ -179,10 +171,9 @@ class Explorer {
   draw() {
     cancelAnimationFrame(this.due);
     this.due = null;
-    const look = lookOf(this.root);
-    const width = this.view.clientWidth; // asked for first: after a change it would be laid out twice
-    if (!this.root.isConnected || !width) return;
-    const { maps } = this;
+    const space = this.view.clientWidth; // asked for first: after a change it would be laid out twice
+    if (!this.root.isConnected || !space) return;
+    const { maps, cursor } = this;
     const at = this.current();
     const compared = this.compared();
     const scale = this.model.get("scale");
@@ -190,26 +181,33 @@ class Explorer {
     this.scales.value = scale;
     this.compares.value = compared ? compared.layer * maps.slots + compared.slot : -1;
     for (const one of this.compares.options) one.disabled = Number(one.value) === at.layer * maps.slots + at.slot; // arrow keys pass it
-    if (this.cursor)
-      this.cursor = { row: clamp(this.cursor.row, 0, maps.T - 1), column: clamp(this.cursor.column, 0, maps.S - 1) };
-    this.scene = compose(maps, this.palettes, { at, compared, scale }, look, width);
+    if (cursor) this.cursor = { row: Math.min(cursor.row, maps.T - 1), column: Math.min(cursor.column, maps.S - 1) };
     markThumbs(this.thumbs, maps, at, compared);
-    this.drawLarge();
-    const key = `${maps.serial} ${at.item} ${scale} ${this.width} ${look.ink} ${look.dots}`;
-    if (key !== this.root.dataset.drawn) {
-      const view = { item: at.item, scale, palettes: this.palettes, look };
-      for (const thumb of this.thumbs) paintThumb(thumb, this.thumbSize, maps, view);
-    }
+    this.drawLarge({ at, compared, one: maps.matrix(at), other: compared && maps.matrix(compared) }, scale, space);
+    const key = `${maps.serial} ${at.item} ${scale} ${this.width}`;
+    if (key !== this.root.dataset.drawn) paintThumbs(this.thumbs, maps, at.item, scale, this.palettes);
     this.root.dataset.drawn = key;
     this.root.dataset.serial = maps.serial;
   }
 
-  drawLarge() {
-    const { maps, scene } = this;
-    const { at, plan, look, other } = scene;
-    this.paper.style.height = `${plan.height}px`;
-    paintScene(fitCanvas(this.base, plan, look.dots), maps, scene);
-    this.base.dataset.place = [plan.box.x, plan.box.y, plan.cell.w, plan.cell.h].join(" "); // for those who measure
+  /** Draw a head, or the difference of two. */
+  drawLarge(scene, scale, space) {
+    const { maps } = this;
+    const { at, one, other } = scene;
+    this.scene = scene;
+    const place = `${maps.serial} ${at.item} ${space}`;
+    if (place !== this.place) this.plan = arrange(maps, at.item, space, getComputedStyle(this.root).fontFamily);
+    this.place = place; // measuring words takes as long as all else
+    const cells = other ? difference(one, other) : one;
+    const range = other ? limitsOfDifference(maps, cells, scale) : limits(maps, at, scale);
+    const colours = coloursOf(this.palettes, range);
+    this.drawing.replaceChildren(...drawPicture(this.base, cells, colours, this.plan));
+    this.legend.replaceChildren(...makeLegend(cells, colours));
+    this.legend.style.marginLeft = `${this.plan.box.x}px`;
+    const { width, height } = this.plan;
+    this.paper.style.height = `${height}px`;
+    setAttributes(this.svg, { width, height });
+
     const { entropy } = maps.facts(at);
     const name = titleOf(maps, scene);
     const spread = other || entropy === null ? "" : ` · entropy ${number(entropy)} nats`;
@@ -219,33 +217,25 @@ class Explorer {
     );
     this.notes.replaceChildren(...notes);
     const help = "Arrow keys move, Home and End, Page Up and Page Down choose a head.";
-    this.overlay.ariaLabel = `${name}, ${maps.T} queries in rows, ${maps.S} keys in columns. ${help}`;
-    this.drawOverlay();
+    this.glass.ariaLabel = `${name}, ${maps.T} queries in rows, ${maps.S} keys in columns. ${help}`;
+    this.light({});
   }
 
-  /** Light what is pointed at, and say what it is. */
-  drawOverlay() {
+  /** Light what is pointed at, by the pointer or by keys, and say what it is. */
+  light(pointed) {
+    Object.assign(this, pointed);
     if (this.due) return; // it comes with the picture
     const lit = this.hover ?? this.cursor;
-    const { plan, look } = this.scene;
-    const context = fitCanvas(this.overlay, plan, look.dots);
-    if (lit) paintLit(context, this.maps, this.scene, lit);
+    this.lit.replaceChildren(...(lit ? drawLit(this.plan, lit) : []));
     const text = lit ? readoutOf(this.maps, this.scene, lit) : "";
     say(this.readout, text || "Point at a cell, or at a word, to see its numbers.");
-    clearTimeout(this.speaking);
-    this.speaking = setTimeout(() => say(this.spoken, text), SPOKEN);
-  }
-
-  savePicture() {
-    const picture = pictureOf(this.maps, this.scene, this.title.textContent, this.cursor);
-    Object.assign(make("a"), { href: picture.toDataURL(), download: "heads.png" }).click();
+    this.speaker.speak(text);
   }
 
   remove() {
     for (const stop of this.stops) stop();
     cancelAnimationFrame(this.due);
     clearTimeout(this.saving);
-    clearTimeout(this.speaking);
     this.root.remove();
   }
 }

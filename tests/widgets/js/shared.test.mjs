@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { mock, test } from "node:test";
 
 import { makeQueue } from "../../../mha_course/widgets/controls.js";
-import { apart, short, visible } from "../../../mha_course/widgets/dom.js";
+import { apart, bytesOf, number, short, visible } from "../../../mha_course/widgets/dom.js";
 
 test("a long word is cut between characters as people see them", () => {
   assert.equal(short("attention", 14), "attention");
@@ -24,6 +24,19 @@ test("a text from people stays in one line and turns nothing around", () => {
   assert.equal(apart("cat"), "cat");
   assert.equal(apart("שלום\u202e"), "\u2068שלום�\u2069");
   assert.equal(apart("w".repeat(5000)), `${"w".repeat(23)}…`);
+});
+
+test("numbers are written for people", () => {
+  const few = [0, 0.001, -0.001, 0.456, -12.34, 123456, NaN, Infinity, -Infinity].map((value) => number(value));
+  assert.deepEqual(few, ["0", "0.00", "0.00", "0.46", "−12.34", "1.23e+5", "NaN", "∞", "−∞"]);
+  assert.deepEqual([0.5, -0.5, 0].map((value) => number(value, true)), ["+0.50", "−0.50", "0"]); // prettier-ignore
+  assert.equal(number(2.34, false, 1), "2.3");
+});
+
+test("bytes come in any form, from any place", () => {
+  const { buffer } = Uint8Array.of(9, 1, 2);
+  for (const form of [Uint8Array.of(1, 2), new DataView(buffer, 1), Uint8Array.of(1, 2).buffer])
+    assert.deepEqual([...bytesOf(form)], [1, 2]);
 });
 
 /** Make a queue that notes what it sends, with a clock that the test turns. */
