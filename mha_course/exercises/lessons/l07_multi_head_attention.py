@@ -266,7 +266,7 @@ QUESTIONS = {
         also=("624", "624 each", "always 624", "624 for all", "all 624"),
     ),
     "which-is-other": Question(
-        "One of these computes another function than the others, given the same parameters. Which?",
+        "Four of these can take the same parameters, and are then the same function. Which is the fifth?",
         right_at=4,
         answers={
             "one fused Linear for q, k, v": "Fused or apart: the same rows (lesson 1).",
@@ -274,7 +274,7 @@ QUESTIONS = {
             "heads folded into the batch": "Folding only changes who stands in front (lesson 2).",
             "permute instead of transpose": "Both name the same order of axes (lesson 2).",
             "every head as wide as d_model": (
-                "A head that is as wide as the whole vector compares more numbers, and has more parameters."
+                "Then a head has C rows of W_Q and not D: more parameters, and those of the others do not fit."
             ),
         },
     ),
