@@ -9,13 +9,12 @@ from itertools import product
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import traitlets
-
 from mha_course.plots.figures import frame_html
 from mha_course.plots.words import visible
 from mha_course.tracing.records import Argument, Step, color
-from mha_course.widgets.base import StaticFallbackWidget, esm
+from mha_course.widgets.base import esm
 from mha_course.widgets.layout_player import cells
+from mha_course.widgets.player import Player, style
 
 if TYPE_CHECKING:
     from mha_course.tracing import Trace
@@ -23,7 +22,7 @@ if TYPE_CHECKING:
 HERE = Path(__file__).parent
 
 
-class LayoutPlayer(StaticFallbackWidget):
+class LayoutPlayer(Player):
     """Follow a tensor through view, reshape, transpose and contiguous, every number with its place in memory.
 
     Args: trace holds the steps, of which the first that reshape a tensor are played; beside is a second trace, such as
@@ -38,9 +37,7 @@ class LayoutPlayer(StaticFallbackWidget):
     """
 
     _esm = esm("widget.js", folder=HERE)
-    _css = HERE / "layout_player.css"
-    data = traitlets.Dict().tag(sync=True)
-    position = traitlets.Int(0).tag(sync=True)
+    _css = style(HERE / "layout_player.css")
 
     def __init__(self, trace: Trace, beside: Trace | None = None) -> None:
         traces = [trace, *([beside] if beside else [])]
@@ -52,12 +49,7 @@ class LayoutPlayer(StaticFallbackWidget):
         lanes = [_lane(one, tensors, known, sizes) for one, tensors in zip(traces, chains, strict=True)]
         self.text = "; beside it ".join(map(_summary, lanes)) + "."
         self.static = frame_html(_tables(lanes), self.text)
-        super().__init__(data={"lanes": lanes})
-
-    @traitlets.validate("position")
-    def _within(self, proposal: dict[str, Any]) -> int:
-        last = max(len(lane["frames"]) for lane in self.data["lanes"]) - 1
-        return int(max(0, min(proposal["value"], last)))
+        super().__init__(data={"lanes": lanes, "last": max(len(lane["frames"]) for lane in lanes) - 1})
 
 
 def _lane(trace: Trace, chain: list[cells.Tensor], known: list[cells.Tensor], sizes: dict[str, int]) -> dict[str, Any]:
