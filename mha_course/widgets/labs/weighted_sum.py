@@ -9,10 +9,11 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from mha_course import plots
 from mha_course.errors import require
 from mha_course.widgets.controls import ChoiceControl, PaintedControl, ToggleControl
 from mha_course.widgets.labs.lab import Lab
-from mha_course.widgets.labs.panels import Panels, bars, plain, plane
+from mha_course.widgets.labs.panels import Panels, arrow, arrows, bars, plain
 
 # The corners of their hull, counter-clockwise.
 VALUES = torch.tensor([[2.0, 0.5], [0.6, 2.1], [-1.7, 1.3], [-1.2, -1.5], [1.3, -1.4]], dtype=torch.float64)  # (S, 2)
@@ -20,6 +21,7 @@ TOKENS = ("cat", "hungry", "ate", "chased", "dogs")
 FIRST = 0.4  # the weight of the first token at the start
 STEEPEST = 4.0  # the largest score that can be dragged
 FREE = (-1.0, 1.5)  # weights that need not sum to 1
+OUTSIDE = "#e0453a"
 SHARES, SCORES = "the weights", "the scores"
 
 
@@ -84,10 +86,21 @@ class WeightedSumLab(Lab):
         else:
             left = [bars(f"weights, {total}", TOKENS, weights, low=low, high=high, drag="weights")]
         holds = inside(context, VALUES)
-        reach = 1.15 * float(VALUES.abs().max())
-        picture = plane("values, and the context they make", TOKENS, VALUES, context,
-                        reach=plain(reach), inside=holds, weights=plain(shares),
-                        note="Dashed: each value times its weight, head to tail. Shaded: the hull.")  # fmt: skip
+        color = plots.ACCENT if holds else OUTSIDE
+        drawn = [
+            arrow(word, value, plots.BAR, thick=1 + 4 * min(1.0, abs(share)))
+            for word, value, share in zip(TOKENS, VALUES, weights, strict=True)
+        ]
+        steps = (shares[:, None] * VALUES).cumsum(0)  # (S, 2): each value times its weight, head to tail
+        picture = arrows(
+            "values, and the context they make",
+            [*drawn, arrow("context", context, color, thick=3)],
+            reach=1.15 * float(VALUES.abs().max()),
+            hull=len(VALUES),
+            dots=[{"name": "context", "at": plain(context), "color": color, "tie": None}],
+            paths=[[(0.0, 0.0), *steps.tolist()]],
+            note="Dashed: each value times its weight, head to tail. Shaded: the hull.",
+        )
         away = (VALUES - context).norm(dim=-1)
         near = int(away.argmin())
         told = ", ".join(f"{word} {share:.2f}" for word, share in zip(TOKENS, weights, strict=True))
