@@ -50,8 +50,7 @@ class Lab(StaticFallbackWidget):
         self.values: dict[str, Any] = {control.name: control.start for control in controls}
         self.text, self._panels, self._serial, self._lock = "", Panels(), 0, threading.RLock()
         words = {"kind": type(self).__name__, "question": self.question, "hint": self.hint}
-        specs = [control.spec() for control in controls]
-        super().__init__(spec={**words, "controls": specs, "start": self._written(), "palettes": PALETTES})
+        super().__init__(spec={**words, "controls": [one.spec() for one in controls], "palettes": PALETTES})
         self._move({})
 
     def reconcile(self, values: dict[str, Any], moved: Mapping[str, Any]) -> dict[str, Any]:
@@ -78,13 +77,21 @@ class Lab(StaticFallbackWidget):
         """Do what the browser asks; it may report in another thread than the one that runs cells."""
         asked, place = change["new"], type(self).__name__
         try:
-            moved = {name: self._controls[name].read(place, sent) for name, sent in asked["moved"].items()}
+            whole = {name: self._whole(name, sent) for name, sent in asked["moved"].items()}
+            moved = {name: self._controls[name].read(place, sent) for name, sent in whole.items()}
         except (ShapeError, KeyError, AttributeError) as error:
             return self._reply(asked, f"⚠ {error_line(error)}")
         try:
             self._move(moved, asked)
         except KeyboardInterrupt:  # somebody stopped the kernel: it answers again
             self._reply(asked, f"⚠ {INTERRUPTED}")
+
+    def _whole(self, name: str, sent: Any) -> Any:
+        """Return what was sent; None in a list, for what stays as it is, comes from a bar or a tip that is dragged."""
+        before = self.values[name]
+        if not (isinstance(sent, list) and isinstance(before, list) and len(sent) == len(before)):
+            return sent
+        return [old if new is None else new for new, old in zip(sent, before, strict=True)]
 
     def _move(self, moved: Mapping[str, Any], asked: Mapping[str, Any] | None = None) -> None:
         with self._lock:

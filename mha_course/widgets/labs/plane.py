@@ -9,8 +9,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from mha_course.errors import require
 from mha_course.widgets.controls import NumberControl, PaintedControl
+from mha_course.widgets.labs.inputs import dragged_numbers
 from mha_course.widgets.labs.lab import Lab
 from mha_course.widgets.labs.panels import HEADS, Panel, Panels, arrow, arrows, plain, shares
 
@@ -44,8 +44,7 @@ class PlaneLab(Lab):
         """Keep the arrows in step with the controls, and in the plane."""
         if self._projections:
             return {**values, **self._turned("queries", values, moved), **self._turned("keys", values, moved)}
-        now, before = values["tokens"], self.values["tokens"]
-        tokens = torch.tensor([new or old for new, old in zip(now, before, strict=True)], dtype=torch.float64)
+        tokens = torch.tensor(values["tokens"], dtype=torch.float64)
         length = _length(values["length"])
         if "tokens" not in moved:
             factor = min(length / self.values["length"], REACH / max(float(tokens.abs().max()), 1e-9))
@@ -55,8 +54,9 @@ class PlaneLab(Lab):
     def _turned(self, name: str, values: Mapping[str, Any], moved: Mapping[str, Any]) -> dict[str, Any]:
         """Return what a matrix makes of the tokens; an arrow that was dragged says how far it turns and stretches."""
         turn, stretch = values[f"{name}_turn"], values[f"{name}_stretch"]
-        dragged = [(token, tip) for token, tip in zip(TOKENS.tolist(), moved.get(name, []), strict=False) if tip]
-        if dragged:
+        pairs = zip(TOKENS.tolist(), values[name], self.values[name], strict=True)
+        dragged = [(token, tip) for token, tip, before in pairs if tip != before]
+        if name in moved and dragged:
             (token, tip), *_ = dragged
             turn = math.degrees(math.atan2(tip[1], tip[0]) - math.atan2(token[1], token[0]))
             turn, stretch = round((turn + 180) % 360 - 180), math.hypot(*tip) / math.hypot(*token)
@@ -123,23 +123,12 @@ def _matrix(letter: str, name: str, start: int) -> list[NumberControl | PaintedC
     return [turn, stretch, PaintedControl(name, (TOKENS @ matrix(start, 1).T).tolist(), _points)]
 
 
-def _points(sent: Any) -> list[list[float] | None]:
-    """Return a point for each token; None, for what stays as it is, comes from a tip that is dragged."""
-    points = sent.tolist() if isinstance(sent, Tensor) else sent
-    whole = isinstance(points, list | tuple) and len(points) == len(NAMES)
-    known = whole and all(point is None or _is_point(point) for point in points)
-    rule, expected = "every token needs a point", f"{len(NAMES)} points (x, y)"
-    require(known, "PlaneLab", rule, expected=expected, got=repr(points))
-    return [None if point is None else [float(x) for x in point] for point in points]
+def _points(sent: Any) -> list[list[float]]:
+    return dragged_numbers("PlaneLab", sent, (len(NAMES), 2), "a point")
 
 
 def _length(number: float) -> float:
     return min(max(number, SHORTEST), LONGEST)
-
-
-def _is_point(point: Any) -> bool:
-    pair = isinstance(point, list | tuple) and len(point) == 2
-    return pair and all(isinstance(x, int | float) and math.isfinite(x) for x in point)
 
 
 def _aim(share: float) -> str:

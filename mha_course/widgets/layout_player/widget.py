@@ -126,7 +126,7 @@ def _words(trace: Trace, tensor: cells.Tensor, before: cells.Tensor | None) -> d
         says += f" It reads {numbers} of the numbers, from place {tensor.offset} on."
     if tensor.storage == "copy" and tensor.op in cells.RESHAPES:
         says += f" {before.strides} could not be read in this shape, so {tensor.op} had to copy."
-    call, warning = visible(_call(trace, tensor)), re.sub(r"^[\w-]+: ", "", tensor.warning or "")
+    call, warning = visible(_call(trace, tensor)), visible(re.sub(r"^[\w-]+: ", "", tensor.warning or ""))
     sentence = f"{call}: {says}"
     return {
         "call": call,
