@@ -127,28 +127,29 @@ def test_odd_are_the_numbers_that_stand_elsewhere_in_the_right_split(batch, toke
     assert f"from only {max(parts)} of {tokens} tokens" in two["frames"][1]["mixing"]
 
 
-def test_a_wrong_merge_is_odd_where_tokens_are_mixed():
+@pytest.mark.parametrize(
+    ("mixes", "shape", "known", "words"),
+    [
+        (lambda x: x.reshape(1, 3, 8), (1, 2, 3, 4), {"axes": "B H S D"},
+         "each token's row holds parts of 2 of 3 tokens"),
+        (lambda x: x.permute(0, 2, 3, 1).reshape(1, 3, 8), (1, 2, 3, 4), {"axes": "B H S D"},
+         "the numbers of a head no longer lie side by side"),
+        (wrong, (1, 3, 8), KNOWN, "each head holds slices of 2 heads, from only 2 of 3 tokens"),
+    ],
+)  # fmt: skip
+def test_what_came_together_is_said(mixes, shape, known, words):
+    frame = lanes(LayoutPlayer(trace(mixes, counted(*shape), **known)))[0]["frames"][-1]
+    assert frame["mixing"] == words
+    assert frame["odd"]
+    assert not re.match(r"[\w-]+: ", frame["warning"])
+
+
+def test_a_wrong_merge_is_odd_where_another_number_belongs():
     x = counted(1, 2, 3, 4)
-    one, two = lanes(
-        LayoutPlayer(trace(merge, x, axes="B H S D"), trace(lambda x: x.reshape(1, 3, 8), x, axes="B H S D"))
-    )
+    bad = trace(lambda x: x.reshape(1, 3, 8), x, axes="B H S D")
+    one, two = lanes(LayoutPlayer(trace(merge, x, axes="B H S D"), bad))
     assert not any(frame["odd"] for frame in one["frames"])
     assert two["frames"][1]["odd"] == (merge(x) != x.reshape(1, 3, 8)).flatten().nonzero().flatten().tolist()
-    assert two["frames"][1]["mixing"] == "each token's row holds parts of 2 of 3 tokens"
-    assert two["frames"][1]["warning"].startswith("this merge cuts across")
-
-
-def test_heads_that_no_longer_lie_side_by_side():
-    made = trace(lambda x: x.permute(0, 2, 3, 1).reshape(1, 3, 8), counted(1, 2, 3, 4), axes="B H S D")
-    frame = lanes(LayoutPlayer(made))[0]["frames"][-1]
-    assert frame["mixing"] == "the numbers of a head no longer lie side by side"
-    assert frame["odd"]
-
-
-def test_a_wrong_view_alone_is_read_by_its_sizes():
-    (lane,) = lanes(LayoutPlayer(trace(wrong, counted(1, 3, 8), **KNOWN)))
-    assert lane["frames"][1]["axes"] == ["B", "H", "S", "D"]
-    assert lane["frames"][1]["mixing"] == "each head holds slices of 2 heads, from only 2 of 3 tokens"
 
 
 def test_a_strip_names_the_sentence_where_there_are_several(both):
@@ -172,7 +173,7 @@ def test_queries_keys_and_values_share_a_strip():
 
 
 def test_the_words_of_a_frame(both):
-    good, bad = lanes(both)
+    good, _ = lanes(both)
     assert [frame["sentence"] for frame in good["frames"]] == [
         "x: 24 numbers in one strip of memory, read with strides (24, 8, 1).",
         "view(1, 3, 2, 4): a view. No number moves; strides go from (24, 8, 1) to (24, 8, 4, 1).",
@@ -181,7 +182,6 @@ def test_the_words_of_a_frame(both):
     assert [frame["storage"] for frame in good["frames"]] == ["start", "view", "view"]
     assert good["frames"][2]["line"] == "return x.view(1, 3, 2, 4).transpose(1, 2)"
     assert good["frames"][2]["reading"] == "(B=1, H=2, S=3, D=4)"
-    assert not re.match(r"[\w-]+: ", bad["frames"][1]["warning"])
 
 
 def test_the_words_of_a_copy():

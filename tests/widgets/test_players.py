@@ -19,13 +19,13 @@ def steps(x):
     return x.view(1, 3, 2, 4).transpose(1, 2).contiguous().flatten(2)
 
 
-def hostile(evil=EVIL, axis=EVIL):
+def hostile(evil=EVIL, given=EVIL):
     """Make a trace in which every word comes from someone who means harm."""
     common = {"dtype": torch.float32, "device": torch.device("cpu"), "strides": (3, 1), "contiguous": True}
     common |= {"bytes": 24, "flops": 0}
-    shape, axes = (2, 3), ("__proto__", axis)
+    shape, axes = (2, 3), ("__proto__", given)
     first = Step(
-        index=0, op=evil, inputs=(Operand(evil, shape, axes),), shape=shape, axes=axes, storage="new", line=evil,
+        index=0, op=evil, inputs=(Operand(given, shape, axes),), shape=shape, axes=axes, storage="new", line=evil,
         lineno=8, hidden_copies=1, warning=evil, note=evil, stage=evil, name=evil, source=0, **common,
     )  # fmt: skip
     second = Step(
@@ -33,8 +33,8 @@ def hostile(evil=EVIL, axis=EVIL):
         line=evil, lineno=0, hidden_copies=0, warning=evil, stage="toString", name="hasOwnProperty", **common,
     )  # fmt: skip
     code = Source(evil, evil, 7, ("    def f(x):", f"        return '{evil}'"))
-    given = Argument(evil, shape, axes, (3, 1), 0, 0)
-    return Trace((first, second), None, (given,), (code,), {evil: 2}, (evil,), evil)
+    argument = Argument(given, shape, axes, (3, 1), 0, 0)
+    return Trace((first, second), None, (argument,), (code,), {evil: 2}, (evil,), evil)
 
 
 @pytest.fixture(params=[LayoutPlayer, ShapeTracer])
@@ -144,7 +144,7 @@ def test_harmful_words_are_shown_as_words(kind, widget_page):
 
 @pytest.mark.parametrize("kind", [LayoutPlayer, ShapeTracer])
 def test_marks_that_turn_text_are_shown_as_what_they_are(kind):
-    player = kind(hostile("\u202eevil\n\tx", axis="x"))
+    player = kind(hostile("\u202eevil\n\tx", given="x"))
     sent = json.dumps(player.data, ensure_ascii=False)
     assert "\u202e" not in sent
     assert "�evil" in sent

@@ -56,19 +56,18 @@ def _lane(trace: Trace, chain: list[cells.Tensor], known: list[cells.Tensor], si
     strips, reads = cells.replay(chain)
     whose = cells.owners_by_number(chain, strips, reads, sizes)
     frames: list[dict[str, Any]] = []
+    mixed = False  # from the first step on that mixes
     for number, (tensor, (strip, places)) in enumerate(zip(chain, reads, strict=False)):
         axes = cells.assumed_axes(tensor, known, chain[0], sizes)
-        mixed = axes != tensor.axes or bool(getattr(tensor, "warning", None)) or bool(number and frames[-1]["mixed"])
+        mixed = mixed or axes != tensor.axes or bool(getattr(tensor, "warning", None))
         ids = [strips[strip][place] for place in places]
-        odd, mixing = (
-            _odd([whose[n] for n in ids], cells.owners_by_axes(axes, tensor.shape, sizes), axes) if mixed else ([], "")
-        )
+        seen = cells.owners_by_axes(axes, tensor.shape, sizes)
+        odd, mixing = _odd([whose[n] for n in ids], seen, axes) if mixed else ([], "")
         frames.append({
             **_words(trace, tensor, chain[number - 1] if number else None),
             "reading": cells.written(axes, tensor.shape),
             "axes": list(axes), "colors": [color(axis) for axis in axes], "shape": list(tensor.shape),
-            "strides": list(tensor.strides), "offset": tensor.offset, "strip": strip, "places": places,
-            "ids": ids, "mixed": mixed, "odd": odd, "mixing": mixing,
+            "strides": list(tensor.strides), "strip": strip, "places": places, "ids": ids, "odd": odd, "mixing": mixing,
         })  # fmt: skip
     strips_in_order = [[[place, n] for place, n in strip.items()] for strip in strips]
     return {"cells": _cells(whose), "strips": strips_in_order, "frames": frames}
@@ -108,33 +107,33 @@ def _odd(whose: list[cells.Owner], seen: list[cells.Owner], axes: tuple[str, ...
 
 
 def _words(trace: Trace, tensor: cells.Tensor, before: cells.Tensor | None) -> dict[str, str]:
-    numbers, read = math.prod(tensor.shape), f"strides {tensor.strides}"
+    numbers = math.prod(tensor.shape)
     if before is None or isinstance(tensor, Argument):
-        call, line = visible(str(tensor.name or getattr(tensor, "op", ""))), visible(str(getattr(tensor, "line", "")))
-        sentence = (
-            f"{call}: {numbers} {'number' if numbers == 1 else 'numbers'} in one strip of memory, read with {read}."
-        )
-        return {"call": call, "line": line, "storage": "start", "sentence": sentence, "warning": ""}
-    moved = "strides stay" if tensor.strides == before.strides else f"strides go from {before.strides} to"
-    order = "in the order of the axes" if tensor.contiguous else "in the order in which they lay"
+        call, storage, warning = str(tensor.name or getattr(tensor, "op", "")), "start", ""
+        count = "1 number" if numbers == 1 else f"{numbers} numbers"
+        says = f"{count} in one strip of memory, read with strides {tensor.strides}."
+    else:
+        call, storage, warning = _call(trace, tensor), tensor.storage, re.sub(r"^[\w-]+: ", "", tensor.warning or "")
+        says = _became(tensor, before, numbers)
+    words = {"call": call, "line": getattr(tensor, "line", ""), "warning": warning}
+    words = {name: visible(text) for name, text in words.items()}
+    return {**words, "storage": storage, "sentence": f"{words['call']}: {says}"}
+
+
+def _became(step: Step, before: cells.Tensor, numbers: int) -> str:
+    """Say what a step does to memory and strides."""
+    moved = "strides stay" if step.strides == before.strides else f"strides go from {before.strides} to"
+    order = "in the order of the axes" if step.contiguous else "in the order in which they lay"
     says = {
-        "view": f"a view. No number moves; {moved} {tensor.strides}.",
-        "same": "the very same tensor: it was contiguous already." if tensor.op == "contiguous" else "the same tensor.",
-        "copy": f"a copy. All {numbers} numbers are written anew, {order}, with {read}.",
-    }[tensor.storage]
+        "view": f"a view. No number moves; {moved} {step.strides}.",
+        "same": "the very same tensor: it was contiguous already." if step.op == "contiguous" else "the same tensor.",
+        "copy": f"a copy. All {numbers} numbers are written anew, {order}, with strides {step.strides}.",
+    }[step.storage]
     if numbers < math.prod(before.shape):
-        says += f" It reads {numbers} of the numbers, from place {tensor.offset} on."
-    if tensor.storage == "copy" and tensor.op in cells.RESHAPES:
-        says += f" {before.strides} could not be read in this shape, so {tensor.op} had to copy."
-    call, warning = visible(_call(trace, tensor)), visible(re.sub(r"^[\w-]+: ", "", tensor.warning or ""))
-    sentence = f"{call}: {says}"
-    return {
-        "call": call,
-        "line": visible(tensor.line),
-        "storage": tensor.storage,
-        "sentence": sentence,
-        "warning": warning,
-    }
+        says += f" It reads {numbers} of the numbers, from place {step.offset} on."
+    if step.storage == "copy" and step.op in cells.RESHAPES:
+        says += f" {before.strides} could not be read in this shape, so {step.op} had to copy."
+    return says
 
 
 def _call(trace: Trace, step: Step) -> str:
