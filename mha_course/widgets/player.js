@@ -19,6 +19,9 @@ export function fly(node, [x, y], [left, top], timing, opacity = 1) {
   node.animate(path, { easing: "ease-in-out", fill: "backwards", ...timing });
 }
 
+/** Let a node appear slowly, so that what flies is seen first. */
+export const fade = (node, duration) => node.animate({ opacity: [0, 0.4, 0.4, 1] }, { duration });
+
 /**
  * Make a player. `show(at, before)` draws a step and returns the milliseconds that this takes, if it moves; `follow`
  * has to be called once all is in place. The step is the model's "position", so that two views go together.

@@ -1,18 +1,10 @@
-// The kinds of panels. Here are lines and a table of words, which are drawn anew each time.
+// The kinds of panels. Here are lines.
 
-import { make, setAttributes, svg, visible } from "../dom.js";
+import { make, svg } from "../dom.js";
 import { bars, figure, leastOfBars } from "./bars.js";
 import { matrix, roomOfMatrix } from "./matrix.js";
 import { arrows } from "./plane.js";
-import { shares } from "./shares.js";
-
-/** Return a panel whose picture is made from nothing whenever its numbers change: for the few nodes that it has. */
-export const afresh = (draw) => (panel, tools) => {
-  const node = make("div");
-  const update = (now) => node.replaceChildren(draw(now, tools));
-  update(panel);
-  return { node, update };
-};
+import { afresh, shares, table } from "./table.js";
 
 const write = (attributes, words) => svg("text", attributes, words);
 
@@ -62,26 +54,6 @@ const lines = afresh((panel, { width }) => {
   for (const line of all) root.append(...drawLine(line, at, x, y));
   const legend = all.map((line, i) => make("span", `entry ${line.style}`, entries[i]));
   return make("div", "", root, make("div", "legend", ...legend));
-});
-
-function makeCell(tag, words, attributes) {
-  const cell = make(tag, "", visible(words));
-  setAttributes(cell, attributes);
-  return cell;
-}
-
-const table = afresh(({ head, rows }) => {
-  const titles = head.map((words) => makeCell("th", words, { scope: "col" }));
-  const body = rows.map(([name, ...words]) => {
-    const colspan = words.length === 1 ? head.length - 1 : 1;
-    return make(
-      "tr",
-      "",
-      makeCell("th", name, { scope: "row" }),
-      ...words.map((word) => makeCell("td", word, { colspan })),
-    );
-  });
-  return make("table", "", ...(head.some(Boolean) ? [make("tr", "", ...titles)] : []), ...body);
 });
 
 /** How each kind is drawn, and how many pixels it needs and can use at most. Labs with a kind of their own add it. */

@@ -67,11 +67,3 @@ export function makeBoxes(frame, owners, cells, level = 0) {
   });
   return make("div", "boxes", ...boxes);
 }
-
-/** Tell the style sheet how many cells and boxes want to stand side by side, for the size of a cell. */
-export function countInto(style, { shape }) {
-  const depth = Math.max(0, shape.length - 2);
-  style.setProperty("--columns", shape.at(-1) ?? 1);
-  style.setProperty("--boxes", depth ? shape.at(-3) : 1);
-  style.setProperty("--depth", depth);
-}

@@ -1,8 +1,8 @@
 // One trace: its steps, its strips of memory, and the tensor as it is read from one of them.
 
 import { make, makeButton, say } from "../dom.js";
-import { fly, spotOf, still } from "../player.js";
-import { countInto, makeBoxes } from "./boxes.js";
+import { fade, fly, spotOf, still } from "../player.js";
+import { makeBoxes } from "./boxes.js";
 
 const [FLIGHT, SPREAD, WRITE] = [900, 900, 2600]; // milliseconds
 const LONGEST = 12; // cells of a strip that stay together
@@ -128,7 +128,9 @@ export class Lane {
       return node;
     });
     this.drawn = new Map(keys.map((key, i) => [key, cells[i]]));
-    countInto(this.board.style, frame);
+    const outer = Math.max(0, frame.shape.length - 2);
+    const counts = { columns: frame.shape.at(-1) ?? 1, boxes: frame.shape.at(-3) ?? 1, depth: outer };
+    for (const [name, count] of Object.entries(counts)) this.board.style.setProperty(`--${name}`, count);
     this.board.replaceChildren(makeBoxes(frame, this.cells, cells));
     this.drawReading(frame);
     this.stage.style.minHeight = `${this.stage.offsetHeight}px`; // so that little moves below
@@ -138,8 +140,7 @@ export class Lane {
       const [start, timing] = [before.get(key), { duration: FLIGHT, delay: (i / cells.length) * spread }];
       fly(cells[i], start ?? ends[i], ends[i], timing, start ? 1 : 0);
     });
-    const fade = { opacity: [0, 0.4, 0.4, 1] };
-    for (const mark of this.board.querySelectorAll(".mark")) mark.animate(fade, { duration: spread + FLIGHT });
+    for (const mark of this.board.querySelectorAll(".mark")) fade(mark, spread + FLIGHT);
   }
 
   /** Say how the strip is read: axes, sizes and strides; cells that are not read are pale. */
