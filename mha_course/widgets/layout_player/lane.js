@@ -121,7 +121,7 @@ export class Lane {
   /** Draw the tensor; with a spread, in milliseconds, its cells fly from where they are, one after the other. */
   draw(frame, spread) {
     const [keys, odd] = [keysOf(frame), new Set(frame.odd)];
-    const before = new Map([...this.drawn].map(([key, cell]) => [key, spotOf(cell)]));
+    const before = new Map(spread === null ? [] : [...this.drawn].map(([key, cell]) => [key, spotOf(cell)]));
     const cells = frame.ids.map((id, i) => {
       const node = this.makeCell(id, frame.places[i], frame.strip, this.cells[id].tag);
       node.classList.toggle("odd", odd.has(i));
@@ -133,7 +133,6 @@ export class Lane {
     for (const [name, count] of Object.entries(counts)) this.board.style.setProperty(`--${name}`, count);
     this.board.replaceChildren(makeBoxes(frame, this.cells, cells));
     this.drawReading(frame);
-    this.stage.style.minHeight = `${this.stage.offsetHeight}px`; // so that little moves below
     if (spread === null) return;
     const ends = cells.map(spotOf);
     keys.forEach((key, i) => {

@@ -24,9 +24,12 @@ function makeLegend(lanes) {
 
 function render(context) {
   const { lanes: data } = context.model.get("data");
-  const { root, go, follow, end } = makePlayer(context, "mha-layout", "Layout player", (at, before) =>
-    Math.max(...lanes.map((lane) => lane.show(at, before))),
-  );
+  const { root, go, follow, end } = makePlayer(context, "mha-layout", "Layout player", (at, before) => {
+    const takes = lanes.map((lane) => lane.show(at, before));
+    const heights = lanes.map(({ stage }) => stage.offsetHeight); // of all at once: the page is laid out once
+    lanes.forEach(({ stage }, i) => (stage.style.minHeight = `${heights[i]}px`)); // so that little moves below
+    return Math.max(...takes);
+  });
   const lanes = data.map((lane) => new Lane(lane, go));
   root.firstChild.append(makeLegend(data));
   root.append(make("div", `lanes${lanes.length > 1 ? " two" : ""}`, ...lanes.map(({ node }) => node)));
