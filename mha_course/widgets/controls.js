@@ -104,7 +104,7 @@ function makeControl(spec, moved, scope) {
   const { parts, ...control } = BUILDERS[spec.kind]({ ...spec, words }, (value) => moved(spec.name, value), scope);
   control.node ??= make("label", `control ${spec.kind}`, make("span", "", spec.label), ...parts);
   for (const input of control.node.querySelectorAll("input, select")) input.dataset.control = spec.name;
-  control.show(spec.start);
+  if (spec.start !== undefined) control.show(spec.start);
   return control;
 }
 

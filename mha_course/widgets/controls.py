@@ -20,7 +20,7 @@ class Control:
 
     def spec(self) -> dict[str, Any]:
         """Return what the browser builds the control from."""
-        return {"name": self.name, "label": self.label, "kind": self.kind, "start": self.write(self.start)}
+        return {"name": self.name, "label": self.label, "kind": self.kind, **self._details()}
 
     def accept(self, place: str, value: Any) -> Any:
         """Return a value that was set from Python, or raise ShapeError."""
@@ -33,6 +33,9 @@ class Control:
     def write(self, value: Any) -> Any:
         """Return a value as the browser knows it."""
         return value
+
+    def _details(self) -> dict[str, Any]:
+        return {}
 
 
 @dataclass(frozen=True)
@@ -48,10 +51,6 @@ class ChoiceControl(Control):
     options: tuple[Any, ...]
     start: Any
     words: tuple[str, ...] = ()
-
-    def spec(self) -> dict[str, Any]:
-        """Return what the browser builds the control from."""
-        return {**super().spec(), "words": list(self.words or map(str, self.options))}
 
     def accept(self, place: str, value: Any) -> Any:
         """Return the option that equals a value, or raise ShapeError."""
@@ -69,6 +68,9 @@ class ChoiceControl(Control):
     def write(self, value: Any) -> int:
         """Return the place of an option."""
         return self.options.index(value)
+
+    def _details(self) -> dict[str, Any]:
+        return {"words": list(self.words or map(str, self.options))}
 
 
 @dataclass(frozen=True)
@@ -98,15 +100,14 @@ class NumberControl(Control):
     high: float
     kind: str = "linear"
 
-    def spec(self) -> dict[str, Any]:
-        """Return what the browser builds the control from."""
-        return {**super().spec(), "low": self.low, "high": self.high}
-
     def accept(self, place: str, value: Any) -> float:
         """Return a finite number, rounded where the scale is ``whole``, or raise ShapeError."""
         finite = isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
         require(finite, place, f"{self.name} is a number", expected="a finite number", got=repr(value))
         return round(value) if self.kind == "whole" else float(value)
+
+    def _details(self) -> dict[str, Any]:
+        return {"start": self.start, "low": self.low, "high": self.high}
 
 
 @dataclass(frozen=True)
@@ -122,6 +123,9 @@ class TextControl(Control):
         """Return a text as it is, or raise ShapeError."""
         require(isinstance(value, str), place, f"{self.name} is a text", expected="a str", got=repr(value))
         return str(value)
+
+    def _details(self) -> dict[str, Any]:
+        return {"start": self.start}
 
 
 @dataclass(frozen=True)

@@ -89,7 +89,7 @@ def test_every_value_of_every_control_is_drawn_and_the_start_again(name):
             assert repr(lab) == f"{type(lab).__name__}: {view['text']}"
             assert view["text"].endswith(".")
     assert len(seen) >= 3
-    again = ask(lab, **{spec["name"]: spec["start"] for spec in lab.spec["controls"]})
+    again = ask(lab, **lab.spec["start"])
     assert (again["panels"], again["text"]) == (start["panels"], start["text"])
 
 

@@ -79,7 +79,7 @@ function makeBoards(tools) {
 }
 
 export function render({ model, el }) {
-  const { kind, question, hint, controls: specs, palettes } = model.get("spec");
+  const { kind, question, hint, controls: specs, start, palettes } = model.get("spec");
   const asker = Math.random().toString(36).slice(2); // which of the views of one lab asked
   let [local, number, room, frame] = [{ ...model.get("view").values }, 0, 0, null];
 
@@ -112,7 +112,7 @@ export function render({ model, el }) {
   const tools = { move, idle: queue.idle, read, palettes, hatch: `hatch-${asker}`, value: (name) => local[name] };
   const boards = makeBoards(tools);
 
-  const again = makeButton("again", "Start again", () => specs.forEach(({ name, start }) => move(name, start)));
+  const again = makeButton("again", "Start again", () => Object.entries(start).forEach((pair) => move(...pair)));
   const bar = make("div", "controls", ...[...controls.values()].map(({ node }) => node), again);
   const parts = [make("p", "question", question), bar, sentence, trouble, boards.node, readout];
   const root = make("section", "mha-lab", ...parts, ...(hint ? [make("p", "hint", hint)] : []), aloud);

@@ -50,7 +50,8 @@ class Lab(StaticFallbackWidget):
         self.values: dict[str, Any] = {control.name: control.start for control in controls}
         self.text, self._panels, self._serial, self._lock = "", Panels(), 0, threading.RLock()
         words = {"kind": type(self).__name__, "question": self.question, "hint": self.hint}
-        super().__init__(spec={**words, "controls": [one.spec() for one in controls], "palettes": PALETTES})
+        specs = [control.spec() for control in controls]
+        super().__init__(spec={**words, "controls": specs, "start": self._written(), "palettes": PALETTES})
         self._move({})
 
     def reconcile(self, values: dict[str, Any], moved: Mapping[str, Any]) -> dict[str, Any]:
