@@ -201,7 +201,6 @@ def test_bars_by_mouse_and_by_keys(labs):
     page.keyboard.press("Tab")
     page.keyboard.press("Home")
     assert "outside the hull" in settled(lab)
-    assert lab.locator(".spot.outside").count() == 1
 
 
 def test_tips_by_mouse_and_by_keys(labs):

@@ -1,25 +1,20 @@
 """The layout player tells where every number lies: held against torch's own views and copies of 0, 1, 2, …"""
 
-import dataclasses
 import html
 import itertools
-import json
 import math
 import re
 from functools import partial
 
 import pytest
 import torch
-from players import go, now
+from players import go
 
 from mha_course.cli.jupyter_hooks import WIDGET_VIEW
 from mha_course.errors import ShapeError
 from mha_course.tracing import trace
-from mha_course.tracing.records import Argument, Operand, Step
-from mha_course.tracing.trace import Trace
 from mha_course.widgets.layout_player.widget import LayoutPlayer
 
-EVIL = '"><img src=x onerror="window.hacked=1"><script>window.hacked=1</script>'
 KNOWN = {"axes": "B S C", "sizes": {"H": 2}}
 
 CHAINS = {
@@ -132,28 +127,29 @@ def test_odd_are_the_numbers_that_stand_elsewhere_in_the_right_split(batch, toke
     assert f"from only {max(parts)} of {tokens} tokens" in two["frames"][1]["mixing"]
 
 
-def test_a_wrong_merge_is_odd_where_tokens_are_mixed():
+@pytest.mark.parametrize(
+    ("mixes", "shape", "known", "words"),
+    [
+        (lambda x: x.reshape(1, 3, 8), (1, 2, 3, 4), {"axes": "B H S D"},
+         "each token's row holds parts of 2 of 3 tokens"),
+        (lambda x: x.permute(0, 2, 3, 1).reshape(1, 3, 8), (1, 2, 3, 4), {"axes": "B H S D"},
+         "the numbers of a head no longer lie side by side"),
+        (wrong, (1, 3, 8), KNOWN, "each head holds slices of 2 heads, from only 2 of 3 tokens"),
+    ],
+)  # fmt: skip
+def test_what_came_together_is_said(mixes, shape, known, words):
+    frame = lanes(LayoutPlayer(trace(mixes, counted(*shape), **known)))[0]["frames"][-1]
+    assert frame["mixing"] == words
+    assert frame["odd"]
+    assert not re.match(r"[\w-]+: ", frame["warning"])
+
+
+def test_a_wrong_merge_is_odd_where_another_number_belongs():
     x = counted(1, 2, 3, 4)
-    one, two = lanes(
-        LayoutPlayer(trace(merge, x, axes="B H S D"), trace(lambda x: x.reshape(1, 3, 8), x, axes="B H S D"))
-    )
+    bad = trace(lambda x: x.reshape(1, 3, 8), x, axes="B H S D")
+    one, two = lanes(LayoutPlayer(trace(merge, x, axes="B H S D"), bad))
     assert not any(frame["odd"] for frame in one["frames"])
     assert two["frames"][1]["odd"] == (merge(x) != x.reshape(1, 3, 8)).flatten().nonzero().flatten().tolist()
-    assert two["frames"][1]["mixing"] == "each token's row holds parts of 2 of 3 tokens"
-    assert two["frames"][1]["warning"].startswith("this merge cuts across")
-
-
-def test_heads_that_no_longer_lie_side_by_side():
-    made = trace(lambda x: x.permute(0, 2, 3, 1).reshape(1, 3, 8), counted(1, 2, 3, 4), axes="B H S D")
-    frame = lanes(LayoutPlayer(made))[0]["frames"][-1]
-    assert frame["mixing"] == "the numbers of a head no longer lie side by side"
-    assert frame["odd"]
-
-
-def test_a_wrong_view_alone_is_read_by_its_sizes():
-    (lane,) = lanes(LayoutPlayer(trace(wrong, counted(1, 3, 8), **KNOWN)))
-    assert lane["frames"][1]["axes"] == ["B", "H", "S", "D"]
-    assert lane["frames"][1]["mixing"] == "each head holds slices of 2 heads, from only 2 of 3 tokens"
 
 
 def test_a_strip_names_the_sentence_where_there_are_several(both):
@@ -177,7 +173,7 @@ def test_queries_keys_and_values_share_a_strip():
 
 
 def test_the_words_of_a_frame(both):
-    good, bad = lanes(both)
+    good, _ = lanes(both)
     assert [frame["sentence"] for frame in good["frames"]] == [
         "x: 24 numbers in one strip of memory, read with strides (24, 8, 1).",
         "view(1, 3, 2, 4): a view. No number moves; strides go from (24, 8, 1) to (24, 8, 4, 1).",
@@ -186,7 +182,6 @@ def test_the_words_of_a_frame(both):
     assert [frame["storage"] for frame in good["frames"]] == ["start", "view", "view"]
     assert good["frames"][2]["line"] == "return x.view(1, 3, 2, 4).transpose(1, 2)"
     assert good["frames"][2]["reading"] == "(B=1, H=2, S=3, D=4)"
-    assert not re.match(r"[\w-]+: ", bad["frames"][1]["warning"])
 
 
 def test_the_words_of_a_copy():
@@ -252,13 +247,6 @@ def test_numbers_that_cannot_be_drawn(shape):
     )
 
 
-def test_what_the_browser_gets_is_json_and_the_position_stays_within(both):
-    assert json.loads(json.dumps(both.data)) == both.data
-    for wanted, kept in ((2, 2), (9, 2), (-1, 0)):
-        both.position = wanted
-        assert both.position == kept
-
-
 def read_tables(text):
     """Return the captions of tables, and the tables: rows of cells, each a list of its lines."""
     captions = [html.unescape(caption) for caption in re.findall(r"<caption[^>]*>(.*?)</caption>", text)]
@@ -295,29 +283,13 @@ def test_the_static_picture_of_a_copy_has_its_strip():
     assert [cell[0] for cell in cells] == [str(place) for place in range(24)]
 
 
-def hostile():
-    """Make a trace in which every word comes from someone who means harm."""
-    axes, given = ("?", EVIL), Argument(EVIL, (2, 3), (EVIL, "__proto__"), (3, 1), 0, 0)
-    step = Step(
-        index=0, op=EVIL, inputs=(Operand(EVIL, (2, 3), given.axes),), shape=(3, 2), axes=axes, strides=(1, 3),
-        contiguous=False, storage="view", dtype=torch.float32, device=torch.device("cpu"), bytes=24, flops=0, line=EVIL,
-        lineno=8, hidden_copies=0, warning=EVIL, note=EVIL, stage=EVIL, name=EVIL, source=0,
-    )  # fmt: skip
-    return LayoutPlayer(Trace((step,), None, (given,), (), {EVIL: 2}, (), EVIL))
-
-
-def test_words_of_others_are_escaped():
-    assert not re.search("<img|<script", hostile().static)
-
-
-GRID = """(lane) => [...document.querySelectorAll('#one .lane')[lane].querySelectorAll('.board:last-child .cell')]
-  .filter((cell) => !cell.hidden).map((cell) => {
+GRID = """(lane) => [...document.querySelectorAll('#one .lane')[lane].querySelectorAll('.board .cell')].map((cell) => {
     const box = cell.getBoundingClientRect();
-    const around = cell.parentElement.getBoundingClientRect();
+    const around = cell.closest('.board').getBoundingClientRect();
     return [+cell.firstChild.textContent, +cell.dataset.id, Math.round(box.x - around.x), Math.round(box.y - around.y)];
   })"""
-STRIP = """(lane) => [...document.querySelectorAll('#one .lane')[lane].querySelectorAll('.board:first-child .cell')]
-  .filter((cell) => !cell.hidden).map((cell) => cell.outerHTML)"""
+STRIP = """(lane) => [...document.querySelectorAll('#one .lane')[lane].querySelectorAll('.strip .cell')]
+  .filter((cell) => cell.checkVisibility()).map((cell) => cell.outerHTML)"""
 
 
 @pytest.fixture
@@ -353,10 +325,10 @@ def test_a_view_leaves_the_strip_as_it_is_and_a_copy_writes_another(show):
     assert len(strip) == 24
     go(page, 1)
     assert page.evaluate(STRIP, 0) == strip
-    assert page.locator(".board .label:visible").all_inner_texts() == ["memory, strip 1: unchanged, no number moved"]
+    assert page.locator(".strip .label:visible").all_inner_texts() == ["memory, strip 1: unchanged, no number moved"]
     go(page, 2)
     assert len(page.evaluate(STRIP, 0)) == 48
-    assert page.locator(".board .label").all_inner_texts() == [
+    assert page.locator(".strip .label").all_inner_texts() == [
         "memory, strip 1: unchanged, no longer read", "memory, strip 2: written anew"
     ]  # fmt: skip
     assert [place for place, *_ in sorted(page.evaluate(GRID, 0), key=lambda cell: (cell[3], cell[2]))] == list(
@@ -373,7 +345,7 @@ def test_cells_fly_and_a_copy_is_written_first(show):
     page.locator(".mha-layout").focus()
     page.keyboard.press("ArrowRight")
     flying = page.evaluate(GRID, 0)
-    assert [cell[:2] for cell in flying] == [cell[:2] for cell in start]
+    assert sorted(cell[:2] for cell in flying) == sorted(cell[:2] for cell in start)
     flights = "document.getAnimations().filter(({effect}) => effect.target.matches('.cell')).length"
     assert page.evaluate(flights) == 24
     assert page.evaluate(STRIP, 0) == strip
@@ -408,85 +380,6 @@ def test_what_is_said_of_a_frame(show, both):
     assert bad.locator(".name em").all_inner_texts() == ["⚠ h0 h1 of t0 t1", "⚠ h0 h1 of t1 t2"]
 
 
-def test_keys_step_and_go_no_further(show, both):
-    page = show(both)
-    page.locator(".mha-layout").focus()
-    for key, to in {"ArrowRight": 1, "ArrowLeft": 0, "End": 2, "Home": 0}.items():
-        page.keyboard.press(key)
-        assert now(page) == to
-        assert page.evaluate("document.getAnimations().length") == 0  # the page asks for less motion
-    page.locator("input").focus()
-    page.keyboard.press("ArrowRight")
-    assert now(page) == 1
-    page.get_by_role("button", name="Next").focus()
-    for key, to in (("Enter", 2), ("ArrowLeft", 1), (" ", 2)):
-        page.keyboard.press(key)
-        assert now(page) == to
-    assert page.evaluate("leaked") == []
-    for key in ("a", "Control+ArrowLeft"):  # not ours
-        page.keyboard.press(key)
-    assert page.evaluate("leaked") == ["a", "Control", "ArrowLeft"]
-    page.evaluate("document.activeElement.blur()")
-    page.keyboard.press("ArrowLeft")
-    assert (now(page), page.evaluate("leaked.length")) == (2, 4)
-
-
-def test_a_click_goes_where_it_points(show, both):
-    page = show(both)
-    page.locator(".step").nth(2).click()
-    assert now(page) == 2
-    page.get_by_role("button", name="Back").click()
-    assert now(page) == 1
-    page.locator("input").fill("0")
-    assert now(page) == 0
-    page.get_by_role("button", name="Back").click(force=True)  # it says that it is disabled
-    assert now(page) == 0
-    assert page.evaluate("model.saved") == 3
-
-
-def test_it_plays_to_the_end_and_from_the_start_again(show, both):
-    page = show(both)
-    page.clock.install()
-    page.locator(".mha-layout").focus()
-    page.keyboard.press(" ")
-    assert page.get_by_role("button", name="Pause").count() == 1
-    page.clock.run_for(1000)
-    assert now(page) == 1
-    page.keyboard.press(" ")
-    page.clock.run_for(5000)
-    assert now(page) == 1
-    page.get_by_role("button", name="Play").click()
-    page.clock.run_for(5000)
-    assert now(page) == 2
-    assert page.get_by_role("button", name="Play").count() == 1
-    page.get_by_role("button", name="Play").click()
-    page.clock.run_for(700)
-    assert now(page) == 1
-
-
-def test_two_views_of_one_model_agree_and_leave_nothing_behind(show, both):
-    both.position = 1
-    page = show(both)
-    assert page.locator("#one .sentence").first.inner_text() == lanes(both)[0]["frames"][1]["sentence"]
-    page.evaluate("async () => { window.tidy_two = await draw('two') }")
-    page.locator("#two .mha-layout").focus()
-    page.keyboard.press("End")
-    assert page.locator("#one .count").inner_text() == page.locator("#two .count").inner_text() == "3 of 3"
-    page.evaluate("() => { tidy(); tidy_two() }")
-    assert page.evaluate("[model.calls.length, one.childElementCount, two.childElementCount]") == [0, 0, 0]
-    page.keyboard.press("Home")
-    assert now(page) == 2
-
-
-def test_harmful_words_are_shown_as_words(show):
-    page = show(hostile())
-    go(page, 1)
-    page.wait_for_timeout(100)
-    assert page.evaluate("window.hacked") is None
-    assert page.locator("#one img, #one script").count() == 0
-    assert EVIL in page.locator(".sentence").inner_text()
-
-
 @pytest.mark.parametrize("width", [420, 760, 1280, 1900])
 @pytest.mark.parametrize("name", ["split", "wrong", "contiguous twice", "fused"])
 def test_nothing_sticks_out_at_any_width(show, width, name):
@@ -516,15 +409,3 @@ def test_a_step_is_quick(show):
       return performance.now() - start; }"""
     times = sorted(page.evaluate(step, at % 4) for at in range(1, 13))
     assert times[3] < 50  # the machine may have other work, too
-
-
-def test_marks_that_turn_text_are_shown_as_what_they_are():
-    def turn(x):
-        return x.view(1, 3, 2, 4).transpose(1, 2)
-
-    one = trace(turn, torch.zeros(1, 3, 8), axes="B S C", sizes={"H": 2})
-    steps = tuple(dataclasses.replace(step, line=f"{step.line}  # \u202e") for step in one.steps)
-    given = dataclasses.replace(one.arguments[0], name="\u202ex")
-    player = LayoutPlayer(dataclasses.replace(one, steps=steps, arguments=(given, *one.arguments[1:])))
-    assert "\u202e" not in str(player.data) + player.static
-    assert "# �" in str(player.data)

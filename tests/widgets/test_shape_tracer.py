@@ -11,12 +11,9 @@ from torch import nn
 from mha_course.attention import MultiHeadAttention
 from mha_course.cli.jupyter_hooks import WIDGET_VIEW
 from mha_course.tracing import trace
-from mha_course.tracing.records import COLORS, Argument, Operand, Source, Step
-from mha_course.tracing.trace import Trace
+from mha_course.tracing.records import COLORS
 from mha_course.variants import FusedQKV
 from mha_course.widgets.shape_tracer.widget import ShapeTracer, payload, sentence
-
-EVIL = '"><img src=x onerror="window.hacked=1"><script>window.hacked=1</script>'
 
 
 def straight_to_heads(x, num_heads):
@@ -46,24 +43,6 @@ class Deep(nn.Module):
         for layer in self.layers:
             x = x + layer(x)[0]
         return x
-
-
-def hostile(evil=EVIL):
-    """Make a trace in which every word comes from someone who means harm."""
-    common = {"dtype": torch.float32, "device": torch.device("cpu"), "strides": (3, 1), "contiguous": True}
-    common |= {"bytes": 24, "flops": 0}
-    shape, axes = (2, 3), ("__proto__", evil)
-    first = Step(
-        index=0, op=evil, inputs=(Operand(evil, shape, axes),), shape=shape, axes=axes, storage="new", line=evil,
-        lineno=8, hidden_copies=1, warning=evil, note=evil, stage=evil, name=evil, source=0, **common,
-    )  # fmt: skip
-    second = Step(
-        index=1, op="constructor", inputs=(Operand(0, shape, axes),), shape=shape, axes=("?", "1"), storage="view",
-        line=evil, lineno=0, hidden_copies=0, stage="toString", name="hasOwnProperty", **common,
-    )  # fmt: skip
-    code = Source(evil, evil, 7, ("    def f(x):", f"        return '{evil}'"))
-    given = Argument(evil, shape, axes, (3, 1), 0, 0)
-    return Trace((first, second), None, (given,), (code,), {}, (evil,), evil)
 
 
 @pytest.fixture(scope="module")
@@ -103,13 +82,6 @@ def test_the_browser_gets_all_that_it_shows(reference):
     assert (axes[:2], colors[:2]) == (["1", "B*H"], [["#ffffff"], [COLORS["B"], COLORS["H"]]])
 
 
-def test_the_position_stays_within_the_steps(reference):
-    widget = ShapeTracer(reference)
-    for asked, kept in ((3, 3), (-4, 0), (999, len(reference.steps) - 1)):
-        widget.position = asked
-        assert widget.position == kept
-
-
 def test_a_call_that_stopped_and_one_without_steps():
     with pytest.raises(RuntimeError) as caught:
         trace(falls, torch.zeros(2, 5, 24), axes="B S C")
@@ -117,13 +89,6 @@ def test_a_call_that_stopped_and_one_without_steps():
     assert sentence(stopped).endswith("; then it stopped.")
     assert payload(stopped)["failure"] == stopped.failure
     assert repr(ShapeTracer(trace(lambda x: x, torch.zeros(2, 5, 24)))) == "ShapeTracer: no steps."
-
-
-def test_words_from_people_stay_words():
-    data = json.loads(json.dumps(payload(hostile())))
-    assert data["sources"][0]["code"] == f"def f(x):\n    return '{EVIL}'"
-    assert data["steps"][1]["line"] == EVIL
-    assert "<script" not in ShapeTracer(hostile()).static
 
 
 # ---- in a browser ----
@@ -168,28 +133,6 @@ def test_the_facts_of_a_step(show, reference):
     assert "not contiguous" in facts
 
 
-def test_keys_step_and_go_no_further(show, reference):
-    page, last = show(reference), len(reference.steps) - 1
-    page.locator(".mha-tracer").focus()
-    pressed = {"ArrowRight": 1, "ArrowLeft": 0, "End": last, "Home": 0}
-    for key, to in pressed.items():
-        page.keyboard.press(key)
-        assert now(page) == to
-    page.locator("input").focus()
-    page.keyboard.press("ArrowRight")
-    assert now(page) == 1
-    page.get_by_role("button", name="Next").focus()
-    for key, to in (("Enter", 2), (" ", 3)):
-        page.keyboard.press(key)
-        assert now(page) == to
-    assert page.evaluate("leaked") == []
-    page.locator(".mha-tracer").focus()
-    for key in ("a", "Control+ArrowRight", "Tab"):  # not ours
-        page.keyboard.press(key)
-    assert page.evaluate("leaked") == ["a", "Control", "ArrowRight", "Tab"]
-    assert now(page) == 3
-
-
 def test_a_click_goes_where_it_points(show, reference):
     page = show(reference)
     page.locator(".pill").nth(7).click()
@@ -206,34 +149,6 @@ def test_a_click_goes_where_it_points(show, reference):
     page.locator(".line.ran", has_text=str(first.lineno)).first.click()
     assert now(page) == first.index
     page.wait_for_function("model.saved > 0")
-
-
-def test_it_plays_to_the_end_and_from_the_start_again(show, reference):
-    page = show(reference)
-    page.clock.install()
-    page.locator(".mha-tracer").focus()
-    page.keyboard.press(" ")
-    assert page.get_by_role("button", name="Pause").count() == 1
-    page.clock.run_for(3000)
-    assert now(page) == 2
-    page.keyboard.press(" ")
-    page.clock.run_for(3000)
-    assert now(page) == 2
-    page.get_by_role("button", name="Play").click()
-    page.clock.run_for(1500 * len(reference.steps))
-    assert now(page) == len(reference.steps) - 1
-    page.get_by_role("button", name="Play").click()
-    assert now(page) == 0
-
-
-def test_two_views_of_one_model_agree_and_leave_nothing_behind(show, reference):
-    page = show(reference)
-    page.evaluate("async () => { window.tidy_two = await draw('two') }")
-    page.locator("#two .mha-tracer").focus()
-    page.keyboard.press("End")
-    assert said(page) == page.locator("#two .said").inner_text()
-    page.evaluate("() => { tidy(); tidy_two() }")
-    assert page.evaluate("[model.calls.length, one.childElementCount, two.childElementCount]") == [0, 0, 0]
 
 
 def sheets_of_tokens(page):
@@ -254,20 +169,6 @@ def test_shades_show_which_token_a_number_belongs_to(show):
     assert sheets_of_tokens(page) == [1, 2, 2, 2, 1]  # a sheet for each "head", where tokens run on into the next
     assert page.locator(".warning").inner_text().startswith("Warning view-without-transpose\n")
     assert page.locator(".pill .warns").count() == 1
-
-
-def test_harmful_words_are_shown_as_words(show):
-    page = show(hostile())
-    for at in (0, 1):
-        go(page, at)
-        page.wait_for_timeout(100)
-        assert page.evaluate("window.hacked") is None
-        assert page.locator("img, #one script").count() == 0
-    assert EVIL in page.locator(".code").inner_text().replace("\n", "")
-    assert "Stopped after this step" in page.locator(".facts").inner_text()
-    assert page.locator("p.note", has_text=EVIL).count() == 1
-    page = show(trace(lambda x: x, torch.zeros(2, 5, 24)))
-    assert page.locator(".mha-tracer").inner_text().startswith("No steps")
 
 
 @pytest.mark.parametrize("width", [420, 760, 1900])
@@ -305,14 +206,6 @@ def test_hundreds_of_steps_stay_quick(show):
     assert times[len(times) // 2] < 50
     now, line = page.locator(".pill.now").bounding_box(), page.locator(".timeline").bounding_box()
     assert line["x"] <= now["x"] <= now["x"] + now["width"] <= line["x"] + line["width"]
-
-
-def test_marks_that_turn_text_are_shown_as_what_they_are():
-    data = payload(hostile("\u202eevil\n\tx"))
-    assert "\u202e" not in data["sources"][0]["code"]
-    step = data["steps"][0]
-    assert {step["op"], step["name"], step["line"], step["note"], data["failure"], *data["notes"]} == {"�evil x"}
-    assert data["sources"][0]["name"] == "�evil⏎⇥x"
 
 
 def test_the_code_can_be_scrolled_with_keys_and_all_rings_are_alike(show, reference):

@@ -1,10 +1,11 @@
-"""What labs take: the scores of one head with the words they belong to."""
+"""What labs take: the scores of one head with the words they belong to, and numbers that are dragged."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import Any
 
+import torch
 from torch import Tensor
 
 from mha_course.errors import require, require_float, require_shape
@@ -25,3 +26,16 @@ def scores_and_tokens(place: str, scores: Any, tokens: Sequence[str]) -> tuple[T
     finite, fix = bool(scores.isfinite().all()), "the scaled scores, before a mask hides any"
     require(finite, place, "scores must be finite", expected="finite numbers", got="inf or NaN among them", fix=fix)
     return scores.detach().cpu(), words
+
+
+def dragged_numbers(place: str, sent: Any, shape: tuple[int, ...], each: str) -> list[Any]:
+    """Return finite numbers of a shape as lists, or raise ShapeError: every token needs what ``each`` says."""
+    try:
+        numbers = torch.as_tensor(sent, dtype=torch.float64)
+    except (TypeError, ValueError, RuntimeError):  # no numbers, or lists of several lengths
+        numbers = torch.empty(0)
+    fits = numbers.shape == shape and bool(numbers.isfinite().all())
+    rule, expected = f"every token needs {each}", f"finite numbers {shape}"
+    require(fits, place, rule, expected=expected, got=repr(sent))
+    found: list[Any] = numbers.tolist()
+    return found

@@ -2,10 +2,9 @@
 
 import { GONE, makeControls, makeQueue } from "../controls.js";
 import { keepKeys, make, makeButton, svg } from "../dom.js";
-import { GAP, KINDS, leastOf, pack } from "./panels.js";
+import { KINDS } from "./panels.js";
 
 const SPOKEN = 500; // milliseconds until what changed is read aloud, so that a drag is not
-const SIZES = ["big", "small", "tiny"];
 const sizeOf = (panel) => panel.size ?? "big";
 
 /** A paragraph for those who listen: words are read once nothing has moved for a moment. */
@@ -29,59 +28,52 @@ function makeHatching(id) {
   return svg("svg", { width: 0, height: 0, class: "shared", "aria-hidden": "true" }, svg("defs", {}, ...patterns));
 }
 
-/** Return how wide each panel is: big ones share the room, small ones stand in fours, tiny ones all in a row if they can. */
-function widthsOf(panels, room) {
-  const [big, small, tiny] = SIZES.map((size) => panels.filter((panel) => sizeOf(panel) === size));
-  const widths = new Map(pack(big, room, leastOf).map((width, i) => [big[i], width]));
-  const across = room > 640 ? 4 : 2;
-  for (const panel of small) widths.set(panel, Math.min(Math.floor((room - GAP * (across - 1)) / across), 230));
-  const tight = Math.floor(room / tiny.length) - GAP;
-  for (const panel of tiny) widths.set(panel, Math.max(78, Math.min(122, tight)));
-  return widths;
-}
-
 /** Return what a panel must be built anew for; all else is an update. */
-const formOf = ({ kind, names, rows, columns, size, drag }, width) =>
-  JSON.stringify([kind, names, kind === "matrix" && rows, columns, size, drag, width]);
+const formOf = ({ kind, names, rows, columns, size, drag, head }) =>
+  JSON.stringify([kind, names, kind === "matrix" && rows, columns, size, drag, head]);
 
 const titleOf = ({ title, drag, paint }) => `${title}${drag ? ": drag them" : paint ? ": paint it" : ""}`;
 
-/** Build a panel: its picture with title, legend and note. */
+/** Build the frame of a panel; its picture is drawn once the page has given it its width. */
 function makePanel(panel, tools) {
-  const { palettes, width } = tools;
-  const picture = KINDS[panel.kind].draw(panel, tools);
-  const [title, note] = [make("figcaption", "title", titleOf(panel)), make("p", "note", panel.note)];
-  if (panel.size === "tiny") title.style.setProperty("--head", palettes.heads[panel.head % palettes.heads.length]);
-  const legend = panel.on
-    ? [make("p", "note", make("i", "yes"), ` ${panel.on} `, make("i", "no"), ` ${panel.off}`)]
-    : [];
-  const node = make("figure", `panel ${panel.kind} ${sizeOf(panel)}`, title, picture.node, ...legend, note);
-  // A big matrix takes what its cells need, which may be less than it could have.
-  node.style.width = `${panel.size === "big" ? Math.min(width, picture.node.getAttribute("width")) : width}px`;
-  function update(now) {
-    picture.update(now);
+  const [title, place, note] = [make("figcaption", "title", panel.title), make("div"), make("p", "note")];
+  const legend = make("p", "note");
+  if (panel.on) legend.append(make("i", "yes"), ` ${panel.on} `, make("i", "no"), ` ${panel.off}`);
+  if (panel.head !== undefined)
+    title.style.borderColor = tools.palettes.heads[panel.head % tools.palettes.heads.length];
+  const node = make("figure", `panel ${panel.kind} ${sizeOf(panel)}`, title, place, legend, note);
+  const [needs, most] = KINDS[panel.kind].room(panel);
+  if (sizeOf(panel) === "big") Object.assign(node.style, { flex: `${needs} 1 ${needs}px`, maxWidth: `${most}px` });
+  else node.style.minWidth = `${needs}px`;
+  let [picture, drawn] = [null, 0];
+  function update(now, width) {
     title.textContent = titleOf(now);
     note.textContent = now.note;
+    if (width === drawn) return picture.update(now);
+    picture = KINDS[now.kind].draw(now, { ...tools, width });
+    place.replaceChildren(picture.node);
+    drawn = width;
   }
-  return { key: formOf(panel, width), node, update };
+  return { form: formOf(panel), node, update };
 }
 
-/** All panels of a lab, in groups by size. */
+/** All panels of a lab: big ones share the room as a style sheet can, small ones stand below them. */
 function makeBoards(tools) {
-  const groups = Object.fromEntries(SIZES.map((size) => [size, make("div", `group ${size}`)]));
-  const drawn = [];
-  function draw(panels, room) {
-    const widths = widthsOf(panels, room);
-    for (const size of ["small", "tiny"])
-      groups[size].dataset.title = panels.find((panel) => panel.size === size)?.group ?? "";
+  const groups = { big: make("div", "group"), small: make("div", "group small") };
+  let [drawn, widths] = [[], []];
+  function draw(panels, resized) {
+    const anew = resized || panels.some((panel, i) => drawn[i]?.form !== formOf(panel));
     drawn.splice(panels.length).forEach(({ node }) => node.remove());
+    groups.small.dataset.title = panels.find((panel) => panel.group)?.group ?? "";
     panels.forEach((panel, i) => {
-      const [width, old] = [widths.get(panel), drawn[i]];
-      if (old?.key === formOf(panel, width)) return old.update(panel);
-      drawn[i] = makePanel(panel, { ...tools, width });
-      if (old) old.node.replaceWith(drawn[i].node);
+      if (drawn[i]?.form === formOf(panel)) return;
+      const old = drawn[i];
+      drawn[i] = makePanel(panel, tools);
+      if (old?.node.parentNode === groups[sizeOf(panel)]) old.node.replaceWith(drawn[i].node);
       else groups[sizeOf(panel)].append(drawn[i].node);
     });
+    if (anew) widths = drawn.map(({ node }) => node.clientWidth); // all at once: the page is laid out once
+    panels.forEach((panel, i) => drawn[i].update(panel, widths[i]));
   }
   return { node: make("div", "boards", ...Object.values(groups)), draw };
 }
@@ -136,7 +128,7 @@ export function render({ model, el }) {
       local = { ...view.values };
       for (const [name, control] of controls) control.show(local[name]);
     }
-    if (room) boards.draw(view.panels, room);
+    if (room) boards.draw(view.panels, false);
     if (sentence.textContent !== view.text) speak(view.text);
     // A sentence that has been as high stays so: nothing moves away under the pointer.
     if (room) sentence.style.minHeight = `${sentence.offsetHeight}px`;
@@ -151,7 +143,7 @@ export function render({ model, el }) {
     if (!width || width === room) return;
     room = width;
     sentence.style.minHeight = "";
-    boards.draw(model.get("view").panels, room);
+    boards.draw(model.get("view").panels, true);
   });
   model.on("change:view", follow);
   read("", false);

@@ -78,13 +78,21 @@ class Lab(StaticFallbackWidget):
         """Do what the browser asks; it may report in another thread than the one that runs cells."""
         asked, place = change["new"], type(self).__name__
         try:
-            moved = {name: self._controls[name].read(place, sent) for name, sent in asked["moved"].items()}
+            whole = {name: self._whole(name, sent) for name, sent in asked["moved"].items()}
+            moved = {name: self._controls[name].read(place, sent) for name, sent in whole.items()}
         except (ShapeError, KeyError, AttributeError) as error:
             return self._reply(asked, f"⚠ {error_line(error)}")
         try:
             self._move(moved, asked)
         except KeyboardInterrupt:  # somebody stopped the kernel: it answers again
             self._reply(asked, f"⚠ {INTERRUPTED}")
+
+    def _whole(self, name: str, sent: Any) -> Any:
+        """Return what was sent; None in a list, for what stays as it is, comes from a bar or a tip that is dragged."""
+        before = self.values[name]
+        if not (isinstance(sent, list) and isinstance(before, list) and len(sent) == len(before)):
+            return sent
+        return [old if new is None else new for new, old in zip(sent, before, strict=True)]
 
     def _move(self, moved: Mapping[str, Any], asked: Mapping[str, Any] | None = None) -> None:
         with self._lock:

@@ -27,25 +27,27 @@ function margins({ rows, columns, rows_sum: sums }, cell = LEAST_CELL) {
   return [wide(rows), Math.max(sums ? 42 : 4, ...leaning)];
 }
 
-/** Return how wide a matrix is at least, if it is a big one. */
-export function leastOfMatrix(panel) {
-  if (panel.size !== "big") return 0;
+/** The largest cells of a matrix. Without names they are as many as can be compared at a glance. */
+const mostOf = ({ rows, columns, size }) =>
+  size === "big" ? Math.min(40, Math.max(23, 360 / rows.length)) : Math.min(24, 210 / columns.length);
+
+/** Return how wide a matrix is at least, and at most. */
+export function roomOfMatrix(panel) {
+  const count = panel.columns.length;
+  if (panel.size !== "big") return Array(2).fill(Math.max(90, Math.ceil(mostOf(panel) * count + 2)));
   const [left, right] = margins(panel);
-  return Math.ceil(left + LEAST_CELL * panel.columns.length + right);
+  const most = Math.ceil(left + mostOf(panel) * count + right);
+  return [Math.min(most, Math.max(300, Math.ceil(left + LEAST_CELL * count + right))), most];
 }
 
 /** Lay the cells out in so many pixels: where they begin, how wide each is, and what stands around them. */
 function layOut(panel, width) {
-  const { rows, columns, size, rows_sum: sums } = panel;
-  if (size !== "big") {
-    const most = size === "tiny" ? 24 : 14;
-    const cell = Math.max(2, Math.min(most, Math.floor(((width - 2) / columns.length) * 2) / 2));
-    return { left: 1, top: 1, cell, right: 1, bottom: 1 };
-  }
-  const tight = leastOfMatrix(panel) > width;
+  const { columns, size, rows_sum: sums } = panel;
+  if (size !== "big") return { left: 1, top: 1, cell: mostOf(panel), right: 1, bottom: 1 };
+  const tight = roomOfMatrix(panel)[0] > width;
   const [[left, right], rise] = [margins(panel, tight ? SMALLEST_CELL : LEAST_CELL), wide(columns)];
   const room = Math.floor((width - left - right) / columns.length);
-  const cell = Math.max(SMALLEST_CELL, Math.min(40, Math.max(23, 360 / rows.length), room));
+  const cell = Math.max(SMALLEST_CELL, Math.min(mostOf(panel), room));
   return { left, top: Math.sin((SLANT / 180) * Math.PI) * rise + 12, cell, right, bottom: sums ? 34 : 2 };
 }
 

@@ -1,8 +1,7 @@
-// The panel of the plane lab: arrows whose tips are moved, and the contexts among them.
+// A plane: arrows from 0, whose tips may be moved, the hull of tips, dots, and dashed paths.
 
 import { clamp, hasModifier, setAttributes, svg } from "../dom.js";
-import { render } from "./lab.js";
-import { arrow, KINDS } from "./panels.js";
+import { word } from "./bars.js";
 
 const STEP = 0.1; // what an arrow key moves a tip by; five times as much with Shift
 const KEYS = { ArrowLeft: [-1, 0], ArrowRight: [1, 0], ArrowUp: [0, 1], ArrowDown: [0, -1] };
@@ -24,36 +23,44 @@ function drawGrid(size, reach, pixels) {
   return numbers.flatMap((n) => {
     const [x, y] = pixels([n, n]);
     const lines = svg("path", { d: `M${x} 0V${size}M0 ${y}H${size}`, class: n ? "grid" : "rule" });
-    const [below, beside] = [
-      svg("text", { x, y: size - 2, class: "tick" }),
-      svg("text", { x: 6, y: y + 4, class: "tick" }),
-    ];
-    below.textContent = beside.textContent = `${n}`;
-    return [lines, below, beside];
+    const below = svg("text", { x, y: size - 2, class: "tick" }, `${n}`);
+    return [lines, below, svg("text", { x: 6, y: y + 4, class: "tick" }, `${n}`)];
   });
 }
 
+/** Draw a line with a head. */
+export function arrow([x, y], [toX, toY], name, thick) {
+  const length = Math.hypot(toX - x, toY - y);
+  const [a, b] = length ? [(toX - x) / length, (toY - y) / length] : [0, 0];
+  const [head, half] = [Math.min(9 + thick, length), 3 + thick];
+  const [bx, by] = [toX - a * head, toY - b * head];
+  const tip = `M${toX} ${toY}L${bx - b * half} ${by + a * half}L${bx + b * half} ${by - a * half}Z`;
+  const line = svg("path", { d: `M${x} ${y}L${bx} ${by}`, "stroke-width": thick, class: "shaft" });
+  return svg("g", { class: `arrow ${name}` }, line, svg("path", { d: tip, class: "tip" }));
+}
+
 /** Draw an arrow in its colour: that of a query is hollow. */
-function drawArrow({ name, of, style, color }, zero, end, size) {
-  const hollow = style === "queries";
-  const made = arrow(zero, end, style, hollow ? 6 : 4);
+function drawArrow({ name, of, style, color, thick }, zero, end, size) {
+  const made = arrow(zero, end, style, thick);
   made.style.setProperty("--ink", color);
-  if (hollow) {
+  if (style === "queries") {
     const inner = made.firstChild.cloneNode();
     setAttributes(inner, { class: "inner", "stroke-width": 3 });
     made.append(inner);
   }
   const length = Math.hypot(end[0] - zero[0], end[1] - zero[1]) || 1;
   const beside = (axis) => clamp(end[axis] + ((end[axis] - zero[axis]) / length) * 20, 12, size - 12);
-  const label = svg("text", { x: beside(0), y: beside(1) + 4, class: "label strong" }, name);
+  const label = word(name, { x: beside(0), y: beside(1) + 4, class: "label strong" });
   if (of) label.append(svg("tspan", { dy: 3, class: "sub" }, of));
   return [made, label];
 }
 
-/** Draw a context as a dot, tied to the tip of the token that makes it. */
-function drawContext({ color }, [x1, y1], [x2, y2]) {
-  const tie = svg("line", { x1, y1, x2, y2, stroke: color, class: "tie" });
-  return [tie, svg("circle", { cx: x2, cy: y2, r: 6, fill: color, class: "context" })];
+/** Draw a dot, tied to the tip of an arrow if it belongs to one. */
+function drawDot({ color, tie }, [cx, cy], ends) {
+  const dot = svg("circle", { cx, cy, r: 6, fill: color, class: "context" });
+  if (tie === null) return [dot];
+  const [x1, y1] = ends[tie];
+  return [svg("line", { x1, y1, x2: cx, y2: cy, stroke: color, class: "tie" }), dot];
 }
 
 const nameOf = ({ name, of }) => (of ? `${name} of ${of}` : name);
@@ -63,15 +70,15 @@ const placeOf = ([x, y]) => `(${x.toFixed(2)}, ${y.toFixed(2)})`;
 function makeHandle(root, scale, now, to) {
   const handle = svg("circle", { r: 11, class: "handle", tabindex: 0, role: "application" });
   handle.setAttribute("aria-roledescription", "tip of an arrow");
-  const follow = (event) => {
-    const { left, top } = root.getBoundingClientRect();
-    to(scale.point([event.clientX - left, event.clientY - top]), false);
-  };
   handle.addEventListener("pointerdown", (event) => {
     handle.setPointerCapture(event.pointerId);
     handle.focus({ preventScroll: true });
   });
-  handle.addEventListener("pointermove", (event) => handle.hasPointerCapture(event.pointerId) && follow(event));
+  handle.addEventListener("pointermove", (event) => {
+    if (!handle.hasPointerCapture(event.pointerId)) return;
+    const { left, top } = root.getBoundingClientRect();
+    to(scale.point([event.clientX - left, event.clientY - top]), false);
+  });
   handle.addEventListener("keydown", (event) => {
     if (!KEYS[event.key] || hasModifier(event)) return;
     event.preventDefault();
@@ -82,52 +89,48 @@ function makeHandle(root, scale, now, to) {
   return handle;
 }
 
-function arrows(panel, { width, move, idle, read }) {
+export function arrows(panel, { width, move, idle, read }) {
   const size = Math.min(width, 400);
   const scale = scaleOf(size, panel.reach);
-  const root = svg("svg", { width: size, height: size, class: "arrows", role: "group" });
+  const root = svg("svg", { width: size, height: size, class: "arrows", role: panel.drag ? "group" : "img" });
   const drawn = svg("g", { "aria-hidden": "true" });
   let [shown, held] = [panel, {}]; // what was moved and is not answered yet, by its place
   const at = (i) => held[i] ?? shown.arrows[i].at;
-  const handles = panel.arrows.map(({ control, index }, i) =>
-    makeHandle(
-      root,
-      scale,
-      () => at(i),
-      (point, spoken) => {
-        held = { ...held, [i]: point };
-        draw();
-        read(`${nameOf(shown.arrows[i])} = ${placeOf(point)}`, spoken);
-        const others = shown.arrows.filter((one) => one.control === control);
-        move(
-          control,
-          others.map((one) => (one.index === index ? point : null)),
-        );
-      },
-    ),
-  );
+
+  /** Move one tip; the kernel decides what becomes of the others of its control, hence null for them. */
+  function to(i, point, spoken) {
+    held = { ...held, [i]: point };
+    draw();
+    const moved = shown.arrows[i];
+    read(`${nameOf(moved)} = ${placeOf(point)}`, spoken);
+    const together = shown.arrows.filter((one) => one.control === moved.control);
+    move(
+      moved.control,
+      together.map((one) => (one === moved ? point : null)),
+    );
+  }
+  const makeOne = (_, i) => makeHandle(root, scale, () => at(i), to.bind(null, i)); // prettier-ignore
+  const handles = panel.drag ? panel.arrows.map(makeOne) : [];
   root.append(...drawGrid(size, panel.reach, scale.pixels), drawn, ...handles);
 
   function draw() {
-    const zero = scale.pixels([0, 0]);
     const ends = shown.arrows.map((_, i) => scale.pixels(at(i)));
-    const ghosts = shown.ghosts.map((end) => {
-      const [x2, y2] = scale.pixels(end);
-      return svg("line", { x1: zero[0], y1: zero[1], x2, y2, class: "chain" });
-    });
-    const corners = shown.contexts.length ? ends.map((end) => end.join()).join(" ") : "";
+    const [zero, corners] = [scale.pixels([0, 0]), ends.slice(0, shown.hull)];
+    const paths = shown.paths.map((path) =>
+      svg("polyline", { points: path.map(scale.pixels).join(" "), class: "chain" }),
+    );
     drawn.replaceChildren(
-      svg("polygon", { points: corners, class: "triangle" }),
-      ...ghosts,
+      svg("polygon", { points: corners.join(" "), class: "hull" }),
+      ...paths,
       ...shown.arrows.flatMap((one, i) => drawArrow(one, zero, ends[i], size)),
-      ...shown.contexts.flatMap((one, i) => drawContext(one, ends[i], scale.pixels(one.at))),
+      ...shown.dots.flatMap((one) => drawDot(one, scale.pixels(one.at), ends)),
     );
     handles.forEach((handle, i) => {
       const name = `${nameOf(shown.arrows[i])} at ${placeOf(at(i))}; arrow keys move it`;
       setAttributes(handle, { cx: ends[i][0], cy: ends[i][1], "aria-label": name });
     });
-    const contexts = shown.contexts.map((one) => `context of ${one.name} at ${placeOf(one.at)}`);
-    root.setAttribute("aria-label", [shown.title, ...contexts].join(", "));
+    const dots = shown.dots.map((one) => `${one.name} at ${placeOf(one.at)}`);
+    root.setAttribute("aria-label", [shown.title, ...dots].join(", "));
   }
   function update(now) {
     shown = now;
@@ -137,7 +140,3 @@ function arrows(panel, { width, move, idle, read }) {
   update(panel);
   return { node: root, update };
 }
-
-KINDS.arrows = { draw: arrows, needs: 330, most: 420 };
-
-export default { render };

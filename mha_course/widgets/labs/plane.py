@@ -7,16 +7,12 @@ from collections.abc import Mapping
 from typing import Any
 
 import torch
-from matplotlib.axes import Axes
 from torch import Tensor
 
-from mha_course import plots
-from mha_course.errors import require
-from mha_course.widgets.base import esm
 from mha_course.widgets.controls import NumberControl, PaintedControl
-from mha_course.widgets.labs import static
-from mha_course.widgets.labs.lab import HERE, Lab
-from mha_course.widgets.labs.panels import HEADS, Panels, plain, shares
+from mha_course.widgets.labs.inputs import dragged_numbers
+from mha_course.widgets.labs.lab import Lab
+from mha_course.widgets.labs.panels import HEADS, Panel, Panels, arrow, arrows, plain, shares
 
 NAMES = "abc"
 TOKENS = torch.tensor([[1.0, 0.0], [2.0, 1.0], [0.0, 2.0]], dtype=torch.float64)  # (S, 2)
@@ -30,8 +26,6 @@ class PlaneLab(Lab):
 
     Args: projections: the arrows stay; W_Q and W_K are moved instead, which turn and stretch them to queries and keys.
     """
-
-    _esm = esm("plane.js", folder=HERE)
 
     def __init__(self, *, projections: bool = False) -> None:
         self._projections = projections
@@ -50,8 +44,7 @@ class PlaneLab(Lab):
         """Keep the arrows in step with the controls, and in the plane."""
         if self._projections:
             return {**values, **self._turned("queries", values, moved), **self._turned("keys", values, moved)}
-        now, before = values["tokens"], self.values["tokens"]
-        tokens = torch.tensor([new or old for new, old in zip(now, before, strict=True)], dtype=torch.float64)
+        tokens = torch.tensor(values["tokens"], dtype=torch.float64)
         length = _length(values["length"])
         if "tokens" not in moved:
             factor = min(length / self.values["length"], REACH / max(float(tokens.abs().max()), 1e-9))
@@ -61,8 +54,9 @@ class PlaneLab(Lab):
     def _turned(self, name: str, values: Mapping[str, Any], moved: Mapping[str, Any]) -> dict[str, Any]:
         """Return what a matrix makes of the tokens; an arrow that was dragged says how far it turns and stretches."""
         turn, stretch = values[f"{name}_turn"], values[f"{name}_stretch"]
-        dragged = [(token, tip) for token, tip in zip(TOKENS.tolist(), moved.get(name, []), strict=False) if tip]
-        if dragged:
+        pairs = zip(TOKENS.tolist(), values[name], self.values[name], strict=True)
+        dragged = [(token, tip) for token, tip, before in pairs if tip != before]
+        if name in moved and dragged:
             (token, tip), *_ = dragged
             turn = math.degrees(math.atan2(tip[1], tip[0]) - math.atan2(token[1], token[0]))
             turn, stretch = round((turn + 180) % 360 - 180), math.hypot(*tip) / math.hypot(*token)
@@ -76,11 +70,10 @@ class PlaneLab(Lab):
         q, k = (torch.tensor(values[name], dtype=torch.float64) for name in both)
         scores = q @ k.T  # (T, S)
         weights = (scores / 2**0.5).softmax(-1)
-        rows = [
-            {"name": name, "numbers": plain(scores[t]), "mark": None,
-             "parts": [_named(s, value=share) for s, share in enumerate(plain(weights[t]))]}
-            for t, name in enumerate(NAMES)
-        ]  # fmt: skip
+        rows = []
+        for name, score, shared in zip(NAMES, plain(scores), plain(weights), strict=True):
+            parts = [{"name": s, "value": x, "color": color} for s, x, color in zip(NAMES, shared, HEADS, strict=False)]
+            rows.append({"name": name, "numbers": score, "parts": parts, "mark": None})
         columns = ["", *(f"score with\u00a0{name}" for name in NAMES), "shares: softmax of the scores / √2"]
         table = shares("who gives how much to whom", rows, columns=columns)
         if self._projections:
@@ -92,17 +85,25 @@ class PlaneLab(Lab):
         text = f"Each gives most: {most}. The largest share of a row is {mean:.2f} on average."
         return (self._tokens_and_contexts(q, weights @ q), table), text
 
-    def _tokens_and_contexts(self, tokens: Tensor, contexts: Tensor) -> dict[str, Any]:
-        arrows = [_arrow(i, tip, "tokens") for i, tip in enumerate(tokens)]
-        dots = [_named(i, at=plain(context)) for i, context in enumerate(contexts)]
+    def _tokens_and_contexts(self, tokens: Tensor, contexts: Tensor) -> Panel:
+        tips = zip(NAMES, tokens, HEADS, strict=False)
+        drawn = [arrow(name, tip, color, control="tokens") for name, tip, color in tips]
+        dots = [
+            {"name": f"context of {name}", "at": plain(contexts[i]), "color": HEADS[i], "tie": i}
+            for i, name in enumerate(NAMES)
+        ]
         note = "Dots: the context of each token, inside the triangle of the tips."
-        return _plane("tokens and their contexts", arrows, contexts=dots, note=note)
+        return arrows("tokens and their contexts", drawn, reach=REACH, hull=len(drawn), dots=dots, note=note)
 
-    def _queries_and_keys(self, q: Tensor, k: Tensor) -> dict[str, Any]:
-        keys = [_arrow(i, tip, "keys") for i, tip in enumerate(k)]
-        queries = [_arrow(i, tip, "queries") for i, tip in enumerate(q)]
+    def _queries_and_keys(self, q: Tensor, k: Tensor) -> Panel:
+        drawn = [
+            arrow(letter, tip, color, of=name, style=control, thick=thick, control=control)
+            for letter, tips, control, thick in (("k", k, "keys", 4), ("q", q, "queries", 6))
+            for name, tip, color in zip(NAMES, tips, HEADS, strict=False)
+        ]
         note = "Hollow: queries. Filled: keys. Dashed: the tokens themselves."
-        return _plane("queries and keys", [*keys, *queries], ghosts=plain(TOKENS), note=note)
+        paths = [[(0.0, 0.0), token] for token in TOKENS.tolist()]
+        return arrows("queries and keys", drawn, reach=REACH, paths=paths, note=note)
 
 
 def matrix(turn: float, stretch: float) -> Tensor:
@@ -122,23 +123,12 @@ def _matrix(letter: str, name: str, start: int) -> list[NumberControl | PaintedC
     return [turn, stretch, PaintedControl(name, (TOKENS @ matrix(start, 1).T).tolist(), _points)]
 
 
-def _points(sent: Any) -> list[list[float] | None]:
-    """Return a point for each token; None, for what stays as it is, comes from a tip that is dragged."""
-    points = sent.tolist() if isinstance(sent, Tensor) else sent
-    whole = isinstance(points, list | tuple) and len(points) == len(NAMES)
-    known = whole and all(point is None or _is_point(point) for point in points)
-    rule, expected = "every token needs a point", f"{len(NAMES)} points (x, y)"
-    require(known, "PlaneLab", rule, expected=expected, got=repr(points))
-    return [None if point is None else [float(x) for x in point] for point in points]
+def _points(sent: Any) -> list[list[float]]:
+    return dragged_numbers("PlaneLab", sent, (len(NAMES), 2), "a point")
 
 
 def _length(number: float) -> float:
     return min(max(number, SHORTEST), LONGEST)
-
-
-def _is_point(point: Any) -> bool:
-    pair = isinstance(point, list | tuple) and len(point) == 2
-    return pair and all(isinstance(x, int | float) and math.isfinite(x) for x in point)
 
 
 def _aim(share: float) -> str:
@@ -146,47 +136,3 @@ def _aim(share: float) -> str:
     return (
         f"✓ Reached: a gives {share:.2f} to c." if share >= TARGET else f"a gives {share:.2f} to c; make it {TARGET}."
     )
-
-
-def _named(i: int, **more: Any) -> dict[str, Any]:
-    return {"name": NAMES[i], "color": HEADS[i], **more}
-
-
-def _arrow(i: int, tip: Tensor, control: str) -> dict[str, Any]:
-    """Describe an arrow, and the control that it is."""
-    letter = {"queries": "q", "keys": "k"}.get(control)
-    name = {"name": letter, "of": NAMES[i]} if letter else {"name": NAMES[i], "of": ""}
-    return {**_named(i, at=plain(tip)), **name, "style": control, "control": control, "index": i}
-
-
-def _plane(title: str, arrows: list[dict[str, Any]], **more: Any) -> dict[str, Any]:
-    panel = {"kind": "arrows", "title": title, "arrows": arrows, "reach": REACH, "drag": "arrows"}
-    return {**panel, "ghosts": [], "contexts": [], **more}
-
-
-def _draw_plane(ax: Axes, panel: Mapping[str, Any]) -> None:
-    if panel["contexts"]:
-        ax.fill(*zip(*(arrow["at"] for arrow in panel["arrows"]), strict=True), color=plots.QUIET, zorder=0)
-    for ghost in panel["ghosts"]:
-        ax.plot((0, ghost[0]), (0, ghost[1]), ":", color=plots.INK, linewidth=1.2)
-    for arrow in panel["arrows"]:
-        color, (x, y) = arrow["color"], arrow["at"]
-        fill = "#ffffff" if arrow["style"] == "queries" else color
-        shape = {"arrowstyle": "simple,head_width=0.7,tail_width=0.2", "facecolor": fill, "edgecolor": color}
-        ax.annotate("", (x, y), (0, 0), arrowprops={**shape, "shrinkA": 0, "shrinkB": 0})
-        far = 1 + 0.22 / max(math.hypot(x, y), 0.22)
-        name = f"${arrow['name']}_{{{arrow['of']}}}$" if arrow["of"] else arrow["name"]
-        ax.annotate(name, (far * x, far * y), ha="center", va="center", fontsize=12, color=plots.INK)
-    for context, arrow in zip(panel["contexts"], panel["arrows"], strict=False):
-        (x, y), (start_x, start_y), color = context["at"], arrow["at"], context["color"]
-        ax.plot((start_x, x), (start_y, y), ":", color=color, linewidth=1.6)
-        ax.plot(x, y, "o", color=color, markeredgecolor=plots.INK, markersize=8, zorder=3)
-    whole = range(-math.floor(panel["reach"]), math.floor(panel["reach"]) + 1)
-    ax.set(xlim=(-REACH, REACH), ylim=(-REACH, REACH), aspect="equal", anchor="W", xticks=whole, yticks=whole)
-    ax.grid(color=plots.QUIET, linewidth=0.8)
-    ax.tick_params(length=0, labelsize=9)
-    ax.spines[:].set_visible(False)
-    ax.set_xlabel(panel["note"], fontsize=9, loc="left")
-
-
-static.KINDS["arrows"] = static.Kind(_draw_plane, share=1.0)

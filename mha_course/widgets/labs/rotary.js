@@ -2,7 +2,8 @@
 
 import { make, makeButton, svg } from "../dom.js";
 import { render } from "./lab.js";
-import { arrow, KINDS } from "./panels.js";
+import { KINDS } from "./panels.js";
+import { arrow } from "./plane.js";
 
 const PLACE = 110; // milliseconds from one place to the next while it plays
 const CALM = 1000; // and for those who asked for less motion
@@ -71,6 +72,6 @@ function dials(panel, tools) {
   return { node: make("div", "", board, makePlay(tools, panel.places)), update };
 }
 
-KINDS.dials = { draw: dials, needs: 2000, most: 960 }; // more than any page has: they have a row of their own
+KINDS.dials = { draw: dials, room: () => [960, 960] }; // a row of their own
 
 export default { render };

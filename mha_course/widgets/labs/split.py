@@ -8,7 +8,7 @@ from torch import Tensor
 from mha_course.errors import require
 from mha_course.widgets.controls import ChoiceControl
 from mha_course.widgets.labs.lab import Lab
-from mha_course.widgets.labs.panels import Panels, matrix, table, weight_rows
+from mha_course.widgets.labs.panels import HEADS, Panels, matrix, plain, shares, table
 
 
 class SplitLab(Lab):
@@ -56,13 +56,16 @@ class SplitLab(Lab):
             ["parameters, all four Linears", f"{parameters:,}"],
             ["rank of a head's form W_Qᵀ W_K", f"{rank}, at most D = {head_dim}"],
         ]
+        share = plain(1 / num_heads)
+        parts = [{"name": f"head {n}", "value": share, "color": HEADS[n % len(HEADS)]} for n in range(num_heads)]
+        cut = [{"name": name, "numbers": [], "parts": parts, "mark": None} for name in ("rows of W_Q", "the query q")]
         note = f"S = {tokens} tokens; biases are counted."
         group = f"what each head makes of the same {tokens} tokens: its weights"
         grid = [
-            matrix(f"head {n}", names, names, weights[n], size="tiny", head=n, group=group) for n in range(num_heads)
+            matrix(f"head {n}", names, names, weights[n], size="small", head=n, group=group) for n in range(num_heads)
         ]  # head: the colour of its title is that of its rows
         return (
-            weight_rows(f"C = {width} rows of W_Q, and the query they make", width, num_heads),
+            shares(f"C = {width} rows of W_Q, and the query they make", cut),
             table("what H changes", ("", ""), rows, note),
             *grid,
         ), (

@@ -8,7 +8,6 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
-import seaborn as sns
 from matplotlib.axes import Axes
 from matplotlib.colors import ListedColormap
 from matplotlib.figure import Figure
@@ -16,7 +15,7 @@ from matplotlib.patches import Rectangle
 
 from mha_course import plots
 from mha_course.plots.words import shorten
-from mha_course.widgets.labs.panels import HEADS, PALETTES
+from mha_course.widgets.labs.panels import PALETTES
 
 WIDTH = 15.0 if plots.figures.ON_SLIDES else 11.0  # inches; a slide is wide
 BOOL = ["#ffffff", plots.BAR]
@@ -39,11 +38,13 @@ class Kind(NamedTuple):
 def figure(question: str, panels: Sequence[Panel]) -> Figure:
     """Draw panels in rows: those that need a whole one, the big ones beside each other, small and tiny matrices."""
     whole = [panel for panel in panels if KINDS[panel["kind"]].row]
-    big = [panel for panel in panels if panel not in whole and panel.get("size", "big") == "big"]
-    small, tiny = ([panel for panel in panels if panel.get("size") == size] for size in ("small", "tiny"))
+    small = [panel for panel in panels if panel.get("size") == "small"]
     if plots.figures.ON_SLIDES and len(small) == 1:
-        big, small = big + small, []
-    rows = [*([panel] for panel in whole), big, small, *(tiny[start : start + 8] for start in range(0, len(tiny), 8))]
+        small = []
+    big = [panel for panel in panels if panel not in whole and panel not in small]
+    across = 4 if len(small) <= 4 else 8
+    batches = [small[start : start + across] for start in range(0, len(small), across)]
+    rows = [*([panel] for panel in whole), big, *batches]
     rows = [row for row in rows if row]
     heights = [max(map(_height, row)) for row in rows]
     made = plots.new_figure(WIDTH, 0.4 + sum(heights))
@@ -52,7 +53,7 @@ def figure(question: str, panels: Sequence[Panel]) -> Figure:
         return made
     parts = made.subfigures(len(rows), 1, squeeze=False, height_ratios=heights)[:, 0]
     for part, row in zip(parts, rows, strict=True):
-        places = max(len(row), 8 if row[0].get("size") == "tiny" else 1)
+        places = across if row in batches else len(row)
         shares = [*(KINDS[panel["kind"]].share for panel in row), *[1.0] * (places - len(row))]
         axes = part.subplots(1, places, squeeze=False, width_ratios=shares)[0]
         for ax, panel in zip(axes, row, strict=False):
@@ -69,7 +70,7 @@ def _height(panel: Panel) -> float:
     if own:
         return own(panel)
     if panel["kind"] == "matrix":
-        return {"big": 1.4 + 0.25 * len(panel["rows"]), "small": 2.2, "tiny": 1.6}[panel["size"]]
+        return {"big": 1.4 + 0.25 * len(panel["rows"]), "small": 2.0}[panel["size"]]
     return 1.2 + 0.24 * max(9, len(panel.get("names", ())))
 
 
@@ -132,9 +133,33 @@ def _lines(ax: Axes, panel: Panel) -> None:
     ax.legend(frameon=False, fontsize=8)  # anew: it keeps the looks that the lines had
 
 
-def _plane(ax: Axes, panel: Panel) -> None:
-    plots.plane(panel["points"], [panel["context"]], panel["names"], labels=["context"], reach=panel["reach"], ax=ax)
-    ax.annotate("", panel["context"], (0, 0), arrowprops={"arrowstyle": "-|>", "color": plots.ACCENT, "lw": 2.4})
+def _arrows(ax: Axes, panel: Panel) -> None:
+    """Draw arrows from 0, hollow ones for queries, the hull of their tips, and what lies among them."""
+    drawn, reach, whole = panel["arrows"], panel["reach"], math.floor(panel["reach"])
+    tips = [arrow["at"] for arrow in drawn]
+    if panel["hull"]:
+        ax.fill(*zip(*tips[: panel["hull"]], strict=True), color=plots.QUIET, zorder=0)
+    for path in panel["paths"]:
+        ax.plot(*zip(*path, strict=True), ":", color=plots.INK, linewidth=1.2)
+    for arrow in drawn:
+        color, (x, y) = arrow["color"], arrow["at"]
+        fill, width = "#ffffff" if arrow["style"] == "queries" else color, arrow["thick"] / 4
+        shape = {"arrowstyle": f"simple,head_width={0.4 + 0.3 * width},tail_width={0.2 * width}", "edgecolor": color}
+        ax.annotate("", (x, y), (0, 0), arrowprops={**shape, "facecolor": fill, "shrinkA": 0, "shrinkB": 0})
+        far = 1 + 0.065 * reach / max(math.hypot(x, y), 0.065 * reach)
+        name = f"${arrow['name']}_{{{arrow['of']}}}$" if arrow["of"] else arrow["name"]
+        ax.annotate(name, (far * x, far * y), ha="center", va="center", fontsize=12, color=plots.INK)
+    for dot in panel["dots"]:
+        (x, y), color = dot["at"], dot["color"]
+        if dot["tie"] is not None:
+            ax.plot(*zip(tips[dot["tie"]], (x, y), strict=True), ":", color=color, linewidth=1.6)
+        ax.plot(x, y, "o", color=color, markeredgecolor=plots.INK, markersize=8, zorder=3)
+    places, ends = range(-whole, whole + 1), (-reach, reach)
+    ax.set(xlim=ends, ylim=ends, aspect="equal", anchor="W", xticks=places, yticks=places)
+    ax.grid(color=plots.QUIET, linewidth=0.8)
+    ax.tick_params(length=0, labelsize=9)
+    ax.spines[:].set_visible(False)
+    ax.set_xlabel(panel["note"], fontsize=9, loc="left")
 
 
 def _shares(ax: Axes, panel: Panel) -> None:
@@ -163,18 +188,6 @@ def _shares(ax: Axes, panel: Panel) -> None:
     ax.spines[:].set_visible(False)
 
 
-def _weight_rows(ax: Axes, panel: Panel) -> None:
-    """Draw the rows of a projection, and beside them the vector that comes out, in the colours of the heads."""
-    width, each = panel["width"], panel["width"] // panel["heads"]
-    for row in range(width):
-        color = HEADS[row // each % len(HEADS)]
-        ax.add_patch(Rectangle((0, row), width, 0.92, color=color, alpha=0.8))
-        ax.add_patch(Rectangle((1.12 * width, row), 0.06 * width, 0.92, color=color))
-    ax.hlines(np.arange(each, width, each) - 0.04, 0, 1.18 * width, color=plots.INK, linewidth=1)
-    ax.set(xlim=(0, 1.2 * width), ylim=(width, 0), aspect="equal", xticks=[], yticks=[])
-    sns.despine(ax=ax, left=True, bottom=True)
-
-
 def _table(ax: Axes, panel: Panel) -> None:
     ax.axis("off")
     columns = len(panel["head"])
@@ -188,6 +201,6 @@ def _table(ax: Axes, panel: Panel) -> None:
 
 
 KINDS = {  # a lab with a kind of its own adds it
-    "bars": Kind(_bars, share=1.0), "matrix": Kind(_matrix, share=1.5), "lines": Kind(_lines), "plane": Kind(_plane),
-    "shares": Kind(_shares, share=1.7), "weight_rows": Kind(_weight_rows), "table": Kind(_table),
+    "bars": Kind(_bars, share=1.0), "matrix": Kind(_matrix, share=1.5), "lines": Kind(_lines),
+    "arrows": Kind(_arrows, share=1.0), "shares": Kind(_shares, share=1.7), "table": Kind(_table),
 }  # fmt: skip

@@ -9,10 +9,11 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from mha_course.errors import require
+from mha_course import plots
 from mha_course.widgets.controls import ChoiceControl, PaintedControl, ToggleControl
+from mha_course.widgets.labs.inputs import dragged_numbers
 from mha_course.widgets.labs.lab import Lab
-from mha_course.widgets.labs.panels import Panels, bars, plain, plane
+from mha_course.widgets.labs.panels import Panels, arrow, arrows, bars, plain
 
 # The corners of their hull, counter-clockwise.
 VALUES = torch.tensor([[2.0, 0.5], [0.6, 2.1], [-1.7, 1.3], [-1.2, -1.5], [1.3, -1.4]], dtype=torch.float64)  # (S, 2)
@@ -20,6 +21,7 @@ TOKENS = ("cat", "hungry", "ate", "chased", "dogs")
 FIRST = 0.4  # the weight of the first token at the start
 STEEPEST = 4.0  # the largest score that can be dragged
 FREE = (-1.0, 1.5)  # weights that need not sum to 1
+OUTSIDE = "#e0453a"
 SHARES, SCORES = "the weights", "the scores"
 
 
@@ -36,20 +38,10 @@ class WeightedSumLab(Lab):
             [
                 ChoiceControl("drag", "drag", "choice", (SHARES, SCORES), SHARES),
                 ToggleControl("free", "let weights be negative, or not sum to 1"),
-                PaintedControl("weights", start, self._checked),
-                PaintedControl("scores", [math.log(share / FIRST) for share in start], self._checked),
+                PaintedControl("weights", start, _checked),
+                PaintedControl("scores", [math.log(share / FIRST) for share in start], _checked),
             ]
         )
-
-    def _checked(self, sent: Any) -> list[float | None]:
-        """Return a finite number for every token; None, for what stays as it is, comes from a bar that is dragged."""
-        count = len(TOKENS)
-        numbers = sent.tolist() if isinstance(sent, Tensor) else sent
-        whole = isinstance(numbers, list | tuple) and len(numbers) == count
-        finite = whole and all(x is None or (isinstance(x, int | float) and math.isfinite(x)) for x in numbers)
-        rule, expected = "every token needs a number", f"{count} finite numbers"
-        require(finite, "WeightedSumLab", rule, expected=expected, got=repr(numbers))
-        return [None if x is None else float(x) for x in numbers]
 
     def reconcile(self, values: dict[str, Any], moved: Mapping[str, Any]) -> dict[str, Any]:
         """Keep weights, scores and the two switches in step: only weights that are dragged can be free."""
@@ -57,8 +49,8 @@ class WeightedSumLab(Lab):
             values = {**values, "drag": SHARES}
         elif moved.get("drag") == SCORES or "scores" in moved:
             values = {**values, "drag": SCORES, "free": False}
-        (low, high), weights = FREE, _kept(values["weights"], self.values["weights"])
-        scores = [max(-STEEPEST, min(STEEPEST, x)) for x in _kept(values["scores"], self.values["scores"])]
+        (low, high), weights = FREE, values["weights"]
+        scores = [max(-STEEPEST, min(STEEPEST, x)) for x in values["scores"]]
         if values["drag"] == SCORES and "drag" not in moved:
             weights = torch.tensor(scores, dtype=torch.float64).softmax(-1).tolist()
         elif values["free"]:
@@ -84,10 +76,21 @@ class WeightedSumLab(Lab):
         else:
             left = [bars(f"weights, {total}", TOKENS, weights, low=low, high=high, drag="weights")]
         holds = inside(context, VALUES)
-        reach = 1.15 * float(VALUES.abs().max())
-        picture = plane("values, and the context they make", TOKENS, VALUES, context,
-                        reach=plain(reach), inside=holds, weights=plain(shares),
-                        note="Dashed: each value times its weight, head to tail. Shaded: the hull.")  # fmt: skip
+        color = plots.ACCENT if holds else OUTSIDE
+        drawn = [
+            arrow(word, value, plots.BAR, thick=1 + 4 * min(1.0, abs(share)))
+            for word, value, share in zip(TOKENS, VALUES, weights, strict=True)
+        ]
+        steps = (shares[:, None] * VALUES).cumsum(0)  # (S, 2): each value times its weight, head to tail
+        picture = arrows(
+            "values, and the context they make",
+            [*drawn, arrow("context", context, color, thick=3)],
+            reach=1.15 * float(VALUES.abs().max()),
+            hull=len(VALUES),
+            dots=[{"name": "context", "at": plain(context), "color": color, "tie": None}],
+            paths=[[(0.0, 0.0), *steps.tolist()]],
+            note="Dashed: each value times its weight, head to tail. Shaded: the hull.",
+        )
         away = (VALUES - context).norm(dim=-1)
         near = int(away.argmin())
         told = ", ".join(f"{word} {share:.2f}" for word, share in zip(TOKENS, weights, strict=True))
@@ -97,8 +100,8 @@ class WeightedSumLab(Lab):
         )
 
 
-def _kept(numbers: Sequence[float | None], before: Sequence[float]) -> list[float]:
-    return [then if now is None else now for now, then in zip(numbers, before, strict=True)]
+def _checked(sent: Any) -> list[float]:
+    return dragged_numbers("WeightedSumLab", sent, (len(TOKENS),), "a number")
 
 
 def shared(weights: Sequence[float], before: Sequence[float]) -> list[float]:

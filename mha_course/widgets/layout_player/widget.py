@@ -9,13 +9,12 @@ from itertools import product
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import traitlets
-
 from mha_course.plots.figures import frame_html
 from mha_course.plots.words import visible
 from mha_course.tracing.records import Argument, Step, color
-from mha_course.widgets.base import StaticFallbackWidget, esm
+from mha_course.widgets.base import esm
 from mha_course.widgets.layout_player import cells
+from mha_course.widgets.player import Player, style
 
 if TYPE_CHECKING:
     from mha_course.tracing import Trace
@@ -23,7 +22,7 @@ if TYPE_CHECKING:
 HERE = Path(__file__).parent
 
 
-class LayoutPlayer(StaticFallbackWidget):
+class LayoutPlayer(Player):
     """Follow a tensor through view, reshape, transpose and contiguous, every number with its place in memory.
 
     Args: trace holds the steps, of which the first that reshape a tensor are played; beside is a second trace, such as
@@ -38,9 +37,7 @@ class LayoutPlayer(StaticFallbackWidget):
     """
 
     _esm = esm("widget.js", folder=HERE)
-    _css = HERE / "layout_player.css"
-    data = traitlets.Dict().tag(sync=True)
-    position = traitlets.Int(0).tag(sync=True)
+    _css = style(HERE / "layout_player.css")
 
     def __init__(self, trace: Trace, beside: Trace | None = None) -> None:
         traces = [trace, *([beside] if beside else [])]
@@ -52,31 +49,25 @@ class LayoutPlayer(StaticFallbackWidget):
         lanes = [_lane(one, tensors, known, sizes) for one, tensors in zip(traces, chains, strict=True)]
         self.text = "; beside it ".join(map(_summary, lanes)) + "."
         self.static = frame_html(_tables(lanes), self.text)
-        super().__init__(data={"lanes": lanes})
-
-    @traitlets.validate("position")
-    def _within(self, proposal: dict[str, Any]) -> int:
-        last = max(len(lane["frames"]) for lane in self.data["lanes"]) - 1
-        return int(max(0, min(proposal["value"], last)))
+        super().__init__(data={"lanes": lanes, "last": max(len(lane["frames"]) for lane in lanes) - 1})
 
 
 def _lane(trace: Trace, chain: list[cells.Tensor], known: list[cells.Tensor], sizes: dict[str, int]) -> dict[str, Any]:
     strips, reads = cells.replay(chain)
     whose = cells.owners_by_number(chain, strips, reads, sizes)
     frames: list[dict[str, Any]] = []
+    mixed = False  # from the first step on that mixes
     for number, (tensor, (strip, places)) in enumerate(zip(chain, reads, strict=False)):
         axes = cells.assumed_axes(tensor, known, chain[0], sizes)
-        mixed = axes != tensor.axes or bool(getattr(tensor, "warning", None)) or bool(number and frames[-1]["mixed"])
+        mixed = mixed or axes != tensor.axes or bool(getattr(tensor, "warning", None))
         ids = [strips[strip][place] for place in places]
-        odd, mixing = (
-            _odd([whose[n] for n in ids], cells.owners_by_axes(axes, tensor.shape, sizes), axes) if mixed else ([], "")
-        )
+        seen = cells.owners_by_axes(axes, tensor.shape, sizes)
+        odd, mixing = _odd([whose[n] for n in ids], seen, axes) if mixed else ([], "")
         frames.append({
             **_words(trace, tensor, chain[number - 1] if number else None),
             "reading": cells.written(axes, tensor.shape),
             "axes": list(axes), "colors": [color(axis) for axis in axes], "shape": list(tensor.shape),
-            "strides": list(tensor.strides), "offset": tensor.offset, "strip": strip, "places": places,
-            "ids": ids, "mixed": mixed, "odd": odd, "mixing": mixing,
+            "strides": list(tensor.strides), "strip": strip, "places": places, "ids": ids, "odd": odd, "mixing": mixing,
         })  # fmt: skip
     strips_in_order = [[[place, n] for place, n in strip.items()] for strip in strips]
     return {"cells": _cells(whose), "strips": strips_in_order, "frames": frames}
@@ -116,33 +107,33 @@ def _odd(whose: list[cells.Owner], seen: list[cells.Owner], axes: tuple[str, ...
 
 
 def _words(trace: Trace, tensor: cells.Tensor, before: cells.Tensor | None) -> dict[str, str]:
-    numbers, read = math.prod(tensor.shape), f"strides {tensor.strides}"
+    numbers = math.prod(tensor.shape)
     if before is None or isinstance(tensor, Argument):
-        call, line = visible(str(tensor.name or getattr(tensor, "op", ""))), visible(str(getattr(tensor, "line", "")))
-        sentence = (
-            f"{call}: {numbers} {'number' if numbers == 1 else 'numbers'} in one strip of memory, read with {read}."
-        )
-        return {"call": call, "line": line, "storage": "start", "sentence": sentence, "warning": ""}
-    moved = "strides stay" if tensor.strides == before.strides else f"strides go from {before.strides} to"
-    order = "in the order of the axes" if tensor.contiguous else "in the order in which they lay"
+        call, storage, warning = str(tensor.name or getattr(tensor, "op", "")), "start", ""
+        count = "1 number" if numbers == 1 else f"{numbers} numbers"
+        says = f"{count} in one strip of memory, read with strides {tensor.strides}."
+    else:
+        call, storage, warning = _call(trace, tensor), tensor.storage, re.sub(r"^[\w-]+: ", "", tensor.warning or "")
+        says = _became(tensor, before, numbers)
+    words = {"call": call, "line": getattr(tensor, "line", ""), "warning": warning}
+    words = {name: visible(text) for name, text in words.items()}
+    return {**words, "storage": storage, "sentence": f"{words['call']}: {says}"}
+
+
+def _became(step: Step, before: cells.Tensor, numbers: int) -> str:
+    """Say what a step does to memory and strides."""
+    moved = "strides stay" if step.strides == before.strides else f"strides go from {before.strides} to"
+    order = "in the order of the axes" if step.contiguous else "in the order in which they lay"
     says = {
-        "view": f"a view. No number moves; {moved} {tensor.strides}.",
-        "same": "the very same tensor: it was contiguous already." if tensor.op == "contiguous" else "the same tensor.",
-        "copy": f"a copy. All {numbers} numbers are written anew, {order}, with {read}.",
-    }[tensor.storage]
+        "view": f"a view. No number moves; {moved} {step.strides}.",
+        "same": "the very same tensor: it was contiguous already." if step.op == "contiguous" else "the same tensor.",
+        "copy": f"a copy. All {numbers} numbers are written anew, {order}, with strides {step.strides}.",
+    }[step.storage]
     if numbers < math.prod(before.shape):
-        says += f" It reads {numbers} of the numbers, from place {tensor.offset} on."
-    if tensor.storage == "copy" and tensor.op in cells.RESHAPES:
-        says += f" {before.strides} could not be read in this shape, so {tensor.op} had to copy."
-    call, warning = visible(_call(trace, tensor)), re.sub(r"^[\w-]+: ", "", tensor.warning or "")
-    sentence = f"{call}: {says}"
-    return {
-        "call": call,
-        "line": visible(tensor.line),
-        "storage": tensor.storage,
-        "sentence": sentence,
-        "warning": warning,
-    }
+        says += f" It reads {numbers} of the numbers, from place {step.offset} on."
+    if step.storage == "copy" and step.op in cells.RESHAPES:
+        says += f" {before.strides} could not be read in this shape, so {step.op} had to copy."
+    return says
 
 
 def _call(trace: Trace, step: Step) -> str:

@@ -1,6 +1,7 @@
 // The tensors that a step reads, and the one that it makes.
 
 import { make, makeButton, product, short, svg } from "../dom.js";
+import { fly, spotOf, still } from "../player.js";
 import { label, layout, margins, tensor } from "../tensor.js";
 import { quiet } from "./facts.js";
 
@@ -100,16 +101,12 @@ export class Flow {
 
   /** Let the chips of the axes that stay wander from the input to the result. */
   wander() {
-    if (matchMedia("(prefers-reduced-motion: reduce)").matches) return;
+    if (still()) return;
     const before = [...(this.node.querySelector(".inputs .block")?.querySelectorAll(".chip") ?? [])];
-    const pairs = [...this.node.lastChild.querySelectorAll(".chip")].map((chip) => {
-      const from = before.find((other) => other.textContent === chip.textContent)?.getBoundingClientRect();
-      return [chip, from, chip.getBoundingClientRect()]; // all is measured before anything moves
+    const pairs = [...this.node.lastChild.querySelectorAll(".chip")].flatMap((chip) => {
+      const from = before.find((other) => other.textContent === chip.textContent);
+      return from ? [[chip, spotOf(from), spotOf(chip)]] : [];
     });
-    for (const [chip, from, to] of pairs) {
-      if (!from) continue;
-      const start = `translate(${from.x - to.x}px, ${from.y - to.y}px)`;
-      chip.animate([{ transform: start }, { transform: "none" }], { duration: 450, easing: "ease-in-out" });
-    }
+    for (const [chip, from, to] of pairs) fly(chip, from, to, { duration: 450 });
   }
 }

@@ -6,11 +6,10 @@ import textwrap
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import traitlets
-
 from mha_course.plots.words import visible
 from mha_course.tracing.records import Step, color
-from mha_course.widgets.base import StaticFallbackWidget, esm
+from mha_course.widgets.base import esm
+from mha_course.widgets.player import Player, style
 
 if TYPE_CHECKING:
     from mha_course.tracing import Trace
@@ -19,26 +18,18 @@ if TYPE_CHECKING:
 HERE = Path(__file__).parent
 
 
-class ShapeTracer(StaticFallbackWidget):
+class ShapeTracer(Player):
     """Show a trace one step at a time: its code, its tensors, what became of the memory, and what went wrong.
 
     Args: trace is what ``mha_course.tracing.trace`` returned, or the attribute ``trace`` of what it raised.
-    ``position``, the step that is shown, from 0, follows the learner and may be set.
     """
 
     _esm = esm("widget.js", folder=HERE)
-    _css = HERE / "shape_tracer.css"
-    data = traitlets.Dict().tag(sync=True)
-    position = traitlets.Int(0).tag(sync=True)
+    _css = style(HERE / "shape_tracer.css")
 
     def __init__(self, trace: Trace) -> None:
         self.text, self.static = sentence(trace), trace._repr_html_()
         super().__init__(data=payload(trace))
-
-    @traitlets.validate("position")
-    def _within(self, proposal: dict[str, Any]) -> int:
-        """Keep to the steps that there are."""
-        return int(max(0, min(proposal["value"], len(self.data["steps"]) - 1)))
 
 
 def sentence(trace: Trace) -> str:
@@ -55,6 +46,7 @@ def sentence(trace: Trace) -> str:
 def payload(trace: Trace) -> dict[str, Any]:
     """Return what the browser draws from."""
     return {
+        "last": len(trace.steps) - 1,
         "steps": [_step(step) for step in trace.steps],
         "sources": [_source(source) for source in trace.sources],
         "notes": [_line(note) for note in trace.notes],

@@ -4,7 +4,7 @@ import { test } from "node:test";
 import { figure, goalOf } from "../../../mha_course/widgets/labs/bars.js";
 import { neighbour, pale, shade } from "../../../mha_course/widgets/labs/matrix.js";
 import { scaleOf } from "../../../mha_course/widgets/labs/plane.js";
-import { chainOf, GAP, KINDS, pack, pathOf, ticksOf } from "../../../mha_course/widgets/labs/panels.js";
+import { pathOf, ticksOf } from "../../../mha_course/widgets/labs/panels.js";
 
 test("numbers have two decimals, and what rounds to 0 no sign", () => {
   assert.deepEqual([0.125, -0.004, -0.006, 3, null].map(figure), ["0.13", "0.00", "-0.01", "3.00", "NaN"]);
@@ -73,36 +73,4 @@ test("a point of the plane comes back from its pixels, and ends at the edge", ()
   for (const at of [[0, 0], [1, -2], [-3.4, 3.4], [0.25, 1.37]]) assert.deepEqual(point(pixels(at)), at); // prettier-ignore
   assert.deepEqual(pixels([0, 3.4]), [200, 0]); // up is up
   assert.deepEqual(point([900, -50]), [3.4, 3.4]);
-});
-
-test("values added head to tail end at the weighted sum", () => {
-  const [points, weights] = [
-    [
-      [1, 2],
-      [-3, 0.5],
-      [0.25, -1],
-    ],
-    [0.2, 0.5, -0.1],
-  ];
-  const sum = [0, 1].map((axis) => points.reduce((all, point, i) => all + weights[i] * point[axis], 0));
-  assert.deepEqual(chainOf(points, weights).at(-1), sum);
-  assert.equal(chainOf(points, weights).length, 3);
-});
-
-test("panels in a row fit, each between what it needs and what it can use", () => {
-  const kinds = ["bars", "matrix", "table", "lines", "plane", "weight_rows", "bars"];
-  for (let room = 310; room < 2000; room += 37) {
-    const widths = pack(
-      kinds.map((kind) => ({ kind })),
-      room,
-    );
-    assert.equal(widths.length, kinds.length);
-    widths.forEach((width, i) => {
-      assert.ok(width <= KINDS[kinds[i]].most, `${kinds[i]} ${room}`);
-      assert.ok(width >= Math.min(KINDS[kinds[i]].needs, room), `${kinds[i]} ${room}`);
-      assert.ok(width <= room);
-    });
-  }
-  const [one, other] = pack([{ kind: "bars" }, { kind: "matrix" }], KINDS.bars.needs + KINDS.matrix.needs + GAP);
-  assert.deepEqual([one, other], [KINDS.bars.needs, KINDS.matrix.needs]); // side by side, with nothing to spare
 });

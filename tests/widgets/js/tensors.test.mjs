@@ -1,98 +1,18 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 
-import { arrange, at, fit, index, plan, planStrips, spans } from "../../../mha_course/widgets/layout_player/plan.js";
+import { index, spans } from "../../../mha_course/widgets/layout_player/boxes.js";
 import { bytesOf, cutWarning } from "../../../mha_course/widgets/shape_tracer/facts.js";
 import { cutsOf } from "../../../mha_course/widgets/shape_tracer/flow.js";
 import { describe, drawn, layout, tokens } from "../../../mha_course/widgets/tensor.js";
 
 const range = (count) => Array.from({ length: count }, (_, i) => i);
-const product = (sizes) => sizes.reduce((all, size) => all * size, 1);
-const frameOf = (axes, shape, ids = range(product(shape))) => ({ axes, shape, ids, colors: axes.map(() => "#ccc") });
-
-// ---- the layout player ----
-
-const FRAMES = [
-  frameOf([], []),
-  frameOf(["C"], [8]),
-  frameOf(["S", "C"], [3, 8]),
-  frameOf(["B", "S", "C"], [1, 3, 8]),
-  frameOf(["B", "H", "S", "D"], [2, 2, 3, 4]),
-  frameOf(["3", "B", "H", "S", "D"], [3, 1, 2, 2, 4]),
-];
-
-test("every number has a cell, no two overlap, and all lie within the plan", () => {
-  for (const frame of FRAMES)
-    for (const width of [300, 700])
-      for (const unit of [12, 28, 46]) {
-        const { cells, width: wide, height } = arrange(frame, width, unit);
-        assert.equal(cells.filter(Boolean).length, frame.ids.length);
-        const places = cells.map(([x, y]) => ({ x, y }));
-        for (const [i, one] of places.entries()) {
-          assert.ok(one.x >= 0 && one.y >= 0 && one.x + unit <= wide && one.y + unit <= height);
-          for (const other of places.slice(i + 1))
-            assert.ok(Math.abs(one.x - other.x) >= unit || Math.abs(one.y - other.y) >= unit);
-        }
-      }
-});
-
-test("neighbours along the last axis stand side by side, along the one before beneath each other", () => {
-  const { cells } = arrange(frameOf(["H", "S", "D"], [2, 3, 4]), 600, 30);
-  const cell = (h, s, d) => cells[h * 12 + s * 4 + d];
-  assert.deepEqual(cell(1, 2, 3), [cell(1, 2, 2)[0] + 30, cell(1, 2, 2)[1]]);
-  assert.deepEqual(cell(1, 2, 3), [cell(1, 1, 3)[0], cell(1, 1, 3)[1] + 30]);
-});
-
-test("heads say which numbers they hold, and boxes that find no room begin a new row", () => {
-  const frame = frameOf(["H", "S", "D"], [4, 3, 4]);
-  const boxes = (width) => arrange(frame, width, 28).marks.filter(({ kind }) => kind === "box");
-  assert.equal(new Set(boxes(2000).map(({ y }) => y)).size, 1);
-  assert.equal(new Set(boxes(400).map(({ y }) => y)).size, 2);
-  assert.equal(new Set(boxes(100).map(({ y }) => y)).size, 4);
-  const held = arrange(frame, 2000, 28)
-    .marks.filter(({ span }) => span)
-    .map(({ span }) => span);
-  assert.deepEqual(held, [
-    [0, 12],
-    [12, 24],
-    [24, 36],
-    [36, 48],
-  ]);
-});
-
-test("cells are as large as fits, and smaller for a row that is too long", () => {
-  const frames = FRAMES.slice(1);
-  for (const width of [420, 700, 1200]) {
-    const unit = fit(frames, width);
-    assert.ok(unit >= 28 && unit <= 46);
-    for (const frame of frames) assert.ok(plan(frame, width, unit).width <= width);
-  }
-  const long = plan(frameOf(["C"], [24]), 500, 46);
-  assert.ok(long.unit < 46 && long.width <= 500);
-});
-
-test("strips break where a row of the tensor ends, or into rows of equal length", () => {
-  const strip = range(24).map((place) => [place, place]);
-  const cells = { 0: { whose: "t0 h0" } };
-  const lane = { strips: [strip], frames: [frameOf(["S", "C"], [3, 8])], cells };
-  for (const width of range(20).map((n) => 200 + 50 * n)) {
-    const { across, unit } = planStrips(lane, width);
-    assert.ok(across * unit <= width || across > 24);
-    assert.ok(across % 8 === 0 || 24 % across === 0, `${width}: ${across}`);
-  }
-  assert.deepEqual(
-    [400, 800].map((width) => planStrips(lane, width).across),
-    [16, 24],
-  );
-  assert.equal(planStrips({ ...lane, cells: { 0: { whose: "b0 t0 h0" } } }, 1200).narrow, true);
-});
 
 test("indices and spans", () => {
   assert.deepEqual([index("3", 1), index("?", 4), index("1", 0), index("H", 2)], ["k", "4", "0", "H = 2"]);
   assert.equal(spans([3, 1, 0, 2, 1], "t"), "t0–t3");
   assert.equal(spans([5, 0, 1, null], "h"), "h0 h1 h5");
   assert.equal(spans([], "h"), "");
-  assert.equal(at([3, 4.5]), "translate(3px, 4.5px)");
 });
 
 // ---- drawings of tensors ----

@@ -1,0 +1,61 @@
+// Tables of words, and of bars that are cut into shares of one whole.
+
+import { apart, make, setAttributes, visible } from "../dom.js";
+import { figure, wide } from "./bars.js";
+import { pale } from "./matrix.js";
+
+const TAKEN = 0.56; // of the width, by bars; as in lab.css
+
+/** Return a panel whose picture is made from nothing whenever its numbers change: for the few nodes that it has. */
+export const afresh = (draw) => (panel, tools) => {
+  const node = make("div");
+  const update = (now) => node.replaceChildren(draw(now, tools));
+  update(panel);
+  return { node, update };
+};
+
+function makeCell(tag, content, attributes) {
+  const cell = make(tag, "", ...(Array.isArray(content) ? content : [visible(content)]));
+  setAttributes(cell, attributes);
+  return cell;
+}
+
+/** Make a table; the first of each row names it, and a cell holds words or a list of nodes. */
+function makeTable(name, head, rows) {
+  const titles = head.map((words) => makeCell("th", words, { scope: "col" }));
+  const body = rows.map(([name, ...cells]) => {
+    const colspan = cells.length === 1 ? Math.max(1, head.length - 1) : 1;
+    const rest = cells.map((cell) => makeCell("td", cell, { colspan }));
+    return make("tr", "", makeCell("th", name, { scope: "row" }), ...rest);
+  });
+  return make("table", name, ...(head.some(Boolean) ? [make("tr", "", ...titles)] : []), ...body);
+}
+
+export const table = afresh(({ head, rows }) => makeTable("", head, rows));
+
+const wordsOf = ({ name, value }) => `${apart(name)} ${figure(value)}`;
+
+/** Make one part of a bar, with as many words as it has room for. */
+function makePart(part, room) {
+  const fits = [wordsOf(part), apart(part.name)].find((words) => wide([words], 40) <= part.value * room);
+  const node = make("span", "part", fits ?? "");
+  node.title = wordsOf(part);
+  const color = pale(part.color) ? "#000" : "#fff";
+  Object.assign(node.style, { width: `${100 * part.value}%`, background: part.color, color });
+  return node;
+}
+
+/** Make a bar; `mark` is a share that the first part once had, or is to have. */
+function makeBar({ parts, mark }, room) {
+  const bar = make("div", "shares-bar", ...parts.map((part) => makePart(part, room)));
+  setAttributes(bar, { role: "img", "aria-label": parts.map(wordsOf).join(", ") });
+  if (mark === null) return [bar];
+  const line = make("div", "shares-mark");
+  Object.assign(line.style, { width: `${100 * mark}%`, background: parts[0].color });
+  return [bar, line];
+}
+
+export const shares = afresh(({ columns, rows }, { width }) => {
+  const cells = rows.map((row) => [row.name, ...row.numbers.map(figure), makeBar(row, TAKEN * width)]);
+  return makeTable("shares-table", columns, cells);
+});

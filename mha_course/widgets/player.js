@@ -1,0 +1,106 @@
+// What all players share: buttons, a slider and keys that step, and steps that follow each other by themselves.
+
+import { clamp, hasModifier, make, makeButton } from "./dom.js";
+
+const [SOON, PAUSE] = [600, 1400]; // milliseconds until the first step plays, and between two
+const SAVED = 150; // until the kernel is told: it need not follow every step of a scrub
+const [PLAY, STOP] = ["▶\ufe0e Play", "❚❚ Pause"];
+const SCROLLS = ["ArrowUp", "ArrowDown", "PageUp", "PageDown"];
+
+export const still = () => matchMedia("(prefers-reduced-motion: reduce)").matches;
+
+/** Where a node is laid out. To be asked of all before anything flies: each flight makes the browser lay out anew. */
+export const spotOf = (node) => [node.offsetLeft, node.offsetTop];
+
+/** Let a node fly from one spot to the other, where it is laid out; it may appear on the way. */
+export function fly(node, [x, y], [left, top], timing, opacity = 1) {
+  const transform = [`translate(${x - left}px, ${y - top}px)`, "none"];
+  const path = { transform, zIndex: [2, 2], opacity: [opacity, 1] };
+  node.animate(path, { easing: "ease-in-out", fill: "backwards", ...timing });
+}
+
+/** Let a node appear slowly, so that what flies is seen first. */
+export const fade = (node, duration) => node.animate({ opacity: [0, 0.4, 0.4, 1] }, { duration });
+
+/**
+ * Make a player. `show(at, before)` draws a step and returns the milliseconds that this takes, if it moves; `follow`
+ * has to be called once all is in place. The step is the model's "position", so that two views go together.
+ */
+export function makePlayer({ model, el }, name, label, show) {
+  const { last } = model.get("data");
+  let [at, takes, timer, saving] = [-1, 0, null, null];
+
+  const back = makeButton("", "◀\ufe0e Back", () => go(at - 1), "Back");
+  const play = makeButton("play", PLAY, () => toggle(), "Play");
+  const next = makeButton("", "Next ▶\ufe0e", () => go(at + 1), "Next");
+  const scrub = Object.assign(make("input", "scrub"), { type: "range", min: 0, max: last });
+  scrub.setAttribute("aria-label", "Step");
+  scrub.addEventListener("input", () => go(Number(scrub.value)));
+  const count = make("span", "count");
+  const root = make("div", `${name} mha-player`, make("div", "controls", back, play, next, scrub, count));
+  root.tabIndex = 0;
+  root.setAttribute("role", "group");
+  root.setAttribute("aria-label", `${label}. Arrow keys step, space plays, Home and End jump.`);
+  el.append(root);
+
+  function follow() {
+    const [to, before] = [clamp(model.get("position"), 0, last), at];
+    if (to === before) return;
+    at = to;
+    scrub.value = at;
+    count.textContent = `${at + 1} / ${last + 1}`;
+    scrub.setAttribute("aria-valuetext", `${at + 1} of ${last + 1}`);
+    back.setAttribute("aria-disabled", at === 0);
+    next.setAttribute("aria-disabled", at === last);
+    takes = show(at, before) ?? 0;
+  }
+  function step(to) {
+    const wanted = clamp(to, 0, last);
+    if (wanted === at) return;
+    model.set("position", wanted);
+    clearTimeout(saving);
+    saving = setTimeout(() => model.save_changes(), SAVED);
+  }
+  function go(to) {
+    toggle(false);
+    step(to);
+  }
+  function advance() {
+    step(at + 1);
+    if (at === last) toggle(false);
+    else timer = setTimeout(advance, takes + PAUSE);
+  }
+  function toggle(on = timer === null) {
+    clearTimeout(timer);
+    if (on && at === last) step(0);
+    timer = on ? setTimeout(advance, SOON) : null;
+    play.textContent = on ? STOP : PLAY;
+    play.setAttribute("aria-label", on ? "Pause" : "Play");
+  }
+
+  const actions = { ArrowRight: () => go(at + 1), ArrowLeft: () => go(at - 1), " ": () => toggle() };
+  Object.assign(actions, { Home: () => go(0), End: () => go(last) });
+  /** Answer to keys, and keep what is answered from JupyterLab, which would take it for a command. */
+  function press(event) {
+    const [target] = event.composedPath();
+    if (!root.contains(target) || hasModifier(event)) return;
+    const pressed = target.tagName === "BUTTON" && [" ", "Enter"].includes(event.key);
+    const theirs = pressed || (target.matches(".lines") && SCROLLS.includes(event.key)); // the browser answers
+    if (!theirs && !Object.hasOwn(actions, event.key)) return;
+    event.stopPropagation();
+    if (theirs) return;
+    event.preventDefault();
+    actions[event.key]();
+  }
+  window.addEventListener("keydown", press, true); // JupyterLab may listen on the document, before we would hear of it
+  model.on("change:position", follow);
+
+  function end() {
+    toggle(false);
+    clearTimeout(saving);
+    window.removeEventListener("keydown", press, true);
+    model.off("change:position", follow);
+    root.remove();
+  }
+  return { root, go, follow, end };
+}
