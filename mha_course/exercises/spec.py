@@ -175,7 +175,7 @@ class Mistake:
         only, but: the exercises in which it can be made, or all but these.
         same_as: mistakes that may come out alike, as two products that crash on the same sizes.
         stage: the stage of a ``Report`` at which an answer fails that makes it; then no numbers are compared.
-        crashes: true of the error that shows the mistake, whatever else the answer does.
+        crashes: a pattern found in the error that shows the mistake, whatever else the answer does.
         written: what the line that crashed has in it, where another mistake crashes alike.
         operand: true of the shape of a tensor in the line that crashed, where another mistake crashes alike.
     """
@@ -189,7 +189,7 @@ class Mistake:
     but: tuple[str, ...] = ()
     same_as: tuple[str, ...] = ()
     stage: str = ""
-    crashes: Callable[[BaseException], bool] | None = None
+    crashes: str = ""
     written: str = ""
     operand: Callable[[tuple[int, ...]], bool] | None = None
 
@@ -212,8 +212,13 @@ class Mistake:
 
 
 def mistake(name: str, found: str, why: str, section: str, *changes: Change, **rest: Any) -> Mistake:
-    """Write a mistake down, with the ways to make it one after the other."""
-    return Mistake(name, found, why, section, changes, **rest)
+    """Write a mistake down, with the ways to make it.
+
+    ``softmax=[one, other]`` are two ways, in which this step alone is replaced; ``changes`` replace several together.
+    """
+    options = {key: rest.pop(key) for key in [*rest] if key in Mistake.__dataclass_fields__}
+    alone = [{step: way} for step, ways in rest.items() for way in (ways if isinstance(ways, list) else [ways])]
+    return Mistake(name, found, why, section, (*alone, *changes), **options)
 
 
 @dataclass(frozen=True)
