@@ -98,29 +98,27 @@ class Steps(SimpleNamespace):
 ATTEND = ("softmax", "attend")
 MASKED = (*ATTEND, "mask", "hide", "empty")
 ALL_SIX = (
-    "linear",
-    "order",
-    "project",
-    "split",
-    "apart",
-    "scores",
-    "scale",
-    "weigh",
-    "merge",
-    "output",
-    "post",
-    "returned",
-)
+    "linear", "order", "project", "split", "apart", "scores", "scale", "weigh", "merge", "output", "post", "returned",
+)  # fmt: skip
 NO_BIAS = (None,) * 4
 
 
 def pass_through(
-    s: Steps, x: Tensor, memory: Tensor, weights: Any, biases: Any, num_heads: int, mask: Tensor | None
+    s: Steps,
+    x: Tensor,
+    memory: Tensor,
+    w_q: Tensor,
+    w_k: Tensor,
+    w_v: Tensor,
+    w_o: Tensor,
+    num_heads: int,
+    mask: Tensor | None = None,
+    biases: Any = NO_BIAS,
 ) -> tuple[Tensor, Tensor]:
     """Do all six steps of multi-head attention."""
-    q, k, v = s.order(*s.project(x, memory, weights[:3], biases[:3], num_heads, s))
+    q, k, v = s.order(*s.project(x, memory, (w_q, w_k, w_v), biases[:3], num_heads, s))
     q, k, v = s.apart(q, k, v, num_heads, s)
     scores = s.scale(s.scores(q, k), q, k, num_heads)
     attention = s.post(s.attend(scores, mask, s), q)
     context = s.weigh(attention, v)
-    return s.output(s.merge(context), weights[3], biases[3], num_heads), s.returned(attention, scores)
+    return s.output(s.merge(context), w_o, biases[3], num_heads), s.returned(attention, scores)

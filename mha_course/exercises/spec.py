@@ -162,6 +162,17 @@ class Question:
         return [] if self.right_at is None else list(self.answers)
 
 
+def question(text: str, *answers: str, **rest: Any) -> Question:
+    """Write a question down: behind each answer an arrow and its reason.
+
+    A mark, ✔, before the right one makes them choices; without it the answer is typed, and the first is right.
+    """
+    pairs = [answer.split(" → ", 1) for answer in answers]
+    marked = [at for at, (answer, _) in enumerate(pairs) if answer.startswith("✔ ")]
+    reasons = {answer.removeprefix("✔ "): reason for answer, reason in pairs}
+    return Question(text, reasons, marked[0] if marked else None, **rest)
+
+
 @dataclass(frozen=True, eq=False)
 class Mistake:
     """A wrong answer that is known: the right one with a step replaced.

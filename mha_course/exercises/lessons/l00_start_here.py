@@ -6,7 +6,7 @@ from torch import Tensor
 from torch.nn.functional import normalize
 
 from mha_course.exercises.inputs import C, S, draw, others
-from mha_course.exercises.spec import Exercise, Lesson, Question, mistake
+from mha_course.exercises.spec import Exercise, Lesson, mistake, question
 
 
 def similarity(x: Tensor) -> Tensor:
@@ -31,36 +31,26 @@ EXERCISES = [
 ]
 
 QUESTIONS = {
-    "row-sum": Question(
+    "row-sum": question(
         "The row of “it” holds 15 weights, one for each word of the sentence. What do they sum to?",
-        right_at=1,
-        answers={
-            "15": "That would be one whole share for each word. There is only one share to hand out.",
-            "1": "The weights of a row are shares of one whole: none is negative, and together they make 1.",
-            "It depends on the sentence": "The single weights do. Their sum does not: they are shares of one whole.",
-        },
+        "15 → That would be one whole share for each word. There is only one share to hand out.",
+        "✔ 1 → The weights of a row are shares of one whole: none is negative, and together they make 1.",
+        "It depends on the sentence → The single weights do. Their sum does not: they are shares of one whole.",
         units="%",
     ),
-    "without-head-1": Question(
+    "without-head-1": question(
         "“The grey cat that chased the loud dogs were hungry, so …”: the verb is wrong. What does the model guess "
         "without head 1?",
-        right_at=1,
-        answers={
-            "it, as before": "Three heads are left, but none brings what head 1 brought. Switch it off and see.",
-            "they": "Without head 1 the model believes the verb, which stands next to the pronoun and is plural.",
-            "no word in particular": "It still sees a verb, which is plural, and believes that.",
-        },
+        "it, as before → Three heads are left, but none brings what head 1 brought. Switch it off and see.",
+        "✔ they → Without head 1 the model believes the verb, which stands next to the pronoun and is plural.",
+        "no word in particular → It still sees a verb, which is plural, and believes that.",
     ),
-    "context-of-a": Question(
+    "context-of-a": question(
         "Tokens a = (1, 0), b = (2, 1) and c = (0, 2) attend to each other. Which point can be the context of a?",
-        right_at=1,
-        answers={
-            "(0.3, 0.2)": "This lies outside the triangle, towards the origin: no mixture of the three reaches it.",
-            "(1.4, 0.9)": (
-                "A context is a mixture with shares between 0 and 1, so it lies inside the triangle of the three."
-            ),
-            "(3.0, 3.0)": "This is a + b + c. The shares are not 1 each; they sum to 1.",
-        },
+        "(0.3, 0.2) → This lies outside the triangle, towards the origin: no mixture of the three reaches it.",
+        "✔ (1.4, 0.9) → A context is a mixture with shares between 0 and 1, so it lies inside the triangle of the "
+        "three.",
+        "(3.0, 3.0) → This is a + b + c. The shares are not 1 each; they sum to 1.",
     ),
 }
 

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from mha_course import attention as reference
 from mha_course.exercises.inputs import draw, others, qkv, square
-from mha_course.exercises.spec import Exercise, Lesson, Question
+from mha_course.exercises.spec import Exercise, Lesson, question
 
 
 def merge_heads(context: Tensor) -> Tensor:
@@ -201,25 +201,18 @@ EXERCISES = [
 ]
 
 QUESTIONS = {
-    "merge-order": Question(
+    "merge-order": question(
         "context has shape (B, H, S, D). Which gives (B, S, C) with the heads of each token side by side?",
-        right_at=1,
-        answers={
-            "context.reshape(B, S, C)": "It has the right shape, and mixes tokens: the transpose is missing.",
-            "context.transpose(1, 2).reshape(B, S, C)": (
-                "First the tokens come forward again, then H and D, now neighbours, are joined."
-            ),
-            "context.transpose(2, 3).reshape(B, S, C)": "That swaps tokens and channels; the heads stay outermost.",
-        },
+        "context.reshape(B, S, C) → It has the right shape, and mixes tokens: the transpose is missing.",
+        "✔ context.transpose(1, 2).reshape(B, S, C) → First the tokens come forward again, then H and D, now "
+        "neighbours, are joined.",
+        "context.transpose(2, 3).reshape(B, S, C) → That swaps tokens and channels; the heads stay outermost.",
     ),
-    "output-mixes": Question(
+    "output-mixes": question(
         "Two heads are merged, and W_O is the identity. Which numbers of the output can depend on head 0?",
-        right_at=0,
-        answers={
-            "the first half": "The identity leaves each number where it is; mixing the heads is what W_O is there for.",
-            "all": "That takes a W_O that is not the identity. It is the only place where heads meet.",
-            "none": "Merging drops nothing: head 0 fills the first half.",
-        },
+        "✔ the first half → The identity leaves each number where it is; mixing the heads is what W_O is there for.",
+        "all → That takes a W_O that is not the identity. It is the only place where heads meet.",
+        "none → Merging drops nothing: head 0 fills the first half.",
     ),
 }
 

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from mha_course.exercises.attention_steps import ALL_SIX, MASKED, NO_BIAS, Steps, pass_through
+from mha_course.exercises.attention_steps import ALL_SIX, MASKED, Steps, pass_through
 from mha_course.exercises.inputs import C, H, S, draw, others, square, tokens
 from mha_course.exercises.inputs import mask as some_mask
 from mha_course.exercises.lessons.l02_head_splitting import split_fused_qkv, split_heads
@@ -18,7 +18,7 @@ from mha_course.exercises.lessons.l03_scaling import scaled_scores
 from mha_course.exercises.lessons.l04_softmax import masked_softmax, softmax
 from mha_course.exercises.lessons.l05_weighted_sum import weighted_sum
 from mha_course.exercises.lessons.l06_concatenation import merge_heads
-from mha_course.exercises.spec import Exercise, Lesson, Operation, Question, Rule, mistake
+from mha_course.exercises.spec import Exercise, Lesson, Operation, Rule, mistake, question
 
 
 def multi_head_attention(
@@ -96,12 +96,7 @@ def _parameters() -> tuple[Tensor, ...]:
 
 
 def _build_function(s: Steps) -> Callable[..., tuple[Tensor, Tensor]]:
-    def answer(
-        x: Tensor, w_q: Tensor, w_k: Tensor, w_v: Tensor, w_o: Tensor, num_heads: int, mask: Tensor | None = None
-    ) -> tuple[Tensor, Tensor]:
-        return pass_through(s, x, x, (w_q, w_k, w_v, w_o), NO_BIAS, num_heads, mask)
-
-    return answer
+    return lambda x, *rest: pass_through(s, x, x, *rest)
 
 
 def _build_fused(s: Steps) -> Callable[..., Tensor]:
@@ -144,8 +139,9 @@ def _build_module(s: Steps) -> type[nn.Module]:
 
         def forward(self, x: Tensor, mask: Tensor | None = None) -> Tensor:
             linears = (self.q_proj, self.k_proj, self.v_proj, self.out_proj)
-            weights, biases = [one.weight for one in linears], [one.bias for one in linears]
-            return pass_through(s, x, x, weights, biases, self.num_heads, mask)[0]
+            biases = [one.bias for one in linears]
+            w_q, w_k, w_v, w_o = [one.weight for one in linears]
+            return pass_through(s, x, x, w_q, w_k, w_v, w_o, self.num_heads, mask, biases)[0]
 
     return Answer
 
@@ -255,28 +251,21 @@ EXERCISES = [
 ]
 
 QUESTIONS = {
-    "count-heads": Question(
+    "count-heads": question(
         "d_model is 12, with biases. How many parameters has multi-head attention with 1, 2 and 12 heads?",
-        right_at=1,
-        answers={
-            "624, 1248, 7488": "Heads do not get matrices of their own size: they share out the rows of one.",
-            "624, 624, 624": "Four Linears of 12 · 12 + 12. Heads only say how the 12 rows are grouped.",
-            "468, 468, 468": "Those are three Linears. The output projection is the fourth.",
-        },
+        "624, 1248, 7488 → Heads do not get matrices of their own size: they share out the rows of one.",
+        "✔ 624, 624, 624 → Four Linears of 12 · 12 + 12. Heads only say how the 12 rows are grouped.",
+        "468, 468, 468 → Those are three Linears. The output projection is the fourth.",
         also=("624", "624 each", "always 624", "624 for all", "all 624"),
     ),
-    "which-is-other": Question(
+    "which-is-other": question(
         "One of these computes another function than the others, given the same parameters. Which?",
-        right_at=4,
-        answers={
-            "one fused Linear for q, k, v": "Fused or apart: the same rows (lesson 1).",
-            "three Linears, then view and transpose": "That is the reference.",
-            "heads folded into the batch": "Folding only changes who stands in front (lesson 2).",
-            "permute instead of transpose": "Both name the same order of axes (lesson 2).",
-            "every head as wide as d_model": (
-                "A head that is as wide as the whole vector compares more numbers, and has more parameters."
-            ),
-        },
+        "one fused Linear for q, k, v → Fused or apart: the same rows (lesson 1).",
+        "three Linears, then view and transpose → That is the reference.",
+        "heads folded into the batch → Folding only changes who stands in front (lesson 2).",
+        "permute instead of transpose → Both name the same order of axes (lesson 2).",
+        "✔ every head as wide as d_model → A head that is as wide as the whole vector compares more numbers, and has "
+        "more parameters.",
     ),
 }
 

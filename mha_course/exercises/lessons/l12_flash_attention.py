@@ -12,7 +12,7 @@ from torch import Tensor
 from mha_course import flash
 from mha_course.exercises.attention_steps import Steps
 from mha_course.exercises.inputs import B, H, T, draw
-from mha_course.exercises.spec import EXITS, Exercise, Lesson, Operation, Question, Rule, mistake
+from mha_course.exercises.spec import EXITS, Exercise, Lesson, Operation, Rule, mistake, question
 
 Shrink = Callable[[Tensor, Tensor], Tensor]  # of the old and the new maximum: what the old sum is multiplied by
 COMPUTES = {
@@ -261,69 +261,48 @@ EXERCISES = [
 ]
 
 QUESTIONS = {
-    "scores-bytes": Question(
+    "scores-bytes": question(
         "A text becomes 4 times as long. How many times the bytes do the scores of a head take?",
-        answers={
-            "16": "There are 4 times as many queries and 4 times as many keys, and a score for every pair.",
-            "4": "That is how q, k, v and the context grow. Scores belong to pairs.",
-            "8": "Two factors of 4 make 16.",
-            "2": "Count rows and columns of the matrix of scores.",
-        },
+        "16 → There are 4 times as many queries and 4 times as many keys, and a score for every pair.",
+        "4 → That is how q, k, v and the context grow. Scores belong to pairs.",
+        "8 → Two factors of 4 make 16.",
+        "2 → Count rows and columns of the matrix of scores.",
         nudge="How many rows does the matrix of scores have, and how many columns?",
         units="times x as many bytes",
     ),
-    "flash-work": Question(
+    "flash-work": question(
         "Attention in blocks, without a mask, against step by step: how many multiplications do its products take?",
-        right_at=0,
-        answers={
-            "the same number": "Every query still meets every key. Only the order changes, and what is kept.",
-            "half as many": (
-                "A causal mask hides about half of the pairs, and whole blocks can be skipped. Without one all pairs "
-                "are needed."
-            ),
-            "32 times fewer": "That would leave out pairs. FlashAttention is exact: nothing is left out.",
-        },
+        "✔ the same number → Every query still meets every key. Only the order changes, and what is kept.",
+        "half as many → A causal mask hides about half of the pairs, and whole blocks can be skipped. Without one all "
+        "pairs are needed.",
+        "32 times fewer → That would leave out pairs. FlashAttention is exact: nothing is left out.",
     ),
-    "running-sum": Question(
+    "running-sum": question(
         "So far, the maximum of a row is 0 and its sum of exponentials 8. The next block is a single score, ln 4 = "
         "1.386. What is the running sum after it?",
-        answers={
-            "3": (
-                "The new maximum is ln 4. The old sum shrinks by exp(0 - ln 4) = 1/4 to 2, and the new score adds "
-                "exp(0) = 1."
-            ),
-            "9": "The old sum was taken relative to the old maximum, 0. It must shrink first.",
-            "12": "That is the sum relative to the old maximum. The maximum is ln 4 now.",
-            "2": "The old sum did shrink to 2. The new score adds its own exponential.",
-        },
+        "3 → The new maximum is ln 4. The old sum shrinks by exp(0 - ln 4) = 1/4 to 2, and the new score adds exp(0) "
+        "= 1.",
+        "9 → The old sum was taken relative to the old maximum, 0. It must shrink first.",
+        "12 → That is the sum relative to the old maximum. The maximum is ln 4 now.",
+        "2 → The old sum did shrink to 2. The new score adds its own exponential.",
         nudge="First find the new maximum, then what the old sum must be multiplied by.",
         tolerance=0.001,
     ),
-    "flash-saved": Question(
+    "flash-saved": question(
         "Training needs the weights again on the way back. What does tiled attention keep for that, beside q, k, v "
         "and the context?",
-        right_at=1,
-        answers={
-            "the weights": "They are the T x S matrix that must not be kept. They can be computed again.",
-            "one number for each query": (
-                "With its log-sum-exp at hand, any block of weights is one product and one exponential away: "
-                "exp(scaled score - log-sum-exp)."
-            ),
-            "nothing": "Then each row would need its maximum and its sum once more before its first weight is known.",
-        },
+        "the weights → They are the T x S matrix that must not be kept. They can be computed again.",
+        "✔ one number for each query → With its log-sum-exp at hand, any block of weights is one product and one "
+        "exponential away: exp(scaled score - log-sum-exp).",
+        "nothing → Then each row would need its maximum and its sum once more before its first weight is known.",
         also=("one number per query",),
     ),
-    "rising-scores": Question(
+    "rising-scores": question(
         "Somebody forgets to shrink the running sum. In which order of scores does the result come out wrong?",
-        right_at=2,
-        answers={
-            "largest first": "The first block then has the final maximum, and every later factor is 1.",
-            "all the same": "The maximum never grows, so the missing factor is 1.",
-            "largest last": (
-                "A sum is only too large if a later block brings a larger maximum. With the largest score first, or "
-                "all scores alike, the factor is 1 and is not missed."
-            ),
-        },
+        "largest first → The first block then has the final maximum, and every later factor is 1.",
+        "all the same → The maximum never grows, so the missing factor is 1.",
+        "✔ largest last → A sum is only too large if a later block brings a larger maximum. With the largest score "
+        "first, or all scores alike, the factor is 1 and is not missed.",
     ),
 }
 
