@@ -109,14 +109,6 @@ class Exercise:
         """The hints in the order in which they are given."""
         return self.question, self.pointer, self.shape, self.line
 
-    def name_of(self, number: int) -> str:
-        """Return what one of several results is called in a message."""
-        return f"Result {number} ({self.results[number]})" if self.results else f"Result {number}"
-
-    def axes_of(self, number: int) -> list[str]:
-        """Return the axes of one result."""
-        return (self.axes if isinstance(self.axes, str) else self.axes[number]).split()
-
     def implementation(self, *changes: Change) -> Any:
         """Return the right answer with some steps replaced."""
         replaced = {name: step for change in changes for name, step in change.items()}

@@ -103,10 +103,6 @@ def _build_tiled(s: Steps) -> Callable[[Tensor, Tensor, Tensor, int], Tensor]:
     return vars(s).get("tiled_attention", tiled_attention)
 
 
-def _shrunk(old: Tensor, new: Tensor) -> Tensor:
-    return (old - new).exp()
-
-
 def _grown(old: Tensor, new: Tensor) -> Tensor:
     return (new - old).exp()
 
@@ -180,7 +176,7 @@ MISTAKES = [
                          lambda q, k, v, n: q @ k[:, :, :n].mT - (q @ k[:, :, :n].mT).amax(-1)]),
     mistake("online-max-from-zero", "The running maximum starts at 0.",
         "Where all scores of a row are negative, none of them ever is the maximum then. Start at -inf.", FLASH,
-        online_softmax=_summed(_shrunk, start=0.0),
+        online_softmax=_summed(Steps.defaults["shrink_sum"], start=0.0),
         start=lambda: 0.0),
     mistake("softmax-unstable", "No maximum was subtracted: with large scores the exponentials overflow.",
         "Keep a running maximum, and take every exponential relative to it.", FLASH,
