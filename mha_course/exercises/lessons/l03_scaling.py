@@ -140,8 +140,7 @@ MISTAKES = [
         _forms(lambda a, b: a.T @ b / math.sqrt(a.size(0)))),
     mistake("", "The scores are divided by sqrt(D) already.",
         "That is the next exercise. Here it is the dot products alone.", PAIRS,
-        scores=lambda q, k: q @ k.transpose(-2, -1) / math.sqrt(q.size(-1)),
-        only=("attention_scores",)),
+        scores=lambda q, k: q @ k.transpose(-2, -1) / math.sqrt(q.size(-1)), only=("attention_scores",)),
 ]  # fmt: skip
 
 LESSON = Lesson(3, "Scores and scaling", EXERCISES, QUESTIONS, MISTAKES)
