@@ -7,7 +7,6 @@ Mistakes in a whole function stand in the lesson of that function.
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
@@ -17,61 +16,60 @@ from torch import Tensor
 from torch.nn.functional import normalize
 
 from mha_course.exercises.attention_steps import Steps
-from mha_course.exercises.spec import Change, Function, Mistake, mistake
+from mha_course.exercises.spec import Change, Function, mistake
 
 # Projection
 
 
-def _not_transposed(x: Tensor, w: Tensor, b: Tensor | None = None) -> Tensor:
-    return x @ w + (0 if b is None else b)
+_linear, _split = Steps.defaults["linear"], Steps.defaults["split"]
 
 
-def _without_bias(names: str) -> Function:
-    """Leave the bias of some projections away."""
-
-    def project(x: Tensor, memory: Tensor, weights: Any, biases: Any, h: int, s: Steps) -> Any:
-        kept = [None if name in names else bias for name, bias in zip("qkv", biases, strict=True)]
-        return Steps.defaults["project"](x, memory, weights, kept, h, s)
-
-    return project
+def _not_transposed(x: Tensor, w: Tensor, b: Tensor | None = None, *_: Any) -> Any:
+    return _linear(x, w.T, b)
 
 
-def _some_not_transposed(name: str) -> Function:
-    """Leave the transpose of one projection away."""
-
-    def project(x: Tensor, memory: Tensor, weights: Any, biases: Any, h: int, s: Steps) -> Any:
-        turned = [w.T if name == one else w for one, w in zip("qkv", weights, strict=True)]
-        return Steps.defaults["project"](x, memory, turned, biases, h, s)
-
-    return project
+def _without_bias(x: Tensor, w: Tensor, *_: Any) -> Any:
+    return _linear(x, w)
 
 
-def _own_slice(x: Tensor, w: Tensor, b: Tensor | None, h: int) -> Tensor:
+def _itself(x: Tensor, *_: Any) -> Tensor:
+    return x
+
+
+def _own_slice(x: Tensor, w: Tensor, b: Tensor | None, h: int) -> Any:
     """Let each head read only its own part of x."""
     keep = torch.block_diag(*[torch.ones(w.size(0) // h, w.size(1) // h, dtype=w.dtype)] * h)
-    return x @ (w * keep).T + (0 if b is None else b)
+    return _linear(x, w * keep, b)
 
 
-def _one_small(x: Tensor, w: Tensor, b: Tensor | None, h: int) -> Tensor:
+def _one_small(x: Tensor, w: Tensor, b: Tensor | None, h: int) -> Any:
     """Use one D x D weight for all heads."""
     d = w.size(0) // h
-    return (x.unflatten(-1, (h, d)) @ w[:d, :d].T + (0 if b is None else b[:d])).flatten(-2)
+    return _linear(x.unflatten(-1, (h, d)), w[:d, :d], None if b is None else b[:d]).flatten(-2)
 
 
-def _all(change: Callable[[Tensor, Tensor, Tensor | None, int], Tensor]) -> Function:
-    """Project q, k and v in another way."""
+def _projected(change: Function, names: str = "qkv") -> Function:
+    """Project some of q, k and v in another way."""
 
     def project(x: Tensor, memory: Tensor, weights: Any, biases: Any, h: int, s: Steps) -> Any:
-        return tuple(change(a, w, b, h) for a, w, b in zip((x, memory, memory), weights, biases, strict=True))
+        parts = zip("qkv", (x, memory, memory), weights, biases, strict=True)
+        return tuple(change(a, w, b, h) if name in names else s.linear(a, w, b) for name, a, w, b in parts)
 
     return project
 
 
-def _own(x: Tensor, w: Tensor, head: int, h: int) -> Tensor:
-    """Let the head read its own part of x, with its own block of the weight."""
-    d = w.size(0) // h
-    part = slice(head * d, head * d + d)
-    return x[..., part] @ w[part, part].T
+def _in_three(split: Function, dim: int = -1) -> Function:
+    """Cut the fused q, k and v in three, and split each."""
+    return lambda qkv, h: [split(x, h) for x in qkv.chunk(3, dim)]
+
+
+def _orders(*orders: str) -> list[Function]:
+    """Hand out q, k and v in these orders."""
+    return [lambda *given, order=order: tuple(given["qkv".index(name)] for name in order) for order in orders]
+
+
+def _pieces(*pieces: Tensor) -> tuple[Tensor, ...]:
+    return pieces
 
 
 def _fused(order: str) -> Function:
@@ -91,112 +89,95 @@ ROLES = "1, Projection: See it: look for what you need"
 FUSED_LINEAR = "1, Projection: Three Linears or one"
 READS_ALL = "1, Projection: Break it: “each head gets a slice of the embedding”"
 FUSED = "2, Head splitting: A fused q, k, v"
+IN_THREE = ("project_qkv", "split_fused_qkv", "fused_mha")
 LAID_OUT = "It is laid out as (3, H, D): first q, k and v, in each of them the heads, in each head its D numbers."
 PROJECTION = [
     mistake("weight-not-transposed", "The weight was not transposed: x @ W.",
         "nn.Linear keeps its weight as (out, in), so the product is with the transpose: x @ W.T.", LINEAR,
-        {"linear": _not_transposed},
-        {"rows": lambda x, w, i, h: x @ w.chunk(h)[i]},
-        {"linear": _not_transposed, "output": lambda m, w, b, h: _not_transposed(m, w, b)},
-        *[{"project": _some_not_transposed(name)} for name in "qkv"]),
+        {"linear": _not_transposed, "output": _not_transposed},
+        linear=_not_transposed,
+        rows=lambda x, w, i, h: x @ w.chunk(h)[i],
+        project=[_projected(_not_transposed, name) for name in "qkv"]),
     mistake("weight-not-transposed", "W_O was not transposed.",
         "It is kept as (out, in), as nn.Linear keeps it: the product is merged @ W_O.T.", LINEAR,
-        {"output": lambda m, w, b, h: _not_transposed(m, w, b)}),
+        output=_not_transposed),
     mistake("weight-not-transposed", "Columns of W were taken, where the head has rows: x @ W and not x @ W.T.",
         "nn.Linear keeps its weight as (out, in): a head has D of the rows, and each reads all of x.", READS_ALL,
-        {"rows": lambda x, w, i, h: x @ w.chunk(h, dim=1)[i]}),
+        rows=lambda x, w, i, h: x @ w.chunk(h, dim=1)[i]),
     mistake("", "The two factors of the product have changed places: weight @ x.",
         "Here tokens are rows, so x stands on the left, and the weight is transposed: x @ weight.T.", LINEAR,
-        {"linear": lambda x, w, b=None: w @ x},
+        linear=lambda x, w, b=None: w @ x,
         only=("project", "project_qkv", "self_attention"), same_as=("key-not-transposed",), written=" @ x"),
     mistake("", "A reshape or view gave the weight the shape (in, out).",
         "It is no transpose: the numbers stay in their order. weight.T turns rows into columns.", LINEAR,
-        {"linear": lambda x, w, b=None: x @ w.reshape(w.size(1), w.size(0)) + (0 if b is None else b)},
+        linear=lambda x, w, b: _linear(x, w.reshape(w.size(1), w.size(0)).T, b),
         only=("project", "project_qkv")),
     mistake("", "The weight was cut along its columns.",
         "A head has D of the rows of w_q, and each reads all of x: cut along axis 0.", READS_ALL,
-        {"rows": lambda x, w, i, h: x @ w.chunk(h, dim=1)[i].T},
-        same_as=("weight-not-transposed",), written="dim=1"),
+        rows=lambda x, w, i, h: x @ w.chunk(h, dim=1)[i].T, same_as=("weight-not-transposed",), written="dim=1"),
     mistake("", "The rows begin at the number of the head.",
         "Head 0 has the first D rows, head 1 the next D: the rows of a head begin at head * D.", READS_ALL,
-        {"rows": lambda x, w, i, h: x @ w[i : i + w.size(0) // h].T},
-        {"rows": lambda x, w, i, h: x @ w[i * h : i * h + h].T}),
+        rows=[lambda x, w, i, h: x @ w[i : i + w.size(0) // h].T, lambda x, w, i, h: x @ w[i * h : i * h + h].T]),
     mistake("bias-dropped", "A bias is missing.",
         "A Linear is x Wᵀ + b; the bias shifts every token alike.", LINEAR,
-        {"linear": lambda x, w, b=None: x @ w.T},
-        {"output": lambda m, w, b, h: m @ w.T},
-        {"linear": lambda x, w, b=None: x @ w.T, "output": lambda m, w, b, h: m @ w.T},
-        *[{"project": _without_bias(names)} for names in ("q", "v", "qk", "kv")],
+        {"linear": _without_bias, "output": _without_bias},
+        linear=_without_bias,
+        output=_without_bias,
+        project=[_projected(_without_bias, names) for names in ("q", "v", "qk", "kv")],
         but=("multi_head_attention", "self_attention")),
     mistake("wrong-unpack-order", "The three were handed out in another order than q, k, v.",
         "The rows are stacked q, k, v, and are handed out in that order.", FUSED_LINEAR,
-        {"order": lambda q, k, v: (k, q, v)},
-        {"order": lambda q, k, v: (v, k, q)},
-        {"order": lambda q, k, v: (k, v, q)},
-        {"order": lambda q, k, v: (v, q, k)},
-        only=("project_qkv", "split_fused_qkv", "fused_mha")),
+        order=_orders("kqv", "vkq", "kvq", "vqk"), only=IN_THREE),
     mistake("key-value-swapped", "Keys and values have changed places.",
         "A key says what a token is found by, a value what it hands over; each has its own weight.",
-        ROLES,
-        {"order": lambda q, k, v: (q, v, k)}),
+        ROLES, order=_orders("qvk")),
     mistake("pieces-not-three", "2 pieces came back, not 3: axis 0 was cut, which holds 2 sentences.",
         "q, k and v lie beside each other in the last axis: chunk(3, dim=-1).", FUSED_LINEAR,
-        {"unpack": lambda t: t.chunk(3), "order": lambda *pieces: pieces},
-        {"split_fused": lambda t, h: t.chunk(3), "order": lambda *pieces: pieces},
-        {"split_fused": lambda t, h: [Steps.defaults["split"](x, h) for x in t.chunk(3)],
-         "order": lambda *pieces: pieces},
-        crashes=lambda error: "not enough values to unpack (expected 3, got 2)" in str(error),
-        only=("project_qkv", "split_fused_qkv", "fused_mha")),
+        {"unpack": lambda t: t.chunk(3), "order": _pieces},
+        {"split_fused": _in_three(_itself, 0), "order": _pieces},
+        {"split_fused": _in_three(_split, 0), "order": _pieces},
+        crashes=r"not enough values to unpack \(expected 3, got 2\)", only=IN_THREE),
     mistake("", "split(3) cuts pieces of size 3, and not 3 pieces.",
         "chunk(3, dim=-1) makes three of equal size; split takes the size, C.", FUSED_LINEAR,
-        {"unpack": lambda t: t.split(3, dim=-1), "order": lambda *pieces: pieces},
-        crashes=lambda error: "too many values to unpack (expected 3" in str(error),
-        only=("project_qkv", "split_fused_qkv", "fused_mha")),
+        {"unpack": lambda t: t.split(3, dim=-1), "order": _pieces},
+        crashes=r"too many values to unpack \(expected 3", only=IN_THREE),
     mistake("chunk-wrong-axis", "The three parts are pieces of the sequence, not of the width.",
         "q, k and v lie beside each other in the last axis: chunk(3, dim=-1).", FUSED_LINEAR,
-        {"unpack": lambda t: t.tensor_split(3, dim=1)},
-        {"unpack": lambda t: t.chunk(3, dim=1)},
-        {"split_fused": lambda t, h: t.chunk(3, dim=1)},
-        {"split_fused": lambda t, h: [Steps.defaults["split"](x, h) for x in t.chunk(3, dim=1)]}),
+        unpack=[lambda t: t.tensor_split(3, dim=1), lambda t: t.chunk(3, dim=1)],
+        split_fused=[_in_three(_itself, 1), _in_three(_split, 1)]),
     mistake("value-through-key-projection", "The values are made as the keys are.",
         "Values need their own projection, W_V: what a token hands over is not what it is found by.",
-        ROLES,
-        {"order": lambda q, k, v: (q, k, k)}),
+        ROLES, order=_orders("qkk")),
     mistake("key-through-query-projection", "The keys are made as the queries are.",
         "Keys need their own projection, W_K. Otherwise scores are symmetric: a looks at b as b looks at a.",
-        ROLES,
-        {"order": lambda q, k, v: (q, q, v)}),
+        ROLES, order=_orders("qqv")),
     mistake("shared-projection", "q, k and v all come from one projection.",
         "Three roles need three weights.", ROLES,
-        {"order": lambda q, k, v: (q, q, q)},
-        {"order": lambda q, k, v: (v, v, v)},
-        {"order": lambda q, k, v: (k, k, k)}),
+        order=_orders("qqq", "vvv", "kkk")),
     mistake("value-not-projected", "The values are x itself.",
         "Values are projected, too: v = x W_Vᵀ.", ROLES,
-        {"project": lambda x, m, w, b, h, s: (s.linear(x, w[0], b[0]), s.linear(m, w[1], b[1]), m)}),
+        project=_projected(_itself, "v")),
     mistake("", "q, k and v are x itself.",
         "Each is a projection of x, with a weight of its own.", ROLES,
-        {"project": lambda x, m, w, b, h, s: (x, m, m)}),
+        project=_projected(_itself)),
     mistake("head-reads-own-slice", "Each head reads only its own D numbers of x.",
         "A head reads all of x, through its own D rows of the weight. What is cut into heads is the result.",
         READS_ALL,
-        {"rows": _own},
-        {"project": _all(_own_slice)},
-        but=("self_attention",)),
+        rows=lambda x, w, i, h: _own_slice(x, w, None, h).chunk(h, -1)[i],
+        project=_projected(_own_slice), but=("self_attention",)),
     mistake("one-small-linear-for-all-heads", "All heads share one D x D weight.",
         "Each head has D rows of its own, which read all of x.", READS_ALL,
-        {"project": _all(_one_small)},
-        but=("self_attention",)),
+        project=_projected(_one_small), but=("self_attention",)),
     mistake("activation-on-projection", "Negative numbers have become 0.",
         "Projections are linear; an activation would throw half of each vector away.", LINEAR,
-        {"linear": lambda x, w, b=None: (x @ w.T + (0 if b is None else b)).relu()},
-        {"rows": lambda x, w, i, h: (x @ w.chunk(h)[i].T).relu()}),
+        linear=lambda *given: _linear(*given).relu(),
+        rows=lambda x, w, i, h: (x @ w.chunk(h)[i].T).relu()),
     mistake("fused-heads-outermost", "The last axis was read as (H, 3, D).", LAID_OUT, FUSED,
-        {"split_fused": _fused("H3D")}),
+        split_fused=_fused("H3D")),
     mistake("fused-three-innermost", "The last axis was read as (H, D, 3).", LAID_OUT, FUSED,
-        {"split_fused": _fused("HD3")}),
+        split_fused=_fused("HD3")),
     mistake("fused-dim-before-heads", "The last axis was read as (3, D, H).", LAID_OUT, FUSED,
-        {"split_fused": _fused("3DH")}),
+        split_fused=_fused("3DH")),
 ]  # fmt: skip
 
 # Split and merge
@@ -227,104 +208,89 @@ def _kept(x: Tensor, h: int) -> Tensor:
     return x.unflatten(2, (h, -1))
 
 
+def _joined(*order: int) -> Function:
+    """Bring the four axes of the context into an order, and lay the rest of each token side by side."""
+    return lambda c: c.permute(order).reshape(c.size(0), c.size(2), -1)
+
+
 def _folded_as_sentences(context: Tensor) -> Tensor:
     sentences, heads, tokens, width = context.shape
     return context.reshape(heads, sentences, tokens, width).permute(1, 2, 0, 3).flatten(2)
 
 
-def _folded_as_heads(x: Tensor, h: int) -> Tensor:
-    return x.unflatten(2, (h, -1)).permute(2, 0, 1, 3).reshape(x.size(0), h, x.size(1), -1)
-
-
 # What Python and torch say of a float that stands for a size or an index.
-_FLOAT = re.compile(
+_FLOAT = (
     r"ints?(, not|,but got) float|type float at|\(got float\)|indices must be integers|'float' object cannot be interp"
 )
-
 
 SPLIT = "2, Head splitting: The split, cell by cell"
 MERGE = "6, Concatenation: The merge, cell by cell"
 HEADS = [
     mistake("float-division", "A size or an index is a float, as a division with / gives it.",
         "Sizes and indices are whole: divide with //.", SPLIT,
-        crashes=lambda error: _FLOAT.search(str(error)) is not None),
+        crashes=_FLOAT),
     mistake("view-without-transpose",
         "x was viewed as (B, H, S, D) at once: each head holds parts of several tokens.",
         "The heads of a token lie side by side, so cut C into (H, D) first, then swap tokens and heads.", SPLIT,
-        {"split": _viewed},
-        {"apart": _each(_viewed)},
-        {"split_fused": lambda t, h: [_viewed(x, h) for x in t.chunk(3, -1)]},
-        {"split_fused": lambda t, h: [x.view(x.size(0), h, x.size(1), -1) for x in t.chunk(3, -1)]},
-        {"split_fused": lambda t, h: t.reshape(t.size(0), 3, h, t.size(1), -1).unbind(1)},
-        {"split_fused": lambda t, h: t.reshape(3, t.size(0), h, t.size(1), -1).unbind(0)}),
+        split=_viewed,
+        apart=_each(_viewed),
+        split_fused=[_in_three(_viewed), _in_three(lambda x, h: x.view(x.size(0), h, x.size(1), -1)),
+                     lambda t, h: t.reshape(t.size(0), 3, h, t.size(1), -1).unbind(1),
+                     lambda t, h: t.reshape(3, t.size(0), h, t.size(1), -1).unbind(0)]),
     mistake("heads-innermost", "The width was read as (D, H): each head got every H-th number.",
         "The D numbers of a head lie side by side: view(B, S, H, D).", SPLIT,
-        {"split": _innermost},
-        {"apart": _each(_innermost)},
-        {"rows": lambda x, w, i, h: x @ w[i::h].T},
-        same_as=("fused-dim-before-heads",)),
+        split=_innermost,
+        apart=_each(_innermost),
+        rows=lambda x, w, i, h: x @ w[i::h].T, same_as=("fused-dim-before-heads",)),
     mistake("never-transposed", "The result is (B, S, H, D): heads stand where tokens should.",
         "With heads behind the tokens, every token attends over its own heads.", SPLIT,
-        {"split": _kept},
         {"split": _kept, "merge": lambda c: c.flatten(2)},
         {"apart": _each(_kept), "merge": lambda c: c.flatten(2)},
-        {"split_fused": lambda t, h: t.unflatten(2, (3, h, -1)).unbind(2)}),
+        split=_kept,
+        split_fused=lambda t, h: t.unflatten(2, (3, h, -1)).unbind(2)),
     mistake("no-split", "There is one head, as wide as C.",
         "Without a split every token has one weight for each other token, instead of one a head.", SPLIT,
-        {"apart": lambda q, k, v, h, s: (q, k, v), "merge": lambda c: c},
-        {
-            "apart": lambda q, k, v, h, s: (q, k, v),
-            "merge": lambda c: c,
-            "scale": lambda z, q, k, h: z / math.sqrt(q.size(-1) / h),
-        },
-        {"apart": lambda q, k, v, h, s: (q[:, None], k[:, None], v[:, None]), "merge": lambda c: c[:, 0]},
+        {"apart": _each(_itself), "merge": _itself},
+        {"apart": _each(_itself), "merge": _itself, "scale": lambda z, q, k, h: z / math.sqrt(q.size(-1) / h)},
+        {"apart": _each(lambda x, h: x[:, None]), "merge": lambda c: c[:, 0]},
         but=("decode_step",)),
     mistake("fold-order-mixed", "Heads and sentences have changed places.",
         "Whoever folds as (B, H) must unfold as (B, H).", "2, Head splitting: Where it lives",
-        {"merge": _folded_as_sentences},
-        {"split": _folded_as_heads}),
+        merge=_folded_as_sentences,
+        split=lambda x, h: x.unflatten(2, (h, -1)).permute(2, 0, 1, 3).reshape(x.size(0), h, x.size(1), -1)),
     mistake("merge-without-transpose",
         "The heads were joined by a reshape at once: each token got parts of other tokens.",
         "Swap heads and tokens first, so that the heads of one token lie side by side; then join.", MERGE,
-        {"merge": lambda c: c.reshape(c.size(0), c.size(2), -1)}),
+        merge=_joined(0, 1, 2, 3)),
     mistake("merge-dim-before-heads", "The merged width is ordered (D, H).",
         "It should be (H, D): all of head 0, then all of head 1.", MERGE,
-        {"merge": lambda c: c.permute(0, 2, 3, 1).flatten(2)}),
+        merge=_joined(0, 2, 3, 1)),
     mistake("merge-batch-mixed", "Sentences were mixed into one another.",
         "Bring back (B, S, H, D) before joining; the batch stays in front.", MERGE,
-        {"merge": lambda c: c.transpose(0, 1).reshape(c.size(0), c.size(2), -1)},
-        {"merge": lambda c: c.permute(1, 0, 2, 3).contiguous().view(c.size(0), c.size(2), -1)},
-        {"merge": lambda c: c.permute(1, 2, 0, 3).reshape(c.size(0), c.size(2), -1)},
-        {"merge": lambda c: c.permute(2, 0, 1, 3).reshape(c.size(0), c.size(2), -1)}),
+        merge=[_joined(1, 0, 2, 3), _joined(1, 2, 0, 3), _joined(2, 0, 1, 3)]),
     mistake("view-on-non-contiguous", "view cannot read these axes as they lie in memory.",
         "After a transpose the numbers are not in order any more. Use reshape, or contiguous() before view: both copy.",
         "2, Head splitting: Deeper: what moves in memory",
-        {"merge": lambda c: c.transpose(1, 2).view(c.size(0), c.size(2), -1)},
-        {"merge": lambda c: c.permute(0, 2, 1, 3).view(c.size(0), c.size(2), c.size(1) * c.size(3))},
-        operand=lambda shape: len(shape) == 4),
+        merge=lambda c: c.transpose(1, 2).view(c.size(0), c.size(2), -1), operand=lambda shape: len(shape) == 4),
     mistake("view-after-transpose", "The axes were swapped before the width was cut.",
         "Cut the width of each token first, (B, S, H, D), then bring the heads forward. After a transpose view cannot "
         "cut, and reshape cuts along other numbers.", SPLIT,
-        {"split": lambda x, h: x.transpose(1, 2).view(x.size(0), h, x.size(1), -1)},
-        {"split": _swapped_first},
-        {"split_fused": lambda t, h: [_swapped_first(x, h) for x in t.chunk(3, -1)]},
-        {"split": lambda x, h: x.transpose(1, 2).reshape(x.size(0), h, -1, x.size(1)).transpose(2, 3)},
+        split=[lambda x, h: x.transpose(1, 2).view(x.size(0), h, x.size(1), -1), _swapped_first,
+               lambda x, h: x.transpose(1, 2).reshape(x.size(0), h, -1, x.size(1)).transpose(2, 3)],
+        split_fused=_in_three(_swapped_first),
         operand=lambda shape: len(shape) == 3, same_as=("view-on-non-contiguous", "view-without-transpose")),
     mistake("heads-averaged", "The heads were added up or averaged.",
         "They are laid side by side: averaged, nothing tells them apart afterwards.", MERGE,
-        {"merge": lambda c: c.mean(1)},
-        {"merge": lambda c: c.sum(1)},
-        {"merge": lambda c: c.mean(1).repeat(1, 1, c.size(1))},
-        {"merge": lambda c: c.sum(1).repeat(1, 1, c.size(1))}),
+        merge=[lambda c: c.mean(1), lambda c: c.sum(1), lambda c: c.mean(1).repeat(1, 1, c.size(1)),
+               lambda c: c.sum(1).repeat(1, 1, c.size(1))]),
     mistake("heads-on-sequence-axis", "The heads were laid one after another along the tokens.",
         "They belong side by side in the width: dim=-1.", MERGE,
-        {"merge": lambda c: torch.cat(c.unbind(1), dim=1)},
-        {"merge": lambda c: c.flatten(1, 2)},
-        {"merge": lambda c: torch.cat(c.unbind(1), dim=0)}),
+        merge=[lambda c: torch.cat(c.unbind(1), dim=1), lambda c: c.flatten(1, 2),
+               lambda c: torch.cat(c.unbind(1), dim=0)]),
     mistake("only-one-of-qkv-wrongly-split",
         "q, k and v were not all split alike: one of them was viewed without the transpose.",
         "All three take the same way: cut C into (H, D), then swap tokens and heads.", SPLIT,
-        *[{"apart": _each(_viewed, only)} for only in ("q", "k", "v", "qk", "kv", "qv")]),
+        apart=[_each(_viewed, only) for only in ("q", "k", "v", "qk", "kv", "qv")]),
 ]  # fmt: skip
 
 PAIRS = "3, Scores and scaling: See it: all pairs at once"
@@ -333,150 +299,122 @@ WIDTH = "3, Scores and scaling: Break it: which width?"
 SCORES = [
     mistake("key-not-transposed", "The second factor of the product is not transposed.",
         "A score is the dot product of two vectors, so the product sums over their width: q @ k.transpose(-2, -1).",
-        PAIRS,
-        {"scores": lambda q, k: q @ k},
-        {"scores": lambda q, k: q @ k.transpose(-2, -1).transpose(-2, -1)}),
+        PAIRS, scores=lambda q, k: q @ k),
     mistake("key-transposed-wrong-axes", "The wrong two axes of k were swapped.",
         "Tokens and width change places, the last two axes: k.transpose(-2, -1).", PAIRS,
-        {"scores": lambda q, k: q @ k.transpose(1, 2)},
-        {"scores": lambda q, k: q @ k.transpose(0, 1)},
-        {"scores": lambda q, k: q @ k.transpose(-3, -1)},
+        scores=[lambda q, k: q @ k.transpose(1, 2), lambda q, k: q @ k.transpose(0, 1),
+                lambda q, k: q @ k.transpose(-3, -1)],
         but=("self_attention",)),
     mistake("key-all-axes-reversed", "k.T reverses all axes of k, not only the last two.",
         "Tokens and width change places, and sentences and heads stay: k.transpose(-2, -1).", PAIRS,
-        {"scores": lambda q, k: q @ k.T},
-        same_as=("key-transposed-wrong-axes",), written=".T"),
+        scores=lambda q, k: q @ k.T, same_as=("key-transposed-wrong-axes",), written=".T"),
     mistake("key-reshaped", "The keys were brought into the shape of kᵀ by a reshape or view.",
         "A reshape is no transpose: it mixes tokens and width.", PAIRS,
-        {"scores": lambda q, k: q @ k.reshape(*k.shape[:-2], k.size(-1), k.size(-2))}),
+        scores=lambda q, k: q @ k.reshape(*k.shape[:-2], k.size(-1), k.size(-2))),
     mistake("query-key-swapped", "Queries and keys have changed places: rows are keys.",
         "A row belongs to a query: q @ k.transpose(-2, -1).", PAIRS,
-        {"scores": lambda q, k: k @ q.transpose(-2, -1)}),
+        scores=lambda q, k: k @ q.transpose(-2, -1)),
     mistake("elementwise-product", "Two tensors were multiplied number by number (*), and not as matrices (@).",
         "A score is one number for a query and a key, their dot product; a context is a sum over keys.", PAIRS,
-        {"scores": lambda q, k: q * k},
-        {"weigh": lambda w, v: w * v},
-        {"scores": lambda q, k: (q * k).sum(-1)},
-        same_as=("key-not-transposed", "query-key-swapped"), written="q * k"),
+        scores=[lambda q, k: q * k, lambda q, k: (q * k).sum(-1)],
+        weigh=lambda w, v: w * v, same_as=("key-not-transposed", "query-key-swapped"), written="q * k"),
     mistake("cosine-not-dot", "Both vectors were brought to length 1 first: this is their cosine.",
         "A dot product counts how long they are, too. Leave their lengths alone.", PAIRS,
-        {"scores": lambda q, k: normalize(q, dim=-1) @ normalize(k, dim=-1).transpose(-2, -1)},
         {"scores": lambda q, k: normalize(q, dim=-1) @ normalize(k, dim=-1).transpose(-2, -1),
-         "scale": lambda z, q, k, h: z}),
+         "scale": lambda z, q, k, h: z},
+        scores=lambda q, k: normalize(q, dim=-1) @ normalize(k, dim=-1).transpose(-2, -1)),
     mistake("scale-d-model", "The scores were divided by sqrt(d_model).",
         "A dot product of D numbers has spread sqrt(D), and D is the width of a head.", WIDTH,
-        {"scale": lambda z, q, k, h: z / math.sqrt(q.size(-1) * h)},
-        but=("self_attention",)),
+        scale=lambda z, q, k, h: z / math.sqrt(q.size(-1) * h), but=("self_attention",)),
     mistake("scale-no-root", "The scores were divided by D, not by its root.",
         "Their spread grows with sqrt(D).", DIVISOR,
-        {"scale": lambda z, q, k, h: z / q.size(-1)}),
+        scale=lambda z, q, k, h: z / q.size(-1)),
     mistake("", "The scores were divided by D / 2: in D ** 1 / 2 the power comes first.",
         "The root of D is D ** 0.5, or math.sqrt(D).", DIVISOR,
-        {"scale": lambda z, q, k, h: z / (q.size(-1) / 2)}, {"scale": lambda z, q, k, h: z / q.size(-1) / 2}),
+        scale=[lambda z, q, k, h: z / (q.size(-1) / 2), lambda z, q, k, h: z / q.size(-1) / 2]),
     mistake("scale-missing", "The scores are not scaled.",
         "Without / sqrt(D) their spread grows with the width, and softmax starts out decided.", DIVISOR,
-        {"scale": lambda z, q, k, h: z}),
+        scale=lambda z, q, k, h: z),
     mistake("scale-inverted", "The scores were multiplied by sqrt(D).",
         "Dividing keeps the spread at 1; multiplying makes it D.", DIVISOR,
-        {"scale": lambda z, q, k, h: z * math.sqrt(q.size(-1))}),
+        scale=lambda z, q, k, h: z * math.sqrt(q.size(-1))),
     mistake("scale-after-softmax", "The weights were divided by sqrt(D): rows sum to 1 / sqrt(D).",
         "The scale belongs before softmax, to the scores.", DIVISOR,
         {"scale": lambda z, q, k, h: z, "post": lambda w, q: w / math.sqrt(q.size(-1))}),
     mistake("scale-by-length", "The scores were divided by sqrt(S), the number of tokens.",
         "Their spread depends on the width of a head, not on the length.", DIVISOR,
-        {"scale": lambda z, q, k, h: z / math.sqrt(k.size(-2))},
-        {"scale": lambda z, q, k, h: z / math.sqrt(q.size(-2))},
+        scale=[lambda z, q, k, h: z / math.sqrt(k.size(-2)), lambda z, q, k, h: z / math.sqrt(q.size(-2))],
         same_as=("scale-missing",)),
     mistake("", "The root of D was rounded to a whole number.",
         "Divide by math.sqrt(D) as it comes: // and int cut it off.", DIVISOR,
-        {"scale": lambda z, q, k, h: z / math.isqrt(q.size(-1))},
-        same_as=("scale-missing",)),
+        scale=lambda z, q, k, h: z / math.isqrt(q.size(-1)), same_as=("scale-missing",)),
     mistake("scale-by-heads", "The scores were divided by sqrt(H), the number of heads.",
         "The width of a head counts, not how many there are.", WIDTH,
-        {"scale": lambda z, q, k, h: z / math.sqrt(h)},
-        but=("self_attention",)),
+        scale=lambda z, q, k, h: z / math.sqrt(h), but=("self_attention",)),
 ]  # fmt: skip
 
 # Softmax
 
 
-def _over(dims: Any) -> Function:
-    def softmax(scores: Tensor) -> Tensor:
-        exponentials = (scores - scores.amax(dims, keepdim=True)).exp()
-        return exponentials / exponentials.sum(dims, keepdim=True)
-
-    return softmax
+def _exponentials(scores: Tensor, dims: Any = -1) -> Tensor:
+    return (scores - scores.amax(dims, keepdim=True)).exp()
 
 
-def _over_everything(scores: Tensor) -> Tensor:
-    return _over(tuple(range(scores.dim())))(scores)
+def _over(*dims: int) -> Function:
+    return lambda z: _exponentials(z, dims) / _exponentials(z, dims).sum(dims, keepdim=True)
 
 
-def _without_keepdim(scores: Tensor) -> Tensor:
-    exponentials = (scores - scores.amax(-1, keepdim=True)).exp()
-    return exponentials / exponentials.sum(-1)
+def _causal(scores: Tensor, corner: int) -> Tensor:
+    past = torch.ones_like(scores, dtype=torch.bool).tril(corner)
+    return scores.masked_fill(~past, -math.inf).softmax(-1)
 
 
+WITH_MASK = ("multi_head_attention", "MultiHeadAttention", "cross_attention")
 HIDING = "4, Softmax: Hiding words"
 AXIS = "4, Softmax: Break it: the wrong axis"
 TO_WEIGHTS = "4, Softmax: See it: from scores to shares"
-
-
-def _causal(corner: Callable[[Tensor], int]) -> Function:
-    def softmax(scores: Tensor) -> Tensor:
-        past = torch.ones(scores.shape[-2:], dtype=torch.bool).tril(corner(scores))
-        return scores.masked_fill(~past, -math.inf).softmax(-1)
-
-    return softmax
-
-
 STABLE = "4, Softmax: A softmax that does not overflow"
 SOFTMAX = [
     mistake("softmax-over-queries", "Columns sum to 1, not rows: softmax ran over the queries.",
         "Each query spends a whole: normalise over the keys, dim=-1.", AXIS,
-        {"softmax": _over(-2)}),
+        softmax=_over(-2)),
     mistake("softmax-over-heads", "Softmax ran over the heads.",
         "Heads do not share: each has rows that sum to 1, dim=-1.", AXIS,
-        {"softmax": _over(1)},
-        but=("self_attention",)),
+        softmax=_over(1), but=("self_attention",)),
     mistake("softmax-over-batch", "Softmax ran over the batch: sentences depend on each other.",
         "Use the axis of the keys, dim=-1.", AXIS,
-        {"softmax": _over(0)}),
+        softmax=_over(0)),
     mistake("softmax-over-everything", "All weights of a matrix together sum to 1.",
         "Each query has a whole of its own: one axis, dim=-1.", AXIS,
-        {"softmax": _over((-2, -1))},
-        {"softmax": _over_everything}),
+        softmax=[_over(-2, -1), lambda z: _over(*range(z.dim()))(z)]),
     mistake("softmax-no-exp", "Scores were divided by their sum, without the exponential.",
         "Scores may be negative; exp makes shares of them.", TO_WEIGHTS,
-        {"softmax": lambda z: z / z.sum(-1, keepdim=True)}),
+        softmax=lambda z: z / z.sum(-1, keepdim=True)),
     mistake("softmax-sigmoid", "Each score became a share of its own: this is the sigmoid.",
         "Softmax lets the keys compete, so that a row sums to 1.", TO_WEIGHTS,
-        {"softmax": torch.sigmoid}),
+        softmax=torch.sigmoid),
     mistake("softmax-log", "These are logarithms of the weights.",
         "log_softmax is for losses; weights are softmax.", TO_WEIGHTS,
-        {"softmax": lambda z: z.log_softmax(-1)}),
+        softmax=lambda z: z.log_softmax(-1)),
     mistake("softmax-twice", "Softmax was taken twice.",
         "The second time flattens the weights: they lie between 0 and 1 already.", TO_WEIGHTS,
-        {"softmax": lambda z: z.softmax(-1).softmax(-1)},
-        {"attend": lambda z, m, s: Steps.defaults["attend"](z, m, s).softmax(-1)}),
+        softmax=lambda z: z.softmax(-1).softmax(-1),
+        attend=lambda *given: Steps.defaults["attend"](*given).softmax(-1)),
     mistake("", "The softmax is missing: the scores were used as they are.",
         "exp makes them positive, and the division makes each row sum to 1.", TO_WEIGHTS,
-        {"softmax": lambda z: z}),
+        softmax=lambda z: z),
     mistake("", "Later tokens are hidden: this is causal, and nobody asked for it.",
         "Here every query sees all keys, but those that a mask hides. The causal mask comes in lesson 8.", HIDING,
-        {"softmax": _causal(lambda scores: 0)},
-        {"softmax": _causal(lambda scores: scores.size(-1) - scores.size(-2))},
+        softmax=[lambda z: _causal(z, 0), lambda z: _causal(z, z.size(-1) - z.size(-2))],
         only=("self_attention", "multi_head_attention", "MultiHeadAttention", "cross_attention")),
     mistake("softmax-unstable", "With scores of 10 000 the result is NaN.",
         "exp overflows. Subtract the largest score of the row first: only differences count.",
         STABLE,
-        {"softmax": lambda z: z.exp() / z.exp().sum(-1, keepdim=True)},
-        only=("softmax",)),
+        softmax=lambda z: z.exp() / z.exp().sum(-1, keepdim=True), only=("softmax",)),
     mistake("softmax-no-keepdim", "The sums, or the largest scores, do not line up with their rows.",
         "A sum over the last axis drops it; keepdim=True keeps it, so that division goes row by row.", STABLE,
-        {"softmax": _without_keepdim},
-        {"softmax": lambda z: z.exp() / z.exp().sum(-1)},
-        {"softmax": lambda z: z - z.amax(-1)},
+        softmax=[lambda z: _exponentials(z) / _exponentials(z).sum(-1), lambda z: z.exp() / z.exp().sum(-1),
+                 lambda z: z - z.amax(-1)],
         but=("decode_step",)),
 ]  # fmt: skip
 
@@ -502,74 +440,71 @@ MASKED_SOFTMAX = [
     if one.name and not one.only
 ]
 
+
+def _fill(value: float) -> Function:
+    return lambda z, m: z.masked_fill(~m, value)
+
+
+def _uncleaned(hide: Function) -> Change:
+    """Hide keys in another way, and leave a row that sees nothing as it comes."""
+    return {"hide": hide, "empty": _itself}
+
+
+def _cleaned(hide: Function) -> Change:
+    """Hide keys in another way, and put 0 where a row that sees nothing is NaN."""
+    return {"hide": hide, "empty": lambda w, m: w.nan_to_num(0.0)}
+
+
 MASKS = [
     mistake("mask-inverted", "What should be hidden is seen, and the other way round.",
         "True means may attend, so hide where the mask is False: ~mask.", HIDING,
-        {"mask": lambda m, z: ~m},
-        {"hide": lambda z, m: z.masked_fill(m, -math.inf), "empty": lambda w, m: w},
-        {"hide": lambda z, m: z.masked_fill(m, -math.inf), "empty": lambda w, m: w.nan_to_num(0.0)},
-        {"hide": lambda z, m: z.masked_fill(m, -1e9), "empty": lambda w, m: w},
-        {"hide": lambda z, m: z - 1e9 * m, "empty": lambda w, m: w}),
+        *[rest(lambda z, m: z.masked_fill(m, -math.inf)) for rest in (_uncleaned, _cleaned)],
+        *map(_uncleaned, (lambda z, m: z.masked_fill(m, -1e9), lambda z, m: z - 1e9 * m)),
+        mask=lambda m, z: ~m),
     mistake("mask-multiplied", "Hidden keys still get exp(0).",
         "A score of 0 is no small score. Fill hidden ones with -inf.", HIDING,
-        {"hide": lambda z, m: z * m},
-        {"hide": lambda z, m: z * m, "empty": lambda w, m: w}),
+        _uncleaned(lambda z, m: z * m), hide=lambda z, m: z * m),
     mistake("mask-fill-tiny", "Hidden scores were filled with a tiny number near 0.",
         "1e-9 is nearly 0, and exp(0) is 1. Fill with -inf.", HIDING,
-        {"hide": lambda z, m: z.masked_fill(~m, 1e-9)},
-        {"hide": lambda z, m: z.masked_fill(~m, 1e-9), "empty": lambda w, m: w},
-        {"hide": lambda z, m: z.masked_fill(~m, -1e-9), "empty": lambda w, m: w}),
+        _uncleaned(_fill(1e-9)), _uncleaned(_fill(-1e-9)), hide=_fill(1e-9)),
     mistake("mask-fill-positive-inf", "Hidden scores were filled with +inf, which gives NaN.",
         "Hidden means as small as can be: -inf.", HIDING,
-        {"hide": lambda z, m: z.masked_fill(~m, math.inf)},
-        {"hide": lambda z, m: z.masked_fill(~m, math.inf), "empty": lambda w, m: w},
-        {"hide": lambda z, m: z.masked_fill(~m, math.inf), "empty": lambda w, m: w.nan_to_num(0.0)}),
+        _uncleaned(_fill(math.inf)), _cleaned(_fill(math.inf)), hide=_fill(math.inf)),
     mistake("mask-added-as-number", "The mask was added as 0 and 1.",
         "That multiplies weights by e, and hides nothing. Add 0 and -inf, or fill.", HIDING,
-        {"hide": lambda z, m: z + m},
-        {"hide": lambda z, m: z + m, "empty": lambda w, m: w},
-        {"hide": lambda z, m: z + ~m, "empty": lambda w, m: w}),
+        *map(_uncleaned, (lambda z, m: z + m, lambda z, m: z + ~m)), hide=lambda z, m: z + m),
     mistake("", "torch does not subtract True and False: a mask has no minus.",
         "Its opposite is ~mask. And what it hides is filled, not subtracted: scores.masked_fill(~mask, -torch.inf).",
-        HIDING,
-        crashes=lambda error: "bool tensor is not supported" in str(error)),
+        HIDING, crashes="bool tensor is not supported"),
     mistake("mask-after-softmax", "Hidden weights are 0, but rows sum to less than 1.",
         "Hide the scores before softmax, so that what is left shares the whole.", HIDING,
-        {"hide": lambda z, m: z, "empty": lambda w, m: w * m}),
+        {"hide": _itself, "empty": lambda w, m: w * m}),
     mistake("mask-ignored", "The mask has no effect.",
         "Hidden keys must get weight 0.", HIDING,
-        {"mask": lambda m, z: torch.ones_like(m)},
-        {"hide": lambda z, m: z}),
+        mask=lambda m, z: torch.ones_like(m),
+        hide=_itself),
     mistake("mask-first-batch-only", "All sentences are masked as the first is.",
         "Each sentence has a mask of its own.", HIDING,
-        {"mask": lambda m, z: m[:1] if m.dim() == 4 else m}),
+        mask=lambda m, z: m[:1] if m.dim() == 4 else m),
     mistake("masked-row-nan", "A row with nothing to see is NaN.",
         "Softmax of nothing but -inf is 0 / 0. Such a row gets all 0.", HIDING,
-        {"hide": lambda z, m: z.masked_fill(~m, -math.inf), "empty": lambda w, m: w},
-        {"hide": lambda z, m: z.masked_fill(~m, -math.inf)}),
+        _uncleaned(_fill(-math.inf)), {"hide": _fill(-math.inf)}),
     mistake("masked-row-uniform", "A row with nothing to see looks at everything alike.",
         "Its scores are all equal, as with a finite fill, or its NaN was filled up. Such a row gets all 0.", HIDING,
-        {"hide": lambda z, m: z.masked_fill(~m, -1e9), "empty": lambda w, m: w},
-        {"hide": lambda z, m: z.masked_fill(~m, -1e4), "empty": lambda w, m: w},
-        {"empty": lambda w, m: w},
-        {"hide": lambda z, m: z + ~m * -1e9, "empty": lambda w, m: w}),
+        _uncleaned(_fill(-1e9)), _uncleaned(_fill(-1e4)), {"empty": _itself}, _uncleaned(lambda z, m: z + ~m * -1e9)),
     mistake("mask-none", "It was called without a mask, and took None for one.",
         "Hide keys only where there is a mask: if mask is not None.", HIDING,
-        crashes=lambda error: "NoneType" in str(error),
-        only=("multi_head_attention", "MultiHeadAttention", "cross_attention")),
+        crashes="NoneType", only=WITH_MASK),
     mistake("", "`if` and `not` want one truth, and a mask holds many.",
         "Write `if mask is not None`, and `~mask` for its opposite.", HIDING,
-        crashes=lambda error: "Boolean value of Tensor" in str(error),
-        only=("masked_softmax", "multi_head_attention", "MultiHeadAttention", "cross_attention")),
+        crashes="Boolean value of Tensor", only=("masked_softmax", *WITH_MASK)),
     mistake("nan-gradient", "The result is right, but a gradient is NaN.",
         "A row that sees nothing is NaN before nan_to_num hides it, and backward() meets that NaN. Give such a row "
         "scores of 0 before the softmax, and weights of 0 after it.", HIDING,
-        stage="nan gradient",
-        but=("online_softmax", "tiled_attention")),
+        stage="nan gradient", but=("online_softmax", "tiled_attention")),
     mistake("mask-times-minus-inf", "Everything became NaN: 0 times inf is not a number.",
         "Fill hidden scores with masked_fill, which leaves the others alone.", HIDING,
-        {"hide": lambda z, m: z + ~m * -math.inf},
-        {"hide": lambda z, m: z + ~m * -math.inf, "empty": lambda w, m: w}),
+        _uncleaned(lambda z, m: z + ~m * -math.inf), hide=lambda z, m: z + ~m * -math.inf),
 ]  # fmt: skip
 
 MIXTURE = "5, Weighted sum: See it: a context and what it is made of"
@@ -578,48 +513,43 @@ W_O = "6, Concatenation: W_O: where the heads meet"
 OUTPUT = [
     mistake("scores-returned", "The scores were returned in the place of the weights; the context is right.",
         "The weights are what softmax makes of the scores: return those.", WHOLE_HEAD,
-        {"returned": lambda weights, scores: scores}),
+        returned=lambda weights, scores: scores),
     mistake("dropout-at-eval", "Two calls with the same input differ, as with dropout.",
         "Leave dropout and all that is random away: the same input gives the same result.", WHOLE_HEAD,
         stage="repeat",
-        only=("softmax", "masked_softmax", "self_attention", "multi_head_attention", "MultiHeadAttention",
-              "fused_mha", "cross_attention", "decode_step")),
+        only=("softmax", "masked_softmax", "self_attention", "fused_mha", "decode_step", *WITH_MASK)),
     mistake("weights-transposed", "The weights were transposed.",
         "Row t of the weights belongs to query t: weights @ v.", MIXTURE,
-        {"weigh": lambda w, v: w.transpose(-2, -1) @ v},
-        but=("decode_step",)),
+        weigh=lambda w, v: w.transpose(-2, -1) @ v, but=("decode_step",)),
     mistake("value-times-weights", "The product is the wrong way round: v @ weights.",
         "Each context is a sum over values: weights @ v.", MIXTURE,
-        {"weigh": lambda w, v: v @ w},
+        weigh=lambda w, v: v @ w,
         same_as=("key-not-transposed",), operand=lambda shape: len(shape) > 1 and shape[-1] == shape[-2]),
     mistake("output-projection-missing", "The merged heads were returned, without the output projection.",
         "Only W_O lets the heads meet.", W_O,
-        {"output": lambda m, w, b, h: m}),
+        output=lambda m, w, b, h: m),
     mistake("output-projection-per-head", "Each head was projected with its own block of W_O.",
         "Every number that comes out may depend on all heads.", W_O,
-        {"output": _own_slice}),
+        output=_own_slice),
     mistake("output-columns-as-rows", "W_O was cut by rows.",
         "Its columns are what reads the heads: D columns for each.", W_O,
-        {"columns": lambda c, w: torch.einsum("bhsd,hdc->bhsc", c, w.unflatten(0, (c.size(1), -1)))}),
+        columns=lambda c, w: torch.einsum("bhsd,hdc->bhsc", c, w.unflatten(0, (c.size(1), -1)))),
 ]  # fmt: skip
 
-
-def _raised(text: str, found: str, why: str, section: str) -> Mistake:
-    """Explain what torch says of an operation that is given the wrong kind of thing."""
-    return mistake("", found, why, section, crashes=lambda error: text in str(error))
-
-
 KINDS = [
-    _raised("1D tensors expected, but got", "torch.dot takes two vectors.",
-        "For the dot products of all pairs use the matrix product, @.", "0, Start here: One attention by hand"),
-    _raised("self must be a matrix", "torch.mm takes two matrices, and no axes in front of them.",
-        "@ takes the last two axes as matrices, and repeats the product over the axes in front.", SPLIT),
-    _raised("sqrt(): argument 'input'", "torch.sqrt takes a tensor, and a size is a plain number.",
-        "Write math.sqrt(size), or size ** 0.5.", DIVISOR),
-    _raised("only one element tensors can be converted", "A function for single numbers was given a tensor.",
-        "Those of math take one number: use torch.exp, torch.log or torch.sqrt on a tensor.", STABLE),
-    _raised("return_types.max", "max along an axis gives two results: the largest numbers, and where they stand.",
-        "Take .values, or use amax: scores.amax(-1, keepdim=True).", STABLE),
+    mistake("", "torch.dot takes two vectors.",
+        "For the dot products of all pairs use the matrix product, @.", "0, Start here: One attention by hand",
+        crashes="1D tensors expected, but got"),
+    mistake("", "torch.mm takes two matrices, and no axes in front of them.",
+        "@ takes the last two axes as matrices, and repeats the product over the axes in front.", SPLIT,
+        crashes="self must be a matrix"),
+    mistake("", "torch.sqrt takes a tensor, and a size is a plain number.",
+        "Write math.sqrt(size), or size ** 0.5.", DIVISOR, crashes=r"sqrt\(\): argument 'input'"),
+    mistake("", "A function for single numbers was given a tensor.",
+        "Those of math take one number: use torch.exp, torch.log or torch.sqrt on a tensor.", STABLE,
+        crashes="only one element tensors can be converted"),
+    mistake("", "max along an axis gives two results: the largest numbers, and where they stand.",
+        "Take .values, or use amax: scores.amax(-1, keepdim=True).", STABLE, crashes=r"return_types\.max"),
 ]  # fmt: skip
 
 STEP_MISTAKES = (*PROJECTION, *HEADS, *SCORES, *SOFTMAX, *MASKED_SOFTMAX, *MASKS, *OUTPUT, *KINDS)

@@ -26,10 +26,6 @@ def _apart(q: Tensor, k: Tensor, v: Tensor, num_heads: int, s: Steps) -> Three:
     return s.split(q, num_heads), s.split(k, num_heads), s.split(v, num_heads)
 
 
-def _split_fused(qkv: Tensor, num_heads: int) -> tuple[Tensor, ...]:
-    return qkv.unflatten(2, (3, num_heads, -1)).permute(2, 0, 3, 1, 4).unbind(0)
-
-
 def _softmax(scores: Tensor) -> Tensor:
     exponentials = (scores - scores.amax(-1, keepdim=True)).exp()
     return exponentials / exponentials.sum(-1, keepdim=True)
@@ -47,14 +43,6 @@ def _attend(scores: Tensor, mask: Tensor | None, s: Steps) -> Tensor:
     return s.empty(s.softmax(s.hide(scores, mask)), mask)
 
 
-def _output(merged: Tensor, w_o: Tensor, b_o: Tensor | None, num_heads: int) -> Tensor:
-    return merged @ w_o.T + (0 if b_o is None else b_o)
-
-
-def _columns(context: Tensor, w_o: Tensor) -> Tensor:
-    return torch.einsum("bhsd,chd->bhsc", context, w_o.unflatten(1, (context.size(1), -1)))
-
-
 class Steps(SimpleNamespace):
     """All steps, each replaceable: ``Steps(scale=…)`` is everything right but the scale."""
 
@@ -65,7 +53,7 @@ class Steps(SimpleNamespace):
         "project": _project,
         "split": lambda x, num_heads: x.unflatten(2, (num_heads, -1)).transpose(1, 2),
         "apart": _apart,
-        "split_fused": _split_fused,
+        "split_fused": lambda qkv, num_heads: qkv.unflatten(2, (3, num_heads, -1)).permute(2, 0, 3, 1, 4).unbind(0),
         "rows": lambda x, w, head, num_heads: x @ w.chunk(num_heads)[head].T,
         "scores": lambda q, k: q @ k.transpose(-2, -1),
         "scale": lambda scores, q, k, num_heads: scores / math.sqrt(q.size(-1)),
@@ -80,12 +68,12 @@ class Steps(SimpleNamespace):
         "weigh": lambda weights, v: weights @ v,
         "kernel": lambda q, k, v, is_causal: F.scaled_dot_product_attention(q, k, v, is_causal=is_causal),
         "merge": lambda context: context.transpose(1, 2).flatten(2),
-        "output": _output,
+        "output": lambda merged, w_o, b_o, num_heads: merged @ w_o.T + (0 if b_o is None else b_o),
         "sources": lambda x, memory: (x, memory),
         "append": lambda k_past, v_past, k, v: (torch.cat((k_past, k), 2), torch.cat((v_past, v), 2)),
         "seen": lambda keys, values: (keys, values),
         "kept": lambda keys, values: (keys, values),
-        "columns": _columns,
+        "columns": lambda c, w_o: torch.einsum("bhsd,chd->bhsc", c, w_o.unflatten(1, (c.size(1), -1))),
         "start": lambda: -math.inf,  # block by block: the first maximum, and what rescales the sum and the context
         "shrink_sum": lambda old, new: (old - new).exp(),
         "shrink_context": lambda old, new: (old - new).exp(),
@@ -98,29 +86,27 @@ class Steps(SimpleNamespace):
 ATTEND = ("softmax", "attend")
 MASKED = (*ATTEND, "mask", "hide", "empty")
 ALL_SIX = (
-    "linear",
-    "order",
-    "project",
-    "split",
-    "apart",
-    "scores",
-    "scale",
-    "weigh",
-    "merge",
-    "output",
-    "post",
-    "returned",
-)
+    "linear", "order", "project", "split", "apart", "scores", "scale", "weigh", "merge", "output", "post", "returned",
+)  # fmt: skip
 NO_BIAS = (None,) * 4
 
 
 def pass_through(
-    s: Steps, x: Tensor, memory: Tensor, weights: Any, biases: Any, num_heads: int, mask: Tensor | None
+    s: Steps,
+    x: Tensor,
+    memory: Tensor,
+    w_q: Tensor,
+    w_k: Tensor,
+    w_v: Tensor,
+    w_o: Tensor,
+    num_heads: int,
+    mask: Tensor | None = None,
+    biases: Any = NO_BIAS,
 ) -> tuple[Tensor, Tensor]:
     """Do all six steps of multi-head attention."""
-    q, k, v = s.order(*s.project(x, memory, weights[:3], biases[:3], num_heads, s))
+    q, k, v = s.order(*s.project(x, memory, (w_q, w_k, w_v), biases[:3], num_heads, s))
     q, k, v = s.apart(q, k, v, num_heads, s)
     scores = s.scale(s.scores(q, k), q, k, num_heads)
     attention = s.post(s.attend(scores, mask, s), q)
     context = s.weigh(attention, v)
-    return s.output(s.merge(context), weights[3], biases[3], num_heads), s.returned(attention, scores)
+    return s.output(s.merge(context), w_o, biases[3], num_heads), s.returned(attention, scores)

@@ -150,10 +150,12 @@ class Attempt:
                 text += f"one {type(got).__name__}. Put commas between them: return a, b."
             return Fault("wrong", "type", text)
         for number, (one, other) in enumerate(zip(answers, wanted, strict=True)):
-            found = compare.compare(one, other, self.exercise.axes_of(number), self.exercise.tolerance)
+            axes = self.exercise.axes if isinstance(self.exercise.axes, str) else self.exercise.axes[number]
+            found = compare.compare(one, other, axes.split(), self.exercise.tolerance)
             if found:
                 stage, clause = found
-                subject = self.exercise.name_of(number) if len(wanted) > 1 else "The result"
+                name = f" ({self.exercise.results[number]})" if self.exercise.results else ""
+                subject = f"Result {number}{name}" if len(wanted) > 1 else "The result"
                 return Fault("wrong", stage, f"{subject} {clause}", result=number)
             if self.exercise.exact_zeros and bool((_dense(one) != 0)[other == 0].any()):
                 return Fault("wrong", "values", "What should be exactly 0 is a very small number.", result=number)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import warnings
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -97,7 +98,8 @@ def recognise(exercise: Exercise, outcomes: Sequence[Outcome], answer: Any = Non
     error = next((outcome.error for outcome in outcomes if outcome.error is not None), None)
     if error is not None:
         if not found:
-            found = [one for one in MISTAKES if one.crashes and one.belongs_to(exercise) and one.crashes(error)]
+            known = [one for one in MISTAKES if one.crashes and one.belongs_to(exercise)]
+            found = [one for one in known if re.search(one.crashes, f"{type(error).__name__}: {error}")]
         return (_by_line(found, error),) if found else ()
     if found or not _has_all_results(name, outcomes[-1]):
         return tuple(found[:1])

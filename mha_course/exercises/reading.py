@@ -31,35 +31,15 @@ _NUMBERS = {word: number for number, word in enumerate(_ONES)} | _TENS
 _NUMBERS |= {f"{ten}-{_ONES[one]}": value + one for ten, value in _TENS.items() for one in range(1, 10)}
 _PARTS = {"half": 2, "halves": 2, "third": 3, "thirds": 3, "quarter": 4, "quarters": 4}
 _SAID_BEFORE = {
-    "about",
-    "approximately",
-    "approx",
-    "roughly",
-    "around",
-    "ca",
-    "circa",
-    "exactly",
-    "only",
-    "just",
-    "it",
-    "is",
-    "a",
-}
+    "about", "approximately", "approx", "roughly", "around", "ca", "circa", "exactly", "only", "just", "it", "is", "a",
+}  # fmt: skip
 _FILLERS = {"the", "a", "an", "it", "its", "is", "are", "be", "of", "to", "they", "them", "and", "i", "think", "by"}
 _TURNS = {  # words that turn a sentence round
     "no", "not", "never", "none", "nothing", "neither", "nor", "without", "but", "except", "or", "twice",
 }  # fmt: skip
 _LIGHT = {"all", "any", "as", "at", "each", "every", "for", "from", "in", "one", "only", "with"}  # say little alone
-_SYNONYMS = {
-    "y": "yes",
-    "yep": "yes",
-    "true": "yes",
-    "n": "no",
-    "nope": "no",
-    "false": "no",
-    "alone": "only",
-    "average": "mean",
-}
+_SYNONYMS = {"alone": "only", "average": "mean"} | dict.fromkeys(("y", "yep", "true"), "yes")
+_SYNONYMS |= dict.fromkeys(("n", "nope", "false"), "no")
 
 
 def tidy(text: str) -> str:

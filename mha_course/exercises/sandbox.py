@@ -155,13 +155,9 @@ def _restore(before: Sequence[tuple[Any, dict[str, Any]]]) -> list[str]:
 @contextlib.contextmanager
 def torch_as_imported() -> Iterator[list[str]]:
     """Put back, while it lasts, what the notebook has put in the place of torch's own functions; yield their names."""
-    now = [(space, dict(vars(space))) for space, _ in _IMPORTED]
-    kept = [{name: value for name, value in vars(space).items() if _is_of_torch(value)} for space, _ in now]
-    replaced = _restore([(space, names | own) for (space, names), own in zip(_IMPORTED, kept, strict=True)])
-    try:
-        yield replaced
-    finally:
-        _restore(now)
+    with guarded():
+        kept = [{name: value for name, value in vars(space).items() if _is_of_torch(value)} for space, _ in _IMPORTED]
+        yield _restore([(space, names | own) for (space, names), own in zip(_IMPORTED, kept, strict=True)])
 
 
 def _ask_nobody(*_: Any) -> str:

@@ -109,14 +109,6 @@ class Exercise:
         """The hints in the order in which they are given."""
         return self.question, self.pointer, self.shape, self.line
 
-    def name_of(self, number: int) -> str:
-        """Return what one of several results is called in a message."""
-        return f"Result {number} ({self.results[number]})" if self.results else f"Result {number}"
-
-    def axes_of(self, number: int) -> list[str]:
-        """Return the axes of one result."""
-        return (self.axes if isinstance(self.axes, str) else self.axes[number]).split()
-
     def implementation(self, *changes: Change) -> Any:
         """Return the right answer with some steps replaced."""
         replaced = {name: step for change in changes for name, step in change.items()}
@@ -162,6 +154,17 @@ class Question:
         return [] if self.right_at is None else list(self.answers)
 
 
+def question(text: str, *answers: str, **rest: Any) -> Question:
+    """Write a question down: behind each answer an arrow and its reason.
+
+    A mark, ✔, before the right one makes them choices; without it the answer is typed, and the first is right.
+    """
+    pairs = [answer.split(" → ", 1) for answer in answers]
+    marked = [at for at, (answer, _) in enumerate(pairs) if answer.startswith("✔ ")]
+    reasons = {answer.removeprefix("✔ "): reason for answer, reason in pairs}
+    return Question(text, reasons, marked[0] if marked else None, **rest)
+
+
 @dataclass(frozen=True, eq=False)
 class Mistake:
     """A wrong answer that is known: the right one with a step replaced.
@@ -175,7 +178,7 @@ class Mistake:
         only, but: the exercises in which it can be made, or all but these.
         same_as: mistakes that may come out alike, as two products that crash on the same sizes.
         stage: the stage of a ``Report`` at which an answer fails that makes it; then no numbers are compared.
-        crashes: true of the error that shows the mistake, whatever else the answer does.
+        crashes: a pattern found in the error that shows the mistake, whatever else the answer does.
         written: what the line that crashed has in it, where another mistake crashes alike.
         operand: true of the shape of a tensor in the line that crashed, where another mistake crashes alike.
     """
@@ -189,7 +192,7 @@ class Mistake:
     but: tuple[str, ...] = ()
     same_as: tuple[str, ...] = ()
     stage: str = ""
-    crashes: Callable[[BaseException], bool] | None = None
+    crashes: str = ""
     written: str = ""
     operand: Callable[[tuple[int, ...]], bool] | None = None
 
@@ -212,8 +215,13 @@ class Mistake:
 
 
 def mistake(name: str, found: str, why: str, section: str, *changes: Change, **rest: Any) -> Mistake:
-    """Write a mistake down, with the ways to make it one after the other."""
-    return Mistake(name, found, why, section, changes, **rest)
+    """Write a mistake down, with the ways to make it.
+
+    ``softmax=[one, other]`` are two ways, in which this step alone is replaced; ``changes`` replace several together.
+    """
+    options = {key: rest.pop(key) for key in [*rest] if key in Mistake.__dataclass_fields__}
+    alone = [{step: way} for step, ways in rest.items() for way in (ways if isinstance(ways, list) else [ways])]
+    return Mistake(name, found, why, section, (*alone, *changes), **options)
 
 
 @dataclass(frozen=True)

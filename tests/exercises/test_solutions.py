@@ -7,12 +7,11 @@ import types
 import pytest
 import solutions
 import torch
-from rewriting import TOLERANCE, Largest, fails_with, numbers, one_thread, same  # noqa: F401
+from rewriting import TOLERANCE, Largest, fails_with, numbers, one_thread, refused, same  # noqa: F401
 from torch import nn
 from torch.nn import functional as F
 
 from mha_course import attention, caching, flash, masks, positions
-from mha_course.errors import ShapeError
 from mha_course.exercises.catalogue import EXERCISES
 from mha_course.exercises.diagnose import ways
 
@@ -56,15 +55,6 @@ def converters_agree_with_the_modules_that_use_the_masks(dtype):
         same(my_weights, weights.detach(), dtype)
 
 
-def converters_go_there_and_back(dtype):
-    for attend in (masks.causal_mask(S), masks.padding_mask([S, 0], S), numbers(B, 1, T, S) > 0):
-        ways = {"bool": attend, "sdpa": attend, "multihead": ~attend, "seaborn": ~attend}
-        ways["additive"] = solutions.additive_mask(attend, dtype)
-        assert set(ways) == set(masks.CONVENTIONS)
-        for convention, mask in ways.items():
-            assert torch.equal(solutions.to_attend(mask, convention), attend)
-
-
 def seaborn_leaves_out_what_is_hidden(dtype):
     import matplotlib.pyplot as plt  # noqa: PLC0415
     import seaborn as sns  # noqa: PLC0415
@@ -94,14 +84,6 @@ def sinusoids_equal_the_formula(dtype):
     same(encoding, torch.tensor(want, dtype=torch.float64), dtype)
 
 
-def a_shift_of_the_sinusoids_is_a_rotation(dtype):
-    encoding = solutions.sinusoidal_encoding(40, C).double()
-    products = encoding @ encoding.T
-    for distance in range(40):
-        diagonal = products.diagonal(distance)
-        assert torch.allclose(diagonal, diagonal[:1].expand_as(diagonal), atol=1e-5)
-
-
 def rope_is_a_product_of_complex_numbers(dtype):
     x, places = numbers(B, H, S, D, dtype=dtype), torch.tensor([0, 3, 4, 9, 100, 5000, 2])
     for base in (10000.0, 50.0):
@@ -112,30 +94,6 @@ def rope_is_a_product_of_complex_numbers(dtype):
         turned = pairs * torch.polar(torch.ones_like(angles), angles)
         want = torch.cat((turned.real, turned.imag), dim=-1)
         same(solutions.rope(x, places, base) if base != 10000.0 else solutions.rope(x, places), want, dtype)
-
-
-def rope_scores_depend_on_the_distance_alone(dtype):
-    q, k = numbers(1, H, 1, D, dtype=dtype).expand(-1, -1, S, -1), numbers(1, H, 1, D, seed=1, dtype=dtype)
-    k, places = k.expand(-1, -1, S, -1), torch.arange(S)
-    scores = solutions.rope(q, places) @ solutions.rope(k, places).mT
-    for shift in (1, 50, 3000):
-        same(solutions.rope(q, places + shift) @ solutions.rope(k, places + shift).mT, scores, dtype)
-    for distance in range(-S + 1, S):
-        diagonal = scores.diagonal(distance, -2, -1)
-        same(diagonal, diagonal[..., :1].expand_as(diagonal), dtype)
-    assert not torch.allclose(scores[..., 0, 1], scores[..., 1, 0], atol=1e-3)
-    assert not torch.allclose(scores[..., 0, 1], scores[..., 0, 2], atol=1e-3)
-    same(solutions.rope(q, places).norm(dim=-1), q.norm(dim=-1), dtype)
-    same(solutions.rope(q, places)[:, :, 0], q[:, :, 0], dtype)
-
-
-def rope_turns_as_torchs_interleaved_pairs_do_once_channels_are_reordered(dtype):
-    x, order = numbers(B, H, S, D, dtype=dtype), torch.arange(D).view(2, -1).T.flatten()  # 0 3 1 4 2 5
-    angles = torch.arange(S)[:, None].double() * 10000.0 ** (-torch.arange(0, D, 2).double() / D)
-    turned = torch.view_as_complex(x[..., order].double().unflatten(-1, (-1, 2))) * torch.polar(
-        torch.ones_like(angles), angles
-    )
-    same(solutions.rope(x, range(S))[..., order], torch.view_as_real(turned).flatten(-2), dtype)
 
 
 def decoding_equals_doing_all_at_once_for_every_split(dtype):
@@ -209,11 +167,6 @@ def tiles_never_hold_more_than_a_block_of_scores(dtype):
     with Largest() as largest:
         solutions.online_softmax(scores, block_size)
     assert largest.values == queries * block_size
-
-
-def tiles_have_the_gradients_of_finite_differences(dtype):
-    inputs = [numbers(1, 2, n, 2, seed=seed).requires_grad_() for seed, n in enumerate((3, 4, 4))]
-    assert torch.autograd.gradcheck(lambda q, k, v: solutions.tiled_attention(q, k, v, 3), inputs)
 
 
 def cross_attention_equals_torchs(dtype):
@@ -381,28 +334,16 @@ def relations_are_means_of_single_weights(dtype):
 
 
 CHECKS = {
-    "to_attend": (
-        converters_agree_with_the_modules_that_use_the_masks,
-        converters_go_there_and_back,
-        seaborn_leaves_out_what_is_hidden,
-    ),
-    "additive_mask": (converters_agree_with_the_modules_that_use_the_masks, converters_go_there_and_back),
+    "to_attend": (converters_agree_with_the_modules_that_use_the_masks, seaborn_leaves_out_what_is_hidden),
+    "additive_mask": (converters_agree_with_the_modules_that_use_the_masks,),
     "causal_mask_for_cache": (cache_mask_is_the_last_rows_of_the_causal_mask,),
-    "sinusoidal_encoding": (sinusoids_equal_the_formula, a_shift_of_the_sinusoids_is_a_rotation),
-    "rope": (
-        rope_is_a_product_of_complex_numbers,
-        rope_scores_depend_on_the_distance_alone,
-        rope_turns_as_torchs_interleaved_pairs_do_once_channels_are_reordered,
-    ),
+    "sinusoidal_encoding": (sinusoids_equal_the_formula,),
+    "rope": (rope_is_a_product_of_complex_numbers,),
     "decode_step": (decoding_equals_doing_all_at_once_for_every_split,),
     "repeat_kv": (repeated_heads_equal_torchs_grouped_queries,),
     "kv_cache_bytes": (bytes_are_those_of_real_caches,),
     "online_softmax": (one_pass_equals_logsumexp_for_every_block, tiles_never_hold_more_than_a_block_of_scores),
-    "tiled_attention": (
-        tiles_equal_the_whole_for_every_block,
-        tiles_never_hold_more_than_a_block_of_scores,
-        tiles_have_the_gradients_of_finite_differences,
-    ),
+    "tiled_attention": (tiles_equal_the_whole_for_every_block, tiles_never_hold_more_than_a_block_of_scores),
     "cross_attention": (cross_attention_equals_torchs,),
     "fused_mha": (the_fused_call_equals_torchs_module_causal_and_not, the_fused_call_holds_no_table_of_all_pairs),
     "layer_norm": (layer_norm_equals_torchs,),
@@ -424,7 +365,6 @@ def test_agrees(check, dtype):
 
 
 RIGHT = types.SimpleNamespace(**vars(solutions))
-GRID = flash._grid
 
 
 def disagrees(name, target, parts):
@@ -496,20 +436,6 @@ def test_other_mistakes_disagree(name, wrong):
     assert disagrees(name, solutions, {name: wrong})
 
 
-@pytest.mark.parametrize(
-    ("name", "part"),
-    [
-        ("online_softmax", {"_finite": lambda highest: highest}),  # NaN where nothing is seen
-        (
-            "tiled_attention",
-            {"_grid": lambda place, t, s, size, causal: GRID(place, t, s, (t, s), causal)},
-        ),  # one block
-    ],
-)
-def test_flash_without_one_of_its_parts_disagrees(name, part):
-    assert disagrees(name, flash, part)
-
-
 @pytest.mark.parametrize(("name", "right"), [("other_weights", reweighing()), ("generate", generating())])
 def test_what_other_mistakes_are_made_with_is_right(name, right):
     assert not any(fails_with(check, solutions, {name: right}, torch.float64) for check in CHECKS[name])
@@ -542,9 +468,6 @@ ERRORS = [
     (lambda: masks.additive_mask(ones(3, 3), torch.float32),
      "additive_mask: mask must be bool, True = may attend. expected torch.bool, got torch.float32, "
      "fix: mask.bool() if it holds 0 and 1"),
-    (lambda: masks.additive_mask(masks.causal_mask(3), torch.int64),
-     "additive_mask: dtype must be able to hold -inf. expected a float dtype, got torch.int64, "
-     "fix: dtype=torch.float32"),
     (lambda: masks.combine_masks([True], masks.padding_mask([3], 5)),
      "combine_masks: causal must be a tensor. expected a torch.Tensor, got list, fix: torch.as_tensor(causal)"),
     (lambda: positions.sinusoidal_encoding(0, C),
@@ -552,10 +475,6 @@ ERRORS = [
     (lambda: positions.sinusoidal_encoding(S, 23),
      "sinusoidal_encoding: d_model must be even, since channels go in pairs. "
      "expected d_model % 2 == 0, d_model >= 2, got d_model=23, fix: d_model=24"),
-    (lambda: positions.rope(ones(B, S, C), torch.arange(S)),
-     "rope: x must have 4 axes. expected (B, H, S, D), got (2, 7, 24), fix: x.unsqueeze(0), a batch of one"),
-    (lambda: positions.rope(ones(B, H, S, 5), torch.arange(S)),
-     "rope: D must be even, since channels go in pairs. expected D % 2 == 0, D >= 2, got D=5, fix: D=6"),
     (lambda: positions.rope(ones(B, H, S, D), torch.arange(T)),
      "rope: positions has the wrong S. expected (S=7), got (S=5)"),
     (lambda: positions.rope(ones(B, H, S, D), torch.arange(S), 0),
@@ -595,17 +514,12 @@ ERRORS = [
 
 @pytest.mark.parametrize(("call", "message"), ERRORS)
 def test_errors_say_what_and_how(call, message):
-    with pytest.raises(ShapeError) as caught:
-        call()
-    assert str(caught.value) == message
+    refused(call, message)
 
 
 def test_results_are_where_the_inputs_are(device):
-    q, k, v = (numbers(B, H, n, D, seed=seed).to(device) for seed, n in enumerate((T, S, S)))
-    assert torch.allclose(flash.tiled_attention(q, k, v, 3), F.scaled_dot_product_attention(q, k, v))
+    k, v = (numbers(B, H, S, D, seed=seed).to(device) for seed in range(2))
     assert positions.rope(k, torch.arange(S)).device == k.device
-    assert masks.causal_mask_for_cache(T, S, device=device).device == k.device
-    assert masks.additive_mask(masks.causal_mask(S, device=device), k.dtype).device == k.device
     weights = [numbers(C, C, seed=seed).to(device) for seed in range(4)]
     out, *_ = caching.decode_step(numbers(B, 1, C).to(device), k, v, *weights, H)
     assert out.device == k.device

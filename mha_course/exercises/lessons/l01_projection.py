@@ -7,7 +7,7 @@ from torch import Tensor
 
 from mha_course.exercises.attention_mistakes import FUSED_LINEAR, LINEAR
 from mha_course.exercises.inputs import C, draw, others, tokens
-from mha_course.exercises.spec import Exercise, Lesson, Question, mistake
+from mha_course.exercises.spec import Exercise, Lesson, mistake, question
 
 
 def project(x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
@@ -57,52 +57,40 @@ EXERCISES = [
 ]
 
 QUESTIONS = {
-    "linear-weight": Question(
+    "linear-weight": question(
         "nn.Linear(24, 18) takes 24 numbers and gives 18. What is the shape of its weight?",
-        answers={
-            "18, 24": "PyTorch stores (out, in): one row for each number that comes out.",
-            "24, 18": "That is the order in which you write the arguments. It is stored the other way round.",
-        },
+        "18, 24 → PyTorch stores (out, in): one row for each number that comes out.",
+        "24, 18 → That is the order in which you write the arguments. It is stored the other way round.",
         letters="out, in",
         also=("out_features, in_features",),
     ),
-    "linear-result": Question(
+    "linear-result": question(
         "x has shape (2, 5, 24). What is the shape of nn.Linear(24, 18)(x)?",
-        answers={
-            "2, 5, 18": "A Linear works on the last axis and leaves all others alone.",
-            "18": "That is one token. There are 2 sentences of 5 tokens.",
-            "10, 18": "The tokens are not flattened: the axes in front stay as they are.",
-            "2, 18, 5": "The last axis changes in place; nothing is transposed.",
-        },
+        "2, 5, 18 → A Linear works on the last axis and leaves all others alone.",
+        "18 → That is one token. There are 2 sentences of 5 tokens.",
+        "10, 18 → The tokens are not flattened: the axes in front stay as they are.",
+        "2, 18, 5 → The last axis changes in place; nothing is transposed.",
         letters="B, S, out",
     ),
-    "which-crashes": Question(
+    "which-crashes": question(
         "x has shape (2, 5, 24) and W (18, 24). Which of these raises an error?",
-        right_at=0,
-        answers={
-            "x @ W": "x @ W would pair the 24 of x with the 18 of W. The other two pair 24 with 24.",
-            "x @ W.T": "W.T is (24, 18), so 24 meets 24: it gives (2, 5, 18).",
-            "F.linear(x, W)": "It transposes W itself, as nn.Linear does: it gives (2, 5, 18).",
-        },
+        "✔ x @ W → x @ W would pair the 24 of x with the 18 of W. The other two pair 24 with 24.",
+        "x @ W.T → W.T is (24, 18), so 24 meets 24: it gives (2, 5, 18).",
+        "F.linear(x, W) → It transposes W itself, as nn.Linear does: it gives (2, 5, 18).",
     ),
-    "fused-parameters": Question(
+    "fused-parameters": question(
         "How many numbers, biases included, does nn.Linear(24, 72) learn, which gives q, k and v at once?",
-        answers={
-            "1800": "72 · 24 weights and 72 biases, just what three Linears of 24 have together.",
-            "1728": "Those are the weights. Each of the 72 outputs has a bias too.",
-            "600": "That is one Linear of 24. Here are three.",
-        },
+        "1800 → 72 · 24 weights and 72 biases, just what three Linears of 24 have together.",
+        "1728 → Those are the weights. Each of the 72 outputs has a bias too.",
+        "600 → That is one Linear of 24. Here are three.",
         nudge="Count the weights, one for each pair of input and output, and one bias for each output.",
         units="numbers parameters",
     ),
-    "whose-heads": Question(
+    "whose-heads": question(
         "You change the first of a token’s 24 channels. With 4 heads of 6 channels, in which heads can its q change?",
-        right_at=1,
-        answers={
-            "head 0 alone": "That would be so if heads shared out the channels of x. They share out the rows of W_Q.",
-            "all four": "Every row of W_Q reads all 24 channels. What is cut into heads is the result, not x.",
-            "none": "q is computed from x, so it changes with it.",
-        },
+        "head 0 alone → That would be so if heads shared out the channels of x. They share out the rows of W_Q.",
+        "✔ all four → Every row of W_Q reads all 24 channels. What is cut into heads is the result, not x.",
+        "none → q is computed from x, so it changes with it.",
         units="all heads",
         also=("all heads", "in all heads", "all of them", "every head", "in every head"),
     ),
@@ -111,16 +99,16 @@ QUESTIONS = {
 MISTAKES = [
     mistake("weight-not-transposed", "The three weights were not transposed: x @ W.",
         "nn.Linear keeps its weight as (out, in), so the product is with the transpose: x @ W.T.", LINEAR,
-        {"linear": lambda x, w, b: torch.cat([x @ part for part in w.chunk(3)], -1) + b},
-        {"linear": lambda x, w, b: torch.cat([x @ part for part in w.chunk(3)], -1)},
+        linear=[lambda x, w, b: torch.cat([x @ part for part in w.chunk(3)], -1) + b,
+                lambda x, w, b: torch.cat([x @ part for part in w.chunk(3)], -1)],
         only=("project_qkv",)),
     mistake("fused-three-innermost", "Every third channel was taken.",
         "The rows are stacked: first all of q, then all of k, then all of v. chunk(3, dim=-1) cuts so.", FUSED_LINEAR,
-        {"unpack": lambda t: t.unflatten(2, (-1, 3)).unbind(-1)}),
+        unpack=lambda t: t.unflatten(2, (-1, 3)).unbind(-1)),
     mistake("", "A view or reshape made the three: it cuts across tokens.",
         "q, k and v lie beside each other in each token: chunk(3, dim=-1).", FUSED_LINEAR,
-        {"unpack": lambda t: t.reshape(3, t.size(0), t.size(1), -1).unbind(0)},
-        {"unpack": lambda t: t.reshape(t.size(0), 3, t.size(1), -1).unbind(1)}),
+        unpack=[lambda t: t.reshape(3, t.size(0), t.size(1), -1).unbind(0),
+                lambda t: t.reshape(t.size(0), 3, t.size(1), -1).unbind(1)]),
 ]  # fmt: skip
 
 LESSON = Lesson(1, "Projection", EXERCISES, QUESTIONS, MISTAKES)

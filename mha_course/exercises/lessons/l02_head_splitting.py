@@ -8,7 +8,7 @@ from typing import Any
 from torch import Tensor
 
 from mha_course.exercises.inputs import B, C, H, S, draw, others, square, tokens
-from mha_course.exercises.spec import Exercise, Lesson, Operation, Question, Rule
+from mha_course.exercises.spec import Exercise, Lesson, Operation, Rule, question
 
 
 def split_heads(x: Tensor, num_heads: int) -> Tensor:
@@ -89,54 +89,39 @@ EXERCISES = [
 ]
 
 QUESTIONS = {
-    "split-shape": Question(
+    "split-shape": question(
         "x has shape (2, 5, 24). What is the shape of x.unflatten(2, (4, 6)).transpose(1, 2)?",
-        answers={
-            "2, 4, 5, 6": "24 becomes 4 · 6, and then the tokens and the heads change places.",
-            "2, 5, 4, 6": "That is after unflatten. The transpose still swaps axes 1 and 2.",
-            "2, 4, 6, 5": "Only axes 1 and 2 change places; D stays last.",
-            "2, 4, 30": "Nothing is joined: one axis is cut in two.",
-        },
+        "2, 4, 5, 6 → 24 becomes 4 · 6, and then the tokens and the heads change places.",
+        "2, 5, 4, 6 → That is after unflatten. The transpose still swaps axes 1 and 2.",
+        "2, 4, 6, 5 → Only axes 1 and 2 change places; D stays last.",
+        "2, 4, 30 → Nothing is joined: one axis is cut in two.",
         letters="B, H, S, D",
     ),
-    "two-at-once": Question(
+    "two-at-once": question(
         "In one row of shares, “ate” gives 0.94 to “hungry”. How much can it give to “greedily” at most?",
-        right_at=1,
-        answers={
-            "0.94": "Then the row would sum to 1.88. The shares of a row sum to 1.",
-            "0.06": "A row sums to 1, so what one word gets is taken from all others.",
-            "0.47": "Only if “hungry” gave up half of what it has. It keeps its 0.94.",
-        },
+        "0.94 → Then the row would sum to 1.88. The shares of a row sum to 1.",
+        "✔ 0.06 → A row sums to 1, so what one word gets is taken from all others.",
+        "0.47 → Only if “hungry” gave up half of what it has. It keeps its 0.94.",
     ),
-    "wrong-row": Question(
+    "wrong-row": question(
         "The player's wrong split, view(1, 2, 3, 4): row 1 of head 0 ought to be token 1's. Whose numbers are there?",
-        right_at=0,
-        answers={
-            "token 0": "view deals the strip out in order. Row 1 of head 0 gets places 4 to 7, which are token 0's.",
-            "token 1": "Token 1 has the places 8 to 15. Row 1 of head 0 gets the places 4 to 7.",
-            "token 2": "Token 2 has the places 16 to 23. Row 1 of head 0 gets the places 4 to 7.",
-        },
+        "✔ token 0 → view deals the strip out in order. Row 1 of head 0 gets places 4 to 7, which are token 0's.",
+        "token 1 → Token 1 has the places 8 to 15. Row 1 of head 0 gets the places 4 to 7.",
+        "token 2 → Token 2 has the places 16 to 23. Row 1 of head 0 gets the places 4 to 7.",
         units="token",
     ),
-    "view-or-not": Question(
+    "view-or-not": question(
         "heads = x.view(2, 5, 4, 6).transpose(1, 2). Which of these raises an error?",
-        right_at=0,
-        answers={
-            "heads.view(2, 5, 24)": "After the transpose the memory order no longer matches, and view refuses to copy.",
-            "heads.reshape(2, 5, 24)": "reshape copies where a view is not possible. It runs (and is wrong: lesson 6).",
-            "heads.contiguous().view(2, 5, 24)": (
-                "It copies first, and that can be viewed. It runs (and is wrong like reshape)."
-            ),
-        },
+        "✔ heads.view(2, 5, 24) → After the transpose the memory order no longer matches, and view refuses to copy.",
+        "heads.reshape(2, 5, 24) → reshape copies where a view is not possible. It runs (and is wrong: lesson 6).",
+        "heads.contiguous().view(2, 5, 24) → It copies first, and that can be viewed. It runs (and is wrong like "
+        "reshape).",
         also=("view", "heads.view", "the view", "view alone"),
     ),
-    "contiguous-copies": Question(
+    "contiguous-copies": question(
         "With num_heads = 1, does heads.contiguous() copy the memory?",
-        right_at=1,
-        answers={
-            "yes": "Only where the order of the memory has to change. With one head it need not.",
-            "no": "An axis of size 1 can stand anywhere. The tensor is contiguous already, so it comes back as it is.",
-        },
+        "yes → Only where the order of the memory has to change. With one head it need not.",
+        "✔ no → An axis of size 1 can stand anywhere. The tensor is contiguous already, so it comes back as it is.",
     ),
 }
 

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from mha_course.exercises.attention_mistakes import PAIRS
 from mha_course.exercises.inputs import H, others, qkv, square
-from mha_course.exercises.spec import Change, Exercise, Lesson, Question, mistake
+from mha_course.exercises.spec import Change, Exercise, Lesson, mistake, question
 
 
 def attention_scores(q: Tensor, k: Tensor) -> Tensor:
@@ -74,46 +74,35 @@ EXERCISES = [
 ]
 
 QUESTIONS = {
-    "typical-score": Question(
+    "typical-score": question(
         "q and k hold 64 independent numbers each, of mean 0 and variance 1. What is the standard deviation of q · k?",
-        answers={
-            "8": "Each of 64 products has variance 1, variances add up to 64, and the root of that is 8.",
-            "64": "That is the variance. The standard deviation is its root.",
-            "1": "One product has that. Here 64 of them are added.",
-            "0": "That is the mean.",
-        },
+        "8 → Each of 64 products has variance 1, variances add up to 64, and the root of that is 8.",
+        "64 → That is the variance. The standard deviation is its root.",
+        "1 → One product has that. Here 64 of them are added.",
+        "0 → That is the mean.",
         nudge="How do the variances of 64 independent products add up?",
     ),
-    "scores-shape": Question(
+    "scores-shape": question(
         "q has shape (2, 4, 5, 6) and k (2, 4, 7, 6). What is the shape of q @ k.transpose(-2, -1)?",
-        answers={
-            "2, 4, 5, 7": "One number for every query and every key, in every head: D is summed away.",
-            "2, 4, 7, 5": "Queries come first: a row for each query.",
-            "2, 4, 5, 6": "D is what the product sums over, so it is gone.",
-            "2, 5, 7": "Every head keeps its own scores.",
-        },
+        "2, 4, 5, 7 → One number for every query and every key, in every head: D is summed away.",
+        "2, 4, 7, 5 → Queries come first: a row for each query.",
+        "2, 4, 5, 6 → D is what the product sums over, so it is gone.",
+        "2, 5, 7 → Every head keeps its own scores.",
         letters="B, H, T, S",
     ),
-    "which-width": Question(
+    "which-width": question(
         "C, the full width, is 512, and there are H = 8 heads. By what should each head divide its scores?",
-        right_at=0,
-        answers={
-            "8": "A head sums over its own D = 64 products, so their spread is the root of 64.",
-            "22.6": "That is the root of C. No head ever adds 512 products.",
-            "64": "That is D itself. The spread grows with the root of D.",
-            "2.8": "That is the root of the number of heads, which has no part in a dot product.",
-        },
+        "✔ 8 → A head sums over its own D = 64 products, so their spread is the root of 64.",
+        "22.6 → That is the root of C. No head ever adds 512 products.",
+        "64 → That is D itself. The spread grows with the root of D.",
+        "2.8 → That is the root of the number of heads, which has no part in a dot product.",
     ),
-    "scale-of-one": Question(
-        "All scores of a row are made 100 times larger. What happens to the largest share?",
-        right_at=2,
-        answers={
-            "nothing: the sum of the shares stays the same": "It does. How it is shared out is another matter.",
-            "it gets 100 times larger": "No share can be larger than 1.",
-            "it comes close to 1": (
-                "What counts is the lead over the others. A hundred times as long, it leaves them next to nothing."
-            ),
-        },
+    "scale-of-one": question(
+        "In a row one score leads by 1. All its scores are made 100 times larger. What happens to the largest share?",
+        "nothing: the sum of the shares stays the same → It does. How it is shared out is another matter.",
+        "it gets 100 times larger → No share can be larger than 1.",
+        "✔ it comes close to 1 → What counts is the lead over the others. A hundred times as long, it leaves them "
+        "next to nothing.",
     ),
 }
 
@@ -130,7 +119,7 @@ MISTAKES = [
         _forms(lambda a, b: b.T @ a)),
     mistake("form-of-all-heads", "All rows of both weights were used: these are the forms of all heads, added up.",
         "One head has D rows of each weight: w_q.chunk(num_heads)[head].", FORM,
-        {"score_form": lambda w_q, w_k, head, h: w_q.T @ w_k}),
+        score_form=lambda w_q, w_k, head, h: w_q.T @ w_k),
     mistake("", "The rows of the two weights were multiplied with each other: the product summed over C.",
         "The product must sum over the D rows of the head: (C, D) times (D, C).", FORM,
         _forms(lambda a, b: a @ b.T),
@@ -144,15 +133,14 @@ MISTAKES = [
         _forms(lambda a, b: a * b)),
     mistake("weight-not-transposed", "A head's columns were taken from both weights, in the place of its rows.",
         "nn.Linear keeps its weight as (out, in), so a head has D rows: w_q.chunk(num_heads)[head].", FORM,
-        {"score_form": lambda w_q, w_k, i, h: w_q.chunk(h, 1)[i] @ w_k.chunk(h, 1)[i].T},
-        {"score_form": lambda w_q, w_k, i, h: w_q.chunk(h, 1)[i].T @ w_k.chunk(h, 1)[i]}),
+        score_form=[lambda w_q, w_k, i, h: w_q.chunk(h, 1)[i] @ w_k.chunk(h, 1)[i].T,
+                    lambda w_q, w_k, i, h: w_q.chunk(h, 1)[i].T @ w_k.chunk(h, 1)[i]]),
     mistake("", "The form is divided by sqrt(D).",
         "Here it is the score as it is, before it is scaled.", FORM,
         _forms(lambda a, b: a.T @ b / math.sqrt(a.size(0)))),
     mistake("", "The scores are divided by sqrt(D) already.",
         "That is the next exercise. Here it is the dot products alone.", PAIRS,
-        {"scores": lambda q, k: q @ k.transpose(-2, -1) / math.sqrt(q.size(-1))},
-        only=("attention_scores",)),
+        scores=lambda q, k: q @ k.transpose(-2, -1) / math.sqrt(q.size(-1)), only=("attention_scores",)),
 ]  # fmt: skip
 
 LESSON = Lesson(3, "Scores and scaling", EXERCISES, QUESTIONS, MISTAKES)

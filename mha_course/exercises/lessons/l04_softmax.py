@@ -13,7 +13,7 @@ from torch.nn.functional import normalize
 from mha_course.exercises.attention_mistakes import STABLE
 from mha_course.exercises.attention_steps import MASKED
 from mha_course.exercises.inputs import B, H, S, T, draw, mask, others, weights
-from mha_course.exercises.spec import Exercise, Lesson, Operation, Question, Rule, mistake
+from mha_course.exercises.spec import Exercise, Lesson, Operation, Rule, mistake, question
 
 
 def softmax(scores: Tensor) -> Tensor:
@@ -104,46 +104,34 @@ EXERCISES = [
 ]
 
 QUESTIONS = {
-    "softmax-axis": Question(
+    "softmax-axis": question(
         "scores has shape (2, 4, 5, 7), which is (B, H, T, S). Over which axis must softmax go?",
-        right_at=0,
-        answers={
-            "dim=-1": "Each query shares out one whole among the keys, and the keys are the last axis.",
-            "dim=-2": "Then each key would be shared out among the queries: columns sum to 1, not rows.",
-            "dim=1": "Then the heads would compete with each other for each pair of tokens.",
-        },
+        "✔ dim=-1 → Each query shares out one whole among the keys, and the keys are the last axis.",
+        "dim=-2 → Then each key would be shared out among the queries: columns sum to 1, not rows.",
+        "dim=1 → Then the heads would compete with each other for each pair of tokens.",
         units="dim axis",
         also=("3", "dim=3", "last", "the last", "the last axis", "keys", "the keys", "S"),
     ),
-    "softmax-shift": Question(
+    "softmax-shift": question(
         "You add 5 to all scores of a row. What happens to its weights?",
-        right_at=0,
-        answers={
-            "nothing": (
-                "Every exponential is multiplied by the same number, e to the 5, and the division takes it out again."
-            ),
-            "they become more alike": "That is what dividing the scores does. Adding keeps the differences.",
-            "the largest gets larger": "That is what multiplying the scores does. Adding leaves the differences.",
-        },
+        "✔ nothing → Every exponential is multiplied by the same number, e to the 5, and the division takes it out "
+        "again.",
+        "they become more alike → That is what dividing the scores does. Adding keeps the differences.",
+        "the largest gets larger → That is what multiplying the scores does. Adding leaves the differences.",
         also=("the same", "they stay the same", "they do not change", "unchanged", "no change", "none"),
     ),
-    "all-hidden": Question(
+    "all-hidden": question(
         "All keys of a row are hidden by the score -1e9 (float32). What are its weights?",
-        right_at=2,
-        answers={
-            "all 0": "Softmax always shares out one whole, however low the scores are.",
-            "NaN": "That is so with -inf, where inf - inf has no value. -1e9 is an ordinary number.",
-            "all alike": "Softmax sees differences, and there are none: every key gets the same share.",
-        },
+        "all 0 → Softmax always shares out one whole, however low the scores are.",
+        "NaN → That is so with -inf, where inf - inf has no value. -1e9 is an ordinary number.",
+        "✔ all alike → Softmax sees differences, and there are none: every key gets the same share.",
         also=("equal", "all equal", "all the same", "uniform"),
     ),
-    "most-entropy": Question(
+    "most-entropy": question(
         "A row of weights shares itself out evenly among 15 words. What is its entropy, in nats?",
-        answers={
-            "2.71": "It is the logarithm of 15, and the most that 15 words can have.",
-            "15": "15 is the number of words. The entropy is its logarithm.",
-            "0": "0 is for a row that has decided.",
-        },
+        "2.71 → It is the logarithm of 15, and the most that 15 words can have.",
+        "15 → 15 is the number of words. The entropy is its logarithm.",
+        "0 → 0 is for a row that has decided.",
         nudge="It is the natural logarithm of something.",
         tolerance=0.0055,
         units="nats",
@@ -155,33 +143,29 @@ ENTROPY = "4, Softmax: Deeper: entropy, a number for undecided"
 MISTAKES = [
     mistake("entropy-log-of-zero", "A weight of 0 gave NaN: its logarithm is -inf, and 0 · -inf has no value.",
         "By agreement 0 · log 0 is 0. torch.special.xlogy(weights, weights) takes it so.", ENTROPY,
-        {"entropy": lambda w: -(w * w.log()).sum(-1)},
-        {"entropy": lambda w: (w * w.log()).sum(-1)},
-        {"entropy": lambda w: -(w * w.log2()).sum(-1)},
-        {"entropy": lambda w: -(w * w.log()).mean(-1)},
-        {"entropy": lambda w: -(w * w.log()).sum()}),
+        entropy=[lambda w: -(w * w.log()).sum(-1), lambda w: (w * w.log()).sum(-1),
+                 lambda w: -(w * w.log2()).sum(-1), lambda w: -(w * w.log()).mean(-1),
+                 lambda w: -(w * w.log()).sum()]),
     mistake("entropy-sign", "The minus is missing.",
         "Logarithms of shares are negative; the entropy is minus their sum.", ENTROPY,
-        {"entropy": lambda w: torch.special.xlogy(w, w).sum(-1)}),
+        entropy=lambda w: torch.special.xlogy(w, w).sum(-1)),
     mistake("entropy-base-two", "The logarithm is to base 2: this is in bits.",
         "The entropy is wanted in nats, with the natural logarithm: torch.log.", ENTROPY,
-        {"entropy": lambda w: torch.special.entr(w).sum(-1) / math.log(2)}),
+        entropy=lambda w: torch.special.entr(w).sum(-1) / math.log(2)),
     mistake("entropy-mean", "The mean was taken over the keys, not the sum.",
         "w log w is summed over the row: the shares weigh the logarithms already.", ENTROPY,
-        {"entropy": lambda w: torch.special.entr(w).mean(-1)}),
+        entropy=lambda w: torch.special.entr(w).mean(-1)),
     mistake("", "The sum does not run along the rows.",
         "Each row has an entropy of its own: sum over the last axis, dim=-1.", ENTROPY,
-        {"entropy": lambda w: torch.special.entr(w).sum()},
-        {"entropy": lambda w: torch.special.entr(w).sum(-2)},
-        {"entropy": lambda w: torch.special.entr(w).sum(1)},
-        {"entropy": torch.special.entr}),
+        entropy=[lambda w: torch.special.entr(w).sum(), lambda w: torch.special.entr(w).sum(-2),
+                 lambda w: torch.special.entr(w).sum(1), torch.special.entr]),
     mistake("", "Only the logarithms were added up.",
         "Each is multiplied by its weight first: w log w.", ENTROPY,
-        {"entropy": lambda w: -w.log().sum(-1)}),
+        entropy=lambda w: -w.log().sum(-1)),
     mistake("", "The largest score of all was subtracted, not that of each row: in rows far below it, every exp is 0.",
         "0 / 0 is NaN. Take the largest of each row: scores.amax(-1, keepdim=True).", STABLE,
-        {"softmax": lambda z: (z - z.max()).exp() / (z - z.max()).exp().sum(-1, keepdim=True)},
-        {"softmax": lambda z: (e := (z - z.amax((-2, -1), keepdim=True)).exp()) / e.sum(-1, keepdim=True)},
+        softmax=[lambda z: (z - z.max()).exp() / (z - z.max()).exp().sum(-1, keepdim=True),
+                 lambda z: (e := (z - z.amax((-2, -1), keepdim=True)).exp()) / e.sum(-1, keepdim=True)],
         only=("softmax",)),
 ]  # fmt: skip
 

@@ -8,9 +8,9 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-from mha_course.exercises.attention_steps import ATTEND, Steps
+from mha_course.exercises.attention_steps import ATTEND, NO_BIAS, Steps
 from mha_course.exercises.inputs import others, qkv, square, tokens, weights
-from mha_course.exercises.spec import Exercise, Lesson, Question
+from mha_course.exercises.spec import Exercise, Lesson, question
 
 
 def weighted_sum(weights: Tensor, v: Tensor) -> Tensor:
@@ -27,11 +27,11 @@ def self_attention(x: Tensor, w_q: Tensor, w_k: Tensor, w_v: Tensor) -> tuple[Te
 
 
 def _build_self_attention(s: Steps) -> Callable[..., tuple[Tensor, Tensor]]:
-    def answer(x: Tensor, w_q: Tensor, w_k: Tensor, w_v: Tensor) -> tuple[Tensor, Tensor]:
-        q, k, v = s.order(*s.project(x, x, (w_q, w_k, w_v), (None, None, None), 1, s))
+    def answer(x: Tensor, *weights: Tensor) -> tuple[Tensor, Tensor]:
+        q, k, v = s.order(*s.project(x, x, weights, NO_BIAS[:3], 1, s))
         scores = s.scale(s.scores(q, k), q, k, 1)
-        weights = s.post(s.attend(scores, None, s), q)
-        return s.weigh(weights, v), s.returned(weights, scores)
+        shares = s.post(s.attend(scores, None, s), q)
+        return s.weigh(shares, v), s.returned(shares, scores)
 
     return answer
 
@@ -71,43 +71,31 @@ EXERCISES = [
 ]
 
 QUESTIONS = {
-    "uniform-weights": Question(
+    "uniform-weights": question(
         "All weights of a row are alike. What is its context?",
-        right_at=1,
-        answers={
-            "the sum of the values": "The shares are 1 / S each, not 1.",
-            "the mean of the values": "Equal shares of all values: that is their mean.",
-            "0": "Values cancel out only by chance. Equal shares of them are their mean.",
-        },
+        "the sum of the values → The shares are 1 / S each, not 1.",
+        "✔ the mean of the values → Equal shares of all values: that is their mean.",
+        "0 → Values cancel out only by chance. Equal shares of them are their mean.",
     ),
-    "context-shape": Question(
+    "context-shape": question(
         "weights has shape (2, 4, 5, 7) and v (2, 4, 7, 6). What is the shape of weights @ v?",
-        answers={
-            "2, 4, 5, 6": "One mixture for each query: the keys are summed away, and the width of a value stays.",
-            "2, 4, 7, 6": "There is a context for each query, not for each key.",
-            "2, 5, 24": "The heads stay apart.",
-        },
+        "2, 4, 5, 6 → One mixture for each query: the keys are summed away, and the width of a value stays.",
+        "2, 4, 7, 6 → There is a context for each query, not for each key.",
+        "2, 5, 24 → The heads stay apart.",
         letters="B, H, T, D",
     ),
-    "shuffle": Question(
+    "shuffle": question(
         "You shuffle the vectors of a sentence's words and run self-attention, without a mask. What comes out?",
-        right_at=1,
-        answers={
-            "the same result": "The result of each word is the same, but it comes out at the word's new place.",
-            "the same results, shuffled alike": (
-                "Every word compares and mixes as before; no step knows at which place a word stands."
-            ),
-            "something else": "That would need a step that knows the places. None of the six does.",
-        },
+        "the same result → The result of each word is the same, but it comes out at the word's new place.",
+        "✔ the same results, shuffled alike → Every word compares and mixes as before; no step knows at which place a "
+        "word stands.",
+        "something else → That would need a step that knows the places. None of the six does.",
     ),
-    "own-width": Question(
+    "own-width": question(
         "q and k have 6 numbers a head. How many may v have?",
-        right_at=2,
-        answers={
-            "6 only": "Nothing multiplies v with q or k number by number. Try it.",
-            "24 only": "24 is the width of all heads together.",
-            "any number": "q and k meet in a dot product and must agree. v is only mixed.",
-        },
+        "6 only → Nothing multiplies v with q or k number by number. Try it.",
+        "24 only → 24 is the width of all heads together.",
+        "✔ any number → q and k meet in a dot product and must agree. v is only mixed.",
         also=("arbitrary", "arbitrarily many", "as many as you like"),
     ),
 }

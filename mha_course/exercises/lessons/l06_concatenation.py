@@ -11,7 +11,7 @@ from torch import Tensor
 
 from mha_course import attention as reference
 from mha_course.exercises.inputs import draw, others, qkv, square
-from mha_course.exercises.spec import Exercise, Lesson, Question
+from mha_course.exercises.spec import Exercise, Lesson, question
 
 
 def merge_heads(context: Tensor) -> Tensor:
@@ -201,33 +201,24 @@ EXERCISES = [
 ]
 
 QUESTIONS = {
-    "merge-order": Question(
+    "merge-order": question(
         "context has shape (B, H, T, D). Which gives (B, T, C) with the heads of each token side by side?",
-        right_at=1,
-        answers={
-            "context.reshape(B, T, C)": "It has the right shape, and mixes tokens: the transpose is missing.",
-            "context.transpose(1, 2).reshape(B, T, C)": (
-                "First the tokens come forward again, then H and D, now neighbours, are joined."
-            ),
-            "context.transpose(2, 3).reshape(B, T, C)": "That swaps tokens and channels; the heads stay outermost.",
-        },
+        "context.reshape(B, T, C) → It has the right shape, and mixes tokens: the transpose is missing.",
+        "✔ context.transpose(1, 2).reshape(B, T, C) → First the tokens come forward again, then H and D, now "
+        "neighbours, are joined.",
+        "context.transpose(2, 3).reshape(B, T, C) → That swaps tokens and channels; the heads stay outermost.",
     ),
-    "output-mixes": Question(
+    "output-mixes": question(
         "Two heads are merged, and W_O is the identity. Which numbers of the output can depend on head 0?",
-        right_at=0,
-        answers={
-            "the first half": "The identity leaves each number where it is; mixing the heads is what W_O is there for.",
-            "all": "That takes a W_O that is not the identity. It is the only place where heads meet.",
-            "none": "Merging drops nothing: head 0 fills the first half.",
-        },
+        "✔ the first half → The identity leaves each number where it is; mixing the heads is what W_O is there for.",
+        "all → That takes a W_O that is not the identity. It is the only place where heads meet.",
+        "none → Merging drops nothing: head 0 fills the first half.",
     ),
-    "fused-merge": Question(
-        "F.scaled_dot_product_attention returns a context (B, H, T, D), on the CPU. Does the merge have to copy it?",
-        right_at=1,
-        answers={
-            "yes": "It would if the context lay in memory head after head, as that of weights @ v does.",
-            "no": "It lies in memory token after token, as q did, so that swap and join move nothing.",
-        },
+    "fused-merge": question(
+        "F.scaled_dot_product_attention returns a context (B, H, T, D), on the CPU. Its q was split by view and "
+        "transpose, and there is no dropout. Does the merge have to copy?",
+        "yes → It would if the context lay in memory head after head, as that of weights @ v does.",
+        "✔ no → It lies in memory token after token, as q did, so that swap and join move nothing.",
     ),
 }
 

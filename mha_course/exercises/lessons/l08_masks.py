@@ -11,7 +11,7 @@ from torch import Tensor
 
 from mha_course import masks
 from mha_course.exercises.inputs import S, T, draw
-from mha_course.exercises.spec import Exercise, Lesson, Question, mistake
+from mha_course.exercises.spec import Exercise, Lesson, mistake, question
 
 
 def with_dtype(answer: Callable[..., Any], mask: Tensor, dtype: torch.dtype) -> Any:
@@ -62,8 +62,17 @@ def _mask() -> Tensor:
     return draw(T, S, seed=8) > 0
 
 
+def _real(lengths: Tensor, size: int) -> Tensor:
+    return torch.arange(size) < lengths[:, None]
+
+
+def _filled(value: float) -> Callable[[Tensor, torch.dtype], Tensor]:
+    """Return additive_mask with another number that hides."""
+    return lambda mask, dtype: torch.zeros(mask.shape, dtype=dtype).masked_fill(~mask, value)
+
+
 def _additive(mask: Tensor) -> Tensor:
-    return torch.zeros(mask.shape, dtype=torch.float64).masked_fill(~mask, -torch.inf)
+    return _filled(-math.inf)(mask, torch.float64)
 
 
 WILD: dict[str, Callable[[], Tensor]] = {  # one mask as each convention writes it
@@ -81,73 +90,69 @@ FILL = "8, Masks: The number that hides"
 MISTAKES = [
     mistake("causal-hides-self", "A token does not see itself.",
         "The diagonal is allowed: a token sees itself and what came before.", VOCABULARY,
-        {"causal_mask": lambda n: torch.ones(n, n).tril(-1).bool()},
-        {"causal_mask_for_cache": lambda new, total: torch.ones(new, total).tril(total - new - 1).bool()}),
+        causal_mask=lambda n: torch.ones(n, n).tril(-1).bool(),
+        causal_mask_for_cache=lambda new, total: torch.ones(new, total).tril(total - new - 1).bool()),
     mistake("causal-leaks-next", "Each token sees the next one.",
         "A token may look at itself and back, not ahead.", VOCABULARY,
-        {"causal_mask": lambda n: torch.ones(n, n).tril(1).bool()},
-        {"causal_mask_for_cache": lambda new, total: torch.ones(new, total).tril(total - new + 1).bool()}),
+        causal_mask=lambda n: torch.ones(n, n).tril(1).bool(),
+        causal_mask_for_cache=lambda new, total: torch.ones(new, total).tril(total - new + 1).bool()),
     mistake("", "Each token sees itself and what comes after it: this is the upper triangle.",
         "The past lies below the diagonal, where s < t: keep that with tril.", VOCABULARY,
-        {"causal_mask": lambda n: torch.ones(n, n).triu().bool()}),
+        causal_mask=lambda n: torch.ones(n, n).triu().bool()),
     mistake("causal-top-left", "The triangle stands at the top left.",
         "The new tokens are the last ones: align the triangle with the bottom right corner.", CORNER,
-        {"causal_mask_for_cache": lambda new, total: torch.ones(new, total).tril().bool()}),
+        causal_mask_for_cache=lambda new, total: torch.ones(new, total).tril().bool()),
     mistake("mask-inverted", "True and False have changed places.",
         "True means may attend.", VOCABULARY,
-        {"causal_mask": lambda n: ~masks.causal_mask(n)},
-        {"padding_mask": lambda x, n: ~masks.padding_mask(x, n)},
-        {"causal_mask_for_cache": lambda a, b: ~masks.causal_mask_for_cache(a, b)},
-        {"combine_masks": lambda a, b: ~(a & b)},
-        {"additive_mask": lambda m, dtype: torch.zeros(m.shape, dtype=dtype).masked_fill(m, -math.inf)},
-        {"to_attend": lambda m, c: ~masks.to_attend(m, c)}),
+        causal_mask=lambda n: ~masks.causal_mask(n),
+        padding_mask=lambda x, n: ~masks.padding_mask(x, n),
+        causal_mask_for_cache=lambda a, b: ~masks.causal_mask_for_cache(a, b),
+        combine_masks=lambda a, b: ~(a & b),
+        additive_mask=lambda m, dtype: _filled(-math.inf)(~m, dtype),
+        to_attend=lambda m, c: ~masks.to_attend(m, c)),
     mistake("convention-misread", 'The numbers of "additive" were turned round like a mask of True and False.',
         "It holds 0 where a key may be seen, and -inf where it is hidden: compare with 0.", TABLE,
-        crashes=lambda error: "operator.invert" in str(error), only=("to_attend",)),
+        crashes="operator.invert", only=("to_attend",)),
     mistake("", "Each sentence sees one place too many.",
         "Places count from 0: a sentence of 3 words has them at 0, 1 and 2, and place 3 is padding. Compare with <.",
         VOCABULARY,
-        {"padding_mask": lambda x, n: masks.padding_mask((x + 1).clamp(max=n), n)}),
+        padding_mask=lambda x, n: masks.padding_mask((x + 1).clamp(max=n), n)),
     mistake("padding-on-queries", "The mask hides queries, not keys.",
         "Padding is what nobody should look at: the last axis, mask[:, None, None, :].", BROADCAST,
-        {"padding_mask": lambda x, n: (torch.arange(n) < x[:, None])[:, None, :, None]}),
+        padding_mask=lambda x, n: _real(x, n)[:, None, :, None]),
     mistake("padding-broadcast-raw", "The mask is (B, S), which would be read as (T, S).",
         "Give it axes for heads and queries: mask[:, None, None, :].", BROADCAST,
-        {"padding_mask": lambda x, n: torch.arange(n) < x[:, None]}),
+        padding_mask=_real),
     mistake("mask-missing-head-axis", "The mask lacks an axis for the heads.",
         "With (B, T, S) the batch would meet the heads.", BROADCAST,
-        {"padding_mask": lambda x, n: (torch.arange(n) < x[:, None])[:, None, :]},
-        {"combine_masks": lambda a, b: a & b[:, 0]}),
+        padding_mask=lambda x, n: _real(x, n)[:, None, :],
+        combine_masks=lambda a, b: a & b[:, 0]),
     mistake("mask-first-batch-only", "All sentences are masked as the first is.",
         "Each sentence has its own length.", BROADCAST,
-        {"padding_mask": lambda x, n: masks.padding_mask(x[:1].expand(len(x)), n)},
-        {"combine_masks": lambda a, b: (a & b[:1]).expand(len(b), 1, *a.shape)}),
+        padding_mask=lambda x, n: masks.padding_mask(x[:1].expand(len(x)), n),
+        combine_masks=lambda a, b: (a & b[:1]).expand(len(b), 1, *a.shape)),
     mistake("masks-or-instead-of-and", "A key is seen if either mask allows it.",
         "Both must allow it: &, not |.", VOCABULARY,
-        {"combine_masks": lambda a, b: a | b}),
+        combine_masks=lambda a, b: a | b),
     mistake("mask-ignored", "One of the masks has no effect.",
         "Both must allow a key.", VOCABULARY,
-        {"combine_masks": lambda a, b: a.expand(len(b), 1, *a.shape)},
-        {"combine_masks": lambda a, b: b.expand(-1, 1, *a.shape)},
-        {"combine_masks": lambda a, b: a},
-        {"combine_masks": lambda a, b: b}),
+        combine_masks=[lambda a, b: a.expand(len(b), 1, *a.shape), lambda a, b: b.expand(-1, 1, *a.shape),
+                       lambda a, b: a, lambda a, b: b]),
     mistake("mask-fill-positive-inf", "Hidden keys got +inf.",
         "Hidden means as small as can be: -inf.", FILL,
-        {"additive_mask": lambda m, dtype: torch.zeros(m.shape, dtype=dtype).masked_fill(~m, math.inf)}),
+        additive_mask=_filled(math.inf)),
     mistake("mask-added-as-number", "The mask became 0 and 1.",
         "Added to scores, that hides nothing. It should be 0 and -inf.", FILL,
-        {"additive_mask": lambda m, dtype: m.to(dtype)},
-        {"additive_mask": lambda m, dtype: (~m).to(dtype)}),
+        additive_mask=[lambda m, dtype: m.to(dtype), lambda m, dtype: (~m).to(dtype)]),
     mistake("mask-fill-tiny", "Hidden keys got a tiny number.",
         "Nearly 0 hides nothing: -inf does.", FILL,
-        {"additive_mask": lambda m, dtype: torch.zeros(m.shape, dtype=dtype).masked_fill(~m, 1e-9)}),
+        additive_mask=_filled(1e-9)),
     mistake("mask-times-minus-inf", "What may be seen became NaN: 0 times inf is not a number.",
         "Fill with masked_fill.", FILL,
-        {"additive_mask": lambda m, dtype: (~m).to(dtype) * -math.inf},
-        {"additive_mask": lambda m, dtype: (1 - m.to(dtype)) * -math.inf}),
+        additive_mask=[lambda m, dtype: (~m).to(dtype) * -math.inf, lambda m, dtype: (1 - m.to(dtype)) * -math.inf]),
     mistake("masked-row-uniform", "Hidden keys got a large finite number.",
         "In a row with nothing to see all are alike then. Use -inf.", FILL,
-        {"additive_mask": lambda m, dtype: torch.zeros(m.shape, dtype=dtype).masked_fill(~m, -1e9)}),
+        additive_mask=_filled(-1e9)),
 ]  # fmt: skip
 
 EXERCISES = [
@@ -239,96 +244,70 @@ EXERCISES = [
 ]
 
 QUESTIONS = {
-    "causal-count": Question(
+    "causal-count": question(
         "A causal mask for 6 tokens has 36 entries. How many are True?",
-        answers={
-            "21": "1 + 2 + 3 + 4 + 5 + 6: row t has t + 1 of them, if the first row is row 0.",
-            "15": "That leaves out the diagonal. A token sees itself, too: the first one would have nothing else.",
-            "18": "A little more than half: the diagonal belongs to it whole.",
-            "36": "Then nothing would be hidden.",
-            "6": "That is the diagonal alone. Each token sees all that came before, too.",
-        },
+        "21 → 1 + 2 + 3 + 4 + 5 + 6: row t has t + 1 of them, if the first row is row 0.",
+        "15 → That leaves out the diagonal. A token sees itself, too: the first one would have nothing else.",
+        "18 → A little more than half: the diagonal belongs to it whole.",
+        "36 → Then nothing would be hidden.",
+        "6 → That is the diagonal alone. Each token sees all that came before, too.",
         nudge="Count row by row: what does token 0 see, what token 1?",
         units="entries true",
     ),
-    "padding-shape": Question(
+    "padding-shape": question(
         "Scores are (2, 4, 5, 5), which is (B, H, T, S). Sentence 1 has two paddings, which nobody should see. Which "
         "shape must the mask have?",
-        right_at=1,
-        answers={
-            "(2, 5)": (
-                "Shapes are matched from the right: the 2 would meet T = 5, and the call stops. At T = 2 it would run, "
-                "as a mask (T, S)."
-            ),
-            "(2, 1, 1, 5)": "One row of keys for each sentence, and axes of size 1 for all heads and all queries.",
-            "(2, 1, 5, 1)": "That hides whole queries, and leaves the padding to be seen by all others.",
-            "(2, 5, 5)": (
-                "Matched from the right the 2 would meet H = 4, and the call stops. At H = 2 it would run, and the "
-                "heads would share out the sentences' masks."
-            ),
-        },
+        "(2, 5) → Shapes are matched from the right: the 2 would meet T = 5, and the call stops. At T = 2 it would "
+        "run, as a mask (T, S).",
+        "✔ (2, 1, 1, 5) → One row of keys for each sentence, and axes of size 1 for all heads and all queries.",
+        "(2, 1, 5, 1) → That hides whole queries, and leaves the padding to be seen by all others.",
+        "(2, 5, 5) → Matched from the right the 2 would meet H = 4, and the call stops. At H = 2 it would run, and "
+        "the heads would share out the sentences' masks.",
     ),
-    "three-axes": Question(
+    "three-axes": question(
         "Two sentences and two heads. scaled_dot_product_attention gets a mask (B, T, S), one matrix a sentence. What "
         "happens?",
-        right_at=2,
-        answers={
-            "it raises": "It would with two sentences and four heads. Here 2 meets 2, and fits.",
-            "sentence b gets mask b": "That needs an axis for the heads: (B, 1, T, S).",
-            "head h gets mask h": (
-                "Shapes are matched from the right, so the first axis of the mask meets the heads. Nobody complains."
-            ),
-        },
+        "it raises → It would with two sentences and four heads. Here 2 meets 2, and fits.",
+        "sentence b gets mask b → That needs an axis for the heads: (B, 1, T, S).",
+        "✔ head h gets mask h → Shapes are matched from the right, so the first axis of the mask meets the heads. "
+        "Nobody complains.",
     ),
-    "blind-rows": Question(
+    "blind-rows": question(
         "Two words are filled up to five places, with the padding on the left. The mask is causal and hides padding. "
         "How many of the five rows see nothing?",
-        answers={
-            "3": "The three paddings. Each may only look at itself and back, and there is only padding.",
-            "0": "Look at the first row. It may see itself alone, and it is padding.",
-            "1": "The first row is one. What do the second and the third see?",
-            "2": "Count the paddings again: 5 - 2.",
-            "5": "The two words see themselves.",
-        },
+        "3 → The three paddings. Each may only look at itself and back, and there is only padding.",
+        "0 → Look at the first row. It may see itself alone, and it is padding.",
+        "1 → The first row is one. What do the second and the third see?",
+        "2 → Count the paddings again: 5 - 2.",
+        "5 → The two words see themselves.",
         units="rows",
         nudge="Where do the words stand? Each row sees itself and what is before it, without the padding.",
     ),
-    "causal-corner": Question(
+    "causal-corner": question(
         "One new token asks, and there are 7 keys, its own the last. How many does it see in "
         "scaled_dot_product_attention with is_causal=True?",
-        answers={
-            "1": "The triangle stands at the top left: query 0 sees key 0. The newest token sees the oldest alone.",
-            "7": "It should, being the last of all tokens. But the triangle is not at the bottom right.",
-            "0": "The diagonal is allowed: query 0 sees key 0.",
-            "6": "Not itself? The diagonal is allowed, but it starts at the top left.",
-        },
+        "1 → The triangle stands at the top left: query 0 sees key 0. The newest token sees the oldest alone.",
+        "7 → It should, being the last of all tokens. But the triangle is not at the bottom right.",
+        "0 → The diagonal is allowed: query 0 sees key 0.",
+        "6 → Not itself? The diagonal is allowed, but it starts at the top left.",
         nudge="Draw a matrix of 1 row and 7 columns. Where does its diagonal start?",
         units="keys key",
     ),
-    "who-ignores": Question(
+    "who-ignores": question(
         "A sentence of three words has two paddings. nn.MultiheadAttention gets key_padding_mask = [True, True, True, "
         "False, False]. What does a query look at?",
-        right_at=1,
-        answers={
-            "the three words": (
-                "So it would be in this course, where True = may attend. This module means the opposite."
-            ),
-            "the two paddings": "There True means “ignore this key”. The words are ignored, and no error tells you.",
-            "everything": "A bool mask always hides something, unless all of it says “may attend”.",
-        },
+        "the three words → So it would be in this course, where True = may attend. This module means the opposite.",
+        "✔ the two paddings → There True means “ignore this key”. The words are ignored, and no error tells you.",
+        "everything → A bool mask always hides something, unless all of it says “may attend”.",
         also=("paddings", "the paddings"),
     ),
-    "after-softmax": Question(
+    "after-softmax": question(
         "Softmax first, over all keys. Then the weights of later tokens are set to 0, and nothing more. Can a later "
         "token change the output of an earlier one?",
-        right_at=1,
-        answers={
-            "no, its weight is 0": "Its own weight is. Look at what the other weights were divided by.",
-            "yes, through the sum": (
-                "Softmax divides by a sum over all keys, the later ones included. The sum tells about them."
-            ),
-            "only if it is the next one": "The sum runs over all keys, near and far.",
-        },
+        "no, its weight is 0 → Its own weight is. Look at what the other weights were divided by.",
+        "✔ yes, through the sum → Softmax divides by a sum over all keys, the later ones included. The sum tells "
+        "about them.",
+        "only if it is the next one → The sum runs over all keys, near and far.",
     ),
 }
 

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from mha_course.attention import attention, merge_heads, split_heads
-from mha_course.exercises.attention_steps import ALL_SIX, MASKED, NO_BIAS, Steps, pass_through
+from mha_course.exercises.attention_steps import ALL_SIX, MASKED, Steps, pass_through
 from mha_course.exercises.inputs import B, C, H, S, T, draw, others, square
-from mha_course.exercises.spec import Exercise, Lesson, Question, mistake
+from mha_course.exercises.spec import Exercise, Lesson, mistake, question
 
 
 def cross_attention(
@@ -33,12 +34,8 @@ def _memory_mask() -> Tensor:
 
 
 def _build(s: Steps) -> Callable[..., tuple[Tensor, Tensor]]:
-    def answer(
-        x: Tensor, memory: Tensor, w_q: Tensor, w_k: Tensor, w_v: Tensor, w_o: Tensor, num_heads: int,
-        memory_mask: Tensor | None = None,
-    ) -> tuple[Tensor, Tensor]:  # fmt: skip
-        asks, answers = s.sources(x, memory)
-        return pass_through(s, asks, answers, (w_q, w_k, w_v, w_o), NO_BIAS, num_heads, memory_mask)
+    def answer(x: Tensor, memory: Tensor, *rest: Any) -> tuple[Tensor, Tensor]:
+        return pass_through(s, *s.sources(x, memory), *rest)
 
     return answer
 
@@ -47,15 +44,13 @@ CROSS = "9, Cross-attention: Cross-attention: two sequences"
 MISTAKES = [
     mistake("query-from-memory", "Queries come from the memory, too.",
         "The one that asks is x: as many rows as x has tokens.", CROSS,
-        {"sources": lambda x, memory: (memory, memory)}),
+        sources=lambda x, memory: (memory, memory)),
     mistake("memory-ignored", "Keys and values come from x.",
         "x asks, memory answers: keys and values are projections of memory.", CROSS,
-        {"sources": lambda x, memory: (x, x)},
-        {"sources": lambda x, memory: (memory, x)}),
+        sources=[lambda x, memory: (x, x), lambda x, memory: (memory, x)]),
     mistake("memory-and-input-joined", "Keys and values come from x and memory together.",
         "x asks, and only memory answers: weights are (B, H, T, S), with a column for each token of memory.", CROSS,
-        {"sources": lambda x, memory: (x, torch.cat((x, memory), 1))},
-        {"sources": lambda x, memory: (x, torch.cat((memory, x), 1))}),
+        sources=[lambda x, memory: (x, torch.cat((x, memory), 1)), lambda x, memory: (x, torch.cat((memory, x), 1))]),
     mistake("mask-inverted", "What should be hidden is seen, and the other way round.",
         "True means may attend, so hide where the mask is False: ~memory_mask.",
         "9, Cross-attention: The mask belongs to the memory",
@@ -63,8 +58,8 @@ MISTAKES = [
         only=("cross_attention",)),
     mistake("key-value-different-sources", "Keys and values come from different sequences.",
         "A key and its value belong to one token: both from memory.", CROSS,
-        {"project": lambda x, m, w, b, h, s: (s.linear(x, w[0]), s.linear(m, w[1]), s.linear(x, w[2]))},
-        {"project": lambda x, m, w, b, h, s: (s.linear(x, w[0]), s.linear(x, w[1]), s.linear(m, w[2]))},
+        project=[lambda x, m, w, b, h, s: (s.linear(x, w[0]), s.linear(m, w[1]), s.linear(x, w[2])),
+                 lambda x, m, w, b, h, s: (s.linear(x, w[0]), s.linear(x, w[1]), s.linear(m, w[2]))],
         only=("cross_attention",)),
 ]  # fmt: skip
 
@@ -97,33 +92,26 @@ EXERCISES = [
 ]
 
 QUESTIONS = {
-    "cross-weights": Question(
+    "cross-weights": question(
         "x has shape (2, 5, 24), memory (2, 7, 24), and there are 4 heads. What is the shape of the weights?",
-        answers={
-            "2, 4, 5, 7": "A row for each token that asks, a column for each token that answers, in every head.",
-            "2, 4, 7, 5": "Queries come first: the 5 tokens of x ask, so there are 5 rows.",
-            "2, 4, 5, 5": "That is self-attention: here the keys come from memory, and there are 7.",
-            "2, 4, 7, 7": "That is memory asking itself. The queries come from x.",
-            "2, 5, 7": "Each of the 4 heads keeps weights of its own.",
-        },
+        "2, 4, 5, 7 → A row for each token that asks, a column for each token that answers, in every head.",
+        "2, 4, 7, 5 → Queries come first: the 5 tokens of x ask, so there are 5 rows.",
+        "2, 4, 5, 5 → That is self-attention: here the keys come from memory, and there are 7.",
+        "2, 4, 7, 7 → That is memory asking itself. The queries come from x.",
+        "2, 5, 7 → Each of the 4 heads keeps weights of its own.",
         letters="B, H, T, S",
     ),
-    "later-word": Question(
+    "later-word": question(
         "You change the last token of x. Can the cross-attention of an earlier token of x change?",
-        right_at=1,
-        answers={
-            "yes": "That takes keys or values made of x. Here both come from memory.",
-            "no": "Each query meets the memory on its own: tokens of x never meet each other here.",
-        },
+        "yes → That takes keys or values made of x. Here both come from memory.",
+        "✔ no → Each query meets the memory on its own: tokens of x never meet each other here.",
         also=("it cannot", "no, it cannot", "it can not"),
     ),
-    "keys-once": Question(
+    "keys-once": question(
         "A translation is said in 5 steps, one word each. How many times must k and v of the memory be computed?",
-        answers={
-            "1": "The memory does not change while the translation is said, so neither do its keys and values.",
-            "5": "That is how often q is computed. The memory is the same in every step.",
-            "10": "k and v are two tensors, but neither changes from step to step: one computation makes both.",
-        },
+        "1 → The memory does not change while the translation is said, so neither do its keys and values.",
+        "5 → That is how often q is computed. The memory is the same in every step.",
+        "10 → k and v are two tensors, but neither changes from step to step: one computation makes both.",
         nudge="What changes from one step to the next: the memory, or what asks it?",
         units="times time",
         also=("once", "only once", "just once"),

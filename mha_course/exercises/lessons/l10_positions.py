@@ -9,7 +9,7 @@ from torch import Tensor
 
 from mha_course import positions
 from mha_course.exercises.inputs import B, D, H, S, draw, others
-from mha_course.exercises.spec import Exercise, Lesson, Question, mistake
+from mha_course.exercises.spec import Exercise, Lesson, mistake, question
 
 
 def _angles(n: int, width: int) -> Tensor:
@@ -27,26 +27,35 @@ def _per_index(n: int, width: int, times: int = 1) -> Tensor:
     return torch.where(torch.arange(width) % 2 == 0, angles.sin(), angles.cos()).float()
 
 
-def _slip(n: int, width: int, slip: Any) -> Tensor:
-    angles = torch.arange(n, dtype=torch.float64)[:, None] / slip(torch.arange(0, width, 2, dtype=torch.float64), width)
-    return _interleaved(angles.sin(), angles.cos())
+def _slipped(slip: Any) -> Any:
+    """Return sinusoidal_encoding with another number by which a place is divided."""
+
+    def sinusoidal_encoding(n: int, width: int) -> Tensor:
+        rates = 1 / slip(torch.arange(0, width, 2, dtype=torch.float64), width)
+        angles = torch.arange(n, dtype=torch.float64)[:, None] * rates
+        return _interleaved(angles.sin(), angles.cos())
+
+    return sinusoidal_encoding
 
 
-def _turn(x: Tensor, at: Tensor, base: float, cos: Any, sin: Any, layout: str = "half") -> Tensor:
-    """Rotate pairs with given functions, in one of the layouts."""
-    rates = base ** (-torch.arange(0, x.size(-1), 2, dtype=x.dtype) / x.size(-1))
-    angles = torch.as_tensor(at).to(x.dtype)[:, None] * rates
-    c, s = cos(angles), sin(angles)
-    if layout == "interleaved":
-        a, b = x[..., ::2], x[..., 1::2]
-        return torch.stack((a * c - b * s, a * s + b * c), -1).flatten(-2)
-    a, b = x.chunk(2, -1)
-    if layout == "mixed":
-        c, s = (t.repeat_interleave(2, -1) for t in (c, s))
-        return x * c + torch.cat((-b, a), -1) * s
-    if layout == "no minus":
-        return torch.cat((a * c + b * s, a * s + b * c), -1)
-    return torch.cat((a * c - b * s, a * s + b * c), -1)
+def _turned(cos: Any = torch.cos, sin: Any = torch.sin, layout: str = "half") -> Any:
+    """Return rope with other functions, or in another layout."""
+
+    def rope(x: Tensor, at: Tensor, base: float = 1e4) -> Tensor:
+        rates = base ** (-torch.arange(0, x.size(-1), 2, dtype=x.dtype) / x.size(-1))
+        angles = torch.as_tensor(at).to(x.dtype)[:, None] * rates
+        c, s = cos(angles), sin(angles)
+        if layout == "interleaved":
+            a, b = x[..., ::2], x[..., 1::2]
+            return torch.stack((a * c - b * s, a * s + b * c), -1).flatten(-2)
+        a, b = x.chunk(2, -1)
+        if layout == "mixed":
+            c, s = (t.repeat_interleave(2, -1) for t in (c, s))
+            return x * c + torch.cat((-b, a), -1) * s
+        minus = b * s if layout == "no minus" else -b * s
+        return torch.cat((a * c + minus, a * s + b * c), -1)
+
+    return rope
 
 
 ENCODING = "10, Positions: Positions: sinusoidal encoding"
@@ -54,52 +63,49 @@ ROTARY = "10, Positions: Positions: rotary pairs"
 MISTAKES = [
     mistake("sin-cos-swapped", "Sine and cosine have changed places.",
         "Even indices hold the sine, odd ones the cosine.", ENCODING,
-        {"sinusoidal_encoding": lambda n, c: _interleaved(_angles(n, c).cos(), _angles(n, c).sin())}),
+        sinusoidal_encoding=lambda n, c: _interleaved(_angles(n, c).cos(), _angles(n, c).sin())),
     mistake("sin-cos-swapped", "Sine and cosine have changed places.",
         "An angle of 0 turns nothing: the cosine is the own share of a number, the sine that of its partner.", ROTARY,
-        {"rope": lambda x, at, base=1e4: _turn(x, at, base, torch.sin, torch.cos)}),
+        rope=_turned(torch.sin, torch.cos)),
     mistake("frequency-per-index", "Each index has a frequency of its own.",
         "A sine and the cosine beside it share one.", ENCODING,
-        {"sinusoidal_encoding": _per_index},
-        {"sinusoidal_encoding": lambda n, c: _per_index(n, c, times=2)}),
+        sinusoidal_encoding=[_per_index, lambda n, c: _per_index(n, c, times=2)]),
     mistake("frequency-precedence", "The exponent slipped.",
         "It is 2i / d for pair i, so that frequencies run from 1 down to nearly 1 / 10000.",
         ENCODING,
-        {"sinusoidal_encoding": lambda n, c: _slip(n, c, lambda i, d: 10000.0 ** (i // d))},
-        {"sinusoidal_encoding": lambda n, c: _slip(n, c, lambda i, d: 10000.0**i / d)},
-        {"sinusoidal_encoding": lambda n, c: _slip(n, c, lambda i, d: 10000.0 ** (i / d // 2))},
-        {"sinusoidal_encoding": lambda n, c: _slip(n, c, lambda i, d: 10000.0 ** (2 * i / d))},
-        {"sinusoidal_encoding": lambda n, c: _slip(n, c, lambda i, d: 10000.0 ** (i / 2 / d))}),
+        sinusoidal_encoding=[_slipped(lambda i, d: 10000.0 ** (i // d)), _slipped(lambda i, d: 10000.0**i / d),
+                             _slipped(lambda i, d: 10000.0 ** (i / d // 2)),
+                             _slipped(lambda i, d: 10000.0 ** (2 * i / d)),
+                             _slipped(lambda i, d: 10000.0 ** (i / 2 / d))]),
     mistake("waves-in-halves", "All sines stand in the first half, all cosines in the second.",
         "Here they take turns: sines at even channels, cosines at odd ones.", ENCODING,
-        {"sinusoidal_encoding": lambda n, c: torch.cat((_angles(n, c).sin(), _angles(n, c).cos()), -1).float()}),
+        sinusoidal_encoding=lambda n, c: torch.cat((_angles(n, c).sin(), _angles(n, c).cos()), -1).float()),
     mistake("positions-from-one", "The first place is 1.",
         "Places are counted from 0: row 0 holds sines of 0 and cosines of 1.", ENCODING,
-        {"sinusoidal_encoding": lambda n, c: positions.sinusoidal_encoding(n + 1, c)[1:]}),
+        sinusoidal_encoding=lambda n, c: positions.sinusoidal_encoding(n + 1, c)[1:]),
     mistake("positions-ignored", "The tokens were counted from 0, whatever positions says.",
         "A token in a cache, or in a later piece of text, stands elsewhere: take the angles from positions.", ROTARY,
-        {"rope": lambda x, at, base=1e4: positions.rope(x, range(x.size(2)), base)},
-        {"rope": lambda x, at, base=1e4: positions.rope(x, range(1, x.size(2) + 1), base)}),
+        rope=[lambda x, at, base=1e4: positions.rope(x, range(x.size(2)), base),
+              lambda x, at, base=1e4: positions.rope(x, range(1, x.size(2) + 1), base)]),
     mistake("base-ignored", "The base is always the same number, whatever base says.",
         "It is an argument, 10000 if none is given: models that read long texts take a larger one.", ROTARY,
-        *[{"rope": lambda x, at, base=1e4, own=own: positions.rope(x, at, own)}
-          for own in (1e4, 1e2, 1e3, 1e5, 5e5, 1e6)]),
+        rope=[lambda x, at, base=1e4, own=own: positions.rope(x, at, own) for own in (1e4, 1e2, 1e3, 1e5, 5e5, 1e6)]),
     mistake("rope-wrong-sign", "The rotation goes the other way round.",
         "Pair (a, b) becomes (a cos - b sin, a sin + b cos).", ROTARY,
-        {"rope": lambda x, at, base=1e4: _turn(x, at, base, torch.cos, lambda t: -t.sin())}),
+        rope=_turned(sin=lambda t: -t.sin())),
     mistake("rope-missing-minus", "The minus is missing.",
         "A rotation is (a cos - b sin, a sin + b cos); without the minus lengths change.", ROTARY,
-        {"rope": lambda x, at, base=1e4: _turn(x, at, base, torch.cos, torch.sin, "no minus")}),
+        rope=_turned(layout="no minus")),
     mistake("rope-interleaved", "These are the numbers of the other layout, with neighbours as pairs.",
         "It is as valid; here index i is paired with i + D/2.", ROTARY,
-        {"rope": lambda x, at, base=1e4: _turn(x, at, base, torch.cos, torch.sin, "interleaved")}),
+        rope=_turned(layout="interleaved")),
     mistake("rope-layout-mixed", "Angles of one layout meet the rotation of the other.",
         "In the half-split layout the angles repeat as a block: cat((angles, angles)).", ROTARY,
-        {"rope": lambda x, at, base=1e4: _turn(x, at, base, torch.cos, torch.sin, "mixed")}),
+        rope=_turned(layout="mixed")),
     mistake("rope-values-not-angles", "The position was added, not turned.",
         "RoPE rotates each pair by an angle that grows with the position.", ROTARY,
-        {"rope": lambda x, at, base=1e4: x + positions.sinusoidal_encoding(64, x.size(-1)).to(x)[torch.as_tensor(at)]},
-        {"rope": lambda x, at, base=1e4: x + torch.as_tensor(at).to(x)[:, None]}),
+        rope=[lambda x, at, base=1e4: x + positions.sinusoidal_encoding(64, x.size(-1)).to(x)[torch.as_tensor(at)],
+              lambda x, at, base=1e4: x + torch.as_tensor(at).to(x)[:, None]]),
 ]  # fmt: skip
 
 EXERCISES = [
@@ -144,47 +150,34 @@ EXERCISES = [
 ]
 
 QUESTIONS = {
-    "bag-of-words": Question(
+    "bag-of-words": question(
         "“dog bites man” becomes “man bites dog”. Without positions and a mask, what is the context of “bites” now?",
-        right_at=0,
-        answers={
-            "the same": "Its row holds the same three weights and values, added in another order. A sum has no order.",
-            "another one": "That needs a step that knows the places. Scores, softmax and sum know none.",
-            "the same, with “dog” and “man” exchanged": "A context holds no words: it is one vector.",
-        },
+        "✔ the same → Its row holds the same three weights and values, added in another order. A sum has no order.",
+        "another one → That needs a step that knows the places. Scores, softmax and sum know none.",
+        "the same, with “dog” and “man” exchanged → A context holds no words: it is one vector.",
         also=("it stays the same", "unchanged", "no change", "it does not change"),
     ),
-    "far-away": Question(
+    "far-away": question(
         "The encodings of places 3 and 8 have a certain dot product. What is that of places 103 and 108?",
-        right_at=1,
-        answers={
-            "smaller": "Nothing fades: sine and cosine go round. Only the distance, 5, matters.",
-            "the same": "Every pair gives cos of its frequency times the distance, and the distance is 5 both times.",
-            "larger": "Sine and cosine do not grow with the place.",
-        },
+        "smaller → Nothing fades: sine and cosine go round. Only the distance, 5, matters.",
+        "✔ the same → Every pair gives cos of its frequency times the distance, and the distance is 5 both times.",
+        "larger → Sine and cosine do not grow with the place.",
     ),
-    "slowest-pair": Question(
+    "slowest-pair": question(
         "D = 64, base 10000: pair i turns by 10000 to the power of -2i / 64 radians a token. After how many tokens "
         "has the slowest pair come round once?",
-        right_at=2,
-        answers={
-            "about 6": "That is the fastest pair: 1 radian a token, and a round has 2π of them.",
-            "about 10,000": "That is the base. The slowest pair does not quite reach it, and a round is 2π, not 1.",
-            "about 47,000": "It turns by 10000 to the power of -62/64 a token, and a round is 2π.",
-        },
+        "about 6 → That is the fastest pair: 1 radian a token, and a round has 2π of them.",
+        "about 10,000 → That is the base. The slowest pair does not quite reach it, and a round is 2π, not 1.",
+        "✔ about 47,000 → It turns by 10000 to the power of -62/64 a token, and a round is 2π.",
         units="tokens",
         tolerance=150,
     ),
-    "turned-values": Question(
+    "turned-values": question(
         "Suppose you turned the values, too. All tokens move on by 100 places. What happens to the context?",
-        right_at=1,
-        answers={
-            "nothing": "That holds for the weights, where a turned q meets a turned k. A value meets nobody.",
-            "the context changes": (
-                "The weights stay, but all values are turned further, and so is their mixture: nothing undoes it."
-            ),
-            "the weights change": "The weights come from q and k alone, and these keep their distances.",
-        },
+        "nothing → That holds for the weights, where a turned q meets a turned k. A value meets nobody.",
+        "✔ the context changes → The weights stay, but all values are turned further, and so is their mixture: "
+        "nothing undoes it.",
+        "the weights change → The weights come from q and k alone, and these keep their distances.",
         also=("it changes",),
     ),
 }

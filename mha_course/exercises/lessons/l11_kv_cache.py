@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -11,7 +12,7 @@ from torch import Tensor
 from mha_course import caching
 from mha_course.exercises.attention_steps import ALL_SIX, ATTEND, NO_BIAS, Steps
 from mha_course.exercises.inputs import B, C, D, H, S, draw, others, square
-from mha_course.exercises.spec import Exercise, Lesson, Question, mistake
+from mha_course.exercises.spec import Exercise, Lesson, mistake, question
 
 
 def _caches() -> tuple[Tensor, Tensor]:
@@ -19,17 +20,9 @@ def _caches() -> tuple[Tensor, Tensor]:
 
 
 def _build_decode_step(s: Steps) -> Callable[..., tuple[Tensor, Tensor, Tensor]]:
-    def answer(
-        x_t: Tensor,
-        k_cache: Tensor,
-        v_cache: Tensor,
-        w_q: Tensor,
-        w_k: Tensor,
-        w_v: Tensor,
-        w_o: Tensor,
-        h: int,
-    ) -> tuple[Tensor, Tensor, Tensor]:
-        q, k, v = s.order(*s.project(x_t, x_t, (w_q, w_k, w_v), NO_BIAS[:3], h, s))
+    def answer(x_t: Tensor, k_cache: Tensor, v_cache: Tensor, *rest: Any) -> tuple[Tensor, Tensor, Tensor]:
+        *weights, w_o, h = rest
+        q, k, v = s.order(*s.project(x_t, x_t, weights, NO_BIAS[:3], h, s))
         q, k, v = s.apart(q, k, v, h, s)
         keys, values = s.append(k_cache, v_cache, k, v)
         seen_keys, seen_values = s.seen(keys, values)
@@ -40,53 +33,59 @@ def _build_decode_step(s: Steps) -> Callable[..., tuple[Tensor, Tensor, Tensor]]
     return answer
 
 
+def _joined(dim: int) -> Callable[..., tuple[Tensor, Tensor]]:
+    """Put what is new behind the caches on an axis."""
+    return lambda a, b, k, v: (torch.cat((a, k), dim), torch.cat((b, v), dim))
+
+
+def _past(k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
+    return k[:, :, :-1], v[:, :, :-1]
+
+
+def _newest(k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
+    return k[:, :, -1:], v[:, :, -1:]
+
+
 CACHE = "11, KV cache and fewer KV heads: KV cache: one token at a time"
 FEWER = "11, KV cache and fewer KV heads: Fewer KV heads"
 BYTES = "11, KV cache and fewer KV heads: Bytes: what a cache weighs"
 MISTAKES = [
     mistake("cache-wrong-axis", "The new token was not put behind the old ones.",
         "Tokens are axis 2 of a cache (B, H, P, D).", CACHE,
-        {"append": lambda a, b, k, v: (torch.cat((a, k), 1), torch.cat((b, v), 1))},
-        {"append": lambda a, b, k, v: (torch.cat((k, a), 2), torch.cat((v, b), 2))},
-        {"append": lambda a, b, k, v: (torch.cat((a, k), -1), torch.cat((b, v), -1))},
-        {"append": lambda a, b, k, v: (torch.cat((a, k), 0), torch.cat((b, v), 0))}),
+        append=[_joined(1), lambda a, b, k, v: _joined(2)(k, v, a, b), _joined(-1), _joined(0)]),
     mistake("cache-not-appended", "The caches that came back do not hold the old tokens and the new one.",
         "The new key and value belong to it from now on.", CACHE,
-        {"append": lambda a, b, k, v: (a, b)},
-        {"append": lambda a, b, k, v: (k, v)},
-        {"kept": lambda k, v: (k[:, :, :-1], v[:, :, :-1])},
-        {"kept": lambda k, v: (k[:, :, -1:], v[:, :, -1:])}),
+        append=[lambda a, b, k, v: (a, b), lambda a, b, k, v: (k, v)],
+        kept=[_past, _newest]),
     mistake("cache-before-projection", "What was appended is the token itself, not its key and value.",
         "Keys and values are kept after projection, so that nothing old is computed again.", CACHE,
-        {"project": lambda x, m, w, b, h, s: (s.linear(x, w[0]), m, m)},
-        only=("decode_step",)),
+        project=lambda x, m, w, b, h, s: (s.linear(x, w[0]), m, m), only=("decode_step",)),
     mistake("blind-to-itself", "The new token sees the past, and not itself.",
         "Its own key and value are among those that it reads: attend to the new caches, not to the old ones.", CACHE,
-        {"seen": lambda k, v: (k[:, :, :-1], v[:, :, :-1])}),
+        seen=_past),
     mistake("sees-itself-alone", "The new token sees only itself.",
         "It has to look back: attend to the new caches, with the old keys and values in them.", CACHE,
-        {"seen": lambda k, v: (k[:, :, -1:], v[:, :, -1:])}),
+        seen=_newest),
     mistake("caches-exchanged", "The caches of keys and values have changed places.",
         "Keys are appended to k_cache, values to v_cache, and they come back in this order.", CACHE,
-        {"kept": lambda k, v: (v, k)},
-        {"append": lambda a, b, k, v: (torch.cat((b, k), 2), torch.cat((a, v), 2))},
-        {"append": lambda a, b, k, v: (torch.cat((b, v), 2), torch.cat((a, k), 2))}),
+        kept=lambda k, v: (v, k),
+        append=[lambda a, b, k, v: _joined(2)(b, a, k, v), lambda a, b, k, v: _joined(2)(b, a, v, k)]),
     mistake("decode-first-key-only", "The new token sees only the first key.",
         "A causal mask of one row, aligned at the top left, hides all but one. The newest token may see everything: "
         "no mask is needed.", CACHE,
-        {"attend": lambda z, m, s: torch.nn.functional.one_hot(torch.zeros_like(z[..., 0]).long(), z.size(-1)).to(z)},
+        attend=lambda z, m, s: torch.nn.functional.one_hot(torch.zeros_like(z[..., 0]).long(), z.size(-1)).to(z),
         only=("decode_step",)),
     mistake("kv-repeat-interleaved-wrongly", "Heads were laid 0 1 0 1, not 0 0 1 1.",
         "Each KV head serves consecutive query heads: repeat_interleave, not repeat.", FEWER,
-        {"repeat_kv": lambda k, h: k.repeat(1, h // k.size(1), 1, 1)}),
+        repeat_kv=lambda k, h: k.repeat(1, h // k.size(1), 1, 1)),
     mistake("cache-bytes-batch-missing", "That is the cache of one sentence.",
         "Each sentence of the batch has keys and values of its own: multiply by batch, too.", BYTES,
-        {"kv_cache_bytes": lambda layers, b, s, h, d, n: 2 * layers * s * h * d * n}),
+        kv_cache_bytes=lambda layers, b, s, h, d, n: 2 * layers * s * h * d * n),
     mistake("cache-bytes-one-of-kv", "That is half of it.",
         "Keys and values are both kept: a factor of 2.", BYTES,
-        {"kv_cache_bytes": lambda layers, b, s, h, d, n: layers * b * s * h * d * n}),
+        kv_cache_bytes=lambda layers, b, s, h, d, n: layers * b * s * h * d * n),
     *[mistake("", f"{name} is left out.", "Multiply the sizes of all that is kept: it is one of them.", BYTES,
-              {"kv_cache_bytes": lambda *sizes, at=at: 2 * math.prod(sizes) // sizes[at]})
+          kv_cache_bytes=lambda *sizes, at=at: 2 * math.prod(sizes) // sizes[at])
       for at, name in enumerate(("layers", "batch", "seq_len", "num_kv_heads", "head_dim", "bytes_per_value"))
       if name != "batch"],
 ]  # fmt: skip
@@ -135,93 +134,66 @@ EXERCISES = [
 ]
 
 QUESTIONS = {
-    "read-later": Question(
+    "read-later": question(
         "A word is behind us. Which of its q, k and v can the outputs of later words depend on?",
-        right_at=1,
-        answers={
-            "q, k and v": "Its query asked for its own row of weights. That row is done.",
-            "k and v": (
-                "Later words compare their queries with its key and mix in its value. Nobody reads its query again."
-            ),
-            "none": "Later words look back at it: they compare with its key, and take of its value.",
-        },
+        "q, k and v → Its query asked for its own row of weights. That row is done.",
+        "✔ k and v → Later words compare their queries with its key and mix in its value. Nobody reads its query "
+        "again.",
+        "none → Later words look back at it: they compare with its key, and take of its value.",
         also=("kv",),
     ),
-    "word-appended": Question(
+    "word-appended": question(
         "No mask: every word sees every word. A word is appended. How many of the old words keep their output?",
-        right_at=2,
-        answers={
-            "all": "That is so with a causal mask. Without one, every old word sees the new one.",
-            "some": "Every row has the new key in its softmax, and softmax gives it more than 0.",
-            "none": (
-                "Each softmax gets one more key to share with, so every row changes. A causal mask protects the past."
-            ),
-        },
+        "all → That is so with a causal mask. Without one, every old word sees the new one.",
+        "some → Every row has the new key in its softmax, and softmax gives it more than 0.",
+        "✔ none → Each softmax gets one more key to share with, so every row changes. A causal mask protects the past.",
         also=("0", "zero", "no word", "not one", "not a single one"),
     ),
-    "twice-as-long": Question(
+    "twice-as-long": question(
         "Without a cache, all n · n scores are computed anew for each new word. A text gets twice as long: how much "
         "more work is that, all words together?",
-        right_at=2,
-        answers={
-            "2 times": "There are twice as many words, but the later ones cost more than the early ones.",
-            "4 times": "That is the last word alone. There are also twice as many words.",
-            "8 times": (
-                "The last word costs four times as much, and there are twice as many: the sum grows with the cube."
-            ),
-        },
+        "2 times → There are twice as many words, but the later ones cost more than the early ones.",
+        "4 times → That is the last word alone. There are also twice as many words.",
+        "✔ 8 times → The last word costs four times as much, and there are twice as many: the sum grows with the cube.",
         units="times x as much more work",
     ),
-    "keys-seen": Question(
+    "keys-seen": question(
         "One new query, 7 keys (6 in the cache, and its own). scaled_dot_product_attention gets is_causal=True. How "
         "many keys does the query see?",
-        answers={
-            "1": "PyTorch lays the triangle into the top-left corner: query 0 sees key 0, the oldest of all.",
-            "7": "So it should be, without any mask. But is_causal=True takes the query for the first of 7.",
-            "6": "Its own key is not hidden in particular. The triangle starts at the top left.",
-        },
+        "1 → PyTorch lays the triangle into the top-left corner: query 0 sees key 0, the oldest of all.",
+        "7 → So it should be, without any mask. But is_causal=True takes the query for the first of 7.",
+        "6 → Its own key is not hidden in particular. The triangle starts at the top left.",
         nudge="The mask has 1 row and 7 columns. In which corner does the triangle start?",
         units="keys key",
     ),
-    "always-zero": Question(
+    "always-zero": question(
         "Each new word comes alone, and RoPE is told that it stands at position 0. What does the model compute?",
-        right_at=1,
-        answers={
-            "the same as always: RoPE knows distances only": "The distances are gone as well: 0 - 0 = 0 for each pair.",
-            "attention without positions": (
-                "A turn by the angle 0 changes nothing. All distances are 0, and the order of the words is lost."
-            ),
-            "noise": "Nothing random happens; every query and key stays as it is.",
-        },
+        "the same as always: RoPE knows distances only → The distances are gone as well: 0 - 0 = 0 for each pair.",
+        "✔ attention without positions → A turn by the angle 0 changes nothing. All distances are 0, and the order of "
+        "the words is lost.",
+        "noise → Nothing random happens; every query and key stays as it is.",
     ),
-    "which-kv-head": Question(
+    "which-kv-head": question(
         "6 query heads share 2 KV heads. Which KV head does query head 2 read? (Count from 0.)",
-        right_at=0,
-        answers={
-            "0": "Neighbours share: query heads 0, 1 and 2 read KV head 0, the others KV head 1.",
-            "1": "Query heads 3, 4 and 5 read that one: each KV head serves three in a row.",
-            "both": "A query head reads one KV head. Its score is one dot product.",
-        },
+        "✔ 0 → Neighbours share: query heads 0, 1 and 2 read KV head 0, the others KV head 1.",
+        "1 → Query heads 3, 4 and 5 read that one: each KV head serves three in a row.",
+        "both → A query head reads one KV head. Its score is one dot product.",
         units="kv head",
     ),
-    "narrow-key": Question(
+    "narrow-key": question(
         "d_model is 24, with 4 query heads and 2 KV heads. What is the shape of k_proj.weight?",
-        answers={
-            "12, 24": "Two heads of D = 6 come out, and all of x goes in; a Linear stores (out, in).",
-            "24, 24": "That is for 4 KV heads. Here only 2 keys a token are made.",
-            "24, 12": "nn.Linear stores (out, in).",
-            "12, 12": "Each key head still reads all 24 channels of x.",
-            "6, 24": "That is one KV head.",
-        },
+        "12, 24 → Two heads of D = 6 come out, and all of x goes in; a Linear stores (out, in).",
+        "24, 24 → That is for 4 KV heads. Here only 2 keys a token are made.",
+        "24, 12 → nn.Linear stores (out, in).",
+        "12, 12 → Each key head still reads all 24 channels of x.",
+        "6, 24 → That is one KV head.",
     ),
-    "bytes-a-token": Question(
+    "bytes-a-token": question(
         "32 layers, 8 KV heads of 128 numbers, 2 bytes a number. How many KiB (1,024 bytes) does one token take?",
-        answers={
-            "128": "32 · 8 · 128 numbers, of 2 bytes, twice: a key and a value.",
-            "64": "That is the keys alone. Values are kept, too.",
-            "4": "That is one layer. Each of the 32 has a cache of its own.",
-            "131072": "Those are bytes.",
-        },
+        "128 → 32 · 8 · 128 numbers, of 2 bytes, twice: a key and a value.",
+        "64 → That is the keys alone. Values are kept, too.",
+        "4 → That is one layer. Each of the 32 has a cache of its own.",
+        "131072 → Those are bytes.",
         nudge="Multiply layers, heads, width and bytes. And what is kept besides the keys?",
         units="KiB KB",
     ),

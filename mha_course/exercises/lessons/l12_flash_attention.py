@@ -12,7 +12,7 @@ from torch import Tensor
 from mha_course import flash
 from mha_course.exercises.attention_steps import Steps
 from mha_course.exercises.inputs import B, H, T, draw
-from mha_course.exercises.spec import EXITS, Exercise, Lesson, Operation, Question, Rule, mistake
+from mha_course.exercises.spec import EXITS, Exercise, Lesson, Operation, Rule, mistake, question
 
 Shrink = Callable[[Tensor, Tensor], Tensor]  # of the old and the new maximum: what the old sum is multiplied by
 COMPUTES = {
@@ -103,10 +103,6 @@ def _build_tiled(s: Steps) -> Callable[[Tensor, Tensor, Tensor, int], Tensor]:
     return vars(s).get("tiled_attention", tiled_attention)
 
 
-def _shrunk(old: Tensor, new: Tensor) -> Tensor:
-    return (old - new).exp()
-
-
 def _grown(old: Tensor, new: Tensor) -> Tensor:
     return (new - old).exp()
 
@@ -158,38 +154,37 @@ FLASH = "12, FlashAttention: FlashAttention: one pass"
 MISTAKES = [
     mistake("online-max-not-corrected", "The running sum was not rescaled when the maximum grew.",
         "Old terms were taken relative to the old maximum: multiply them by exp(old - new).", FLASH,
-        {"online_softmax": _summed(_kept)}),
+        online_softmax=_summed(_kept)),
     mistake("online-max-not-corrected", "Neither the running sum nor the running context was rescaled.",
         "Old terms were taken relative to the old maximum: multiply both by exp(old - new).", FLASH,
         {"shrink_sum": _kept, "shrink_context": _kept}),
     mistake("sum-not-rescaled", "The running context was rescaled, the running sum was not.",
         "Both hold terms relative to the old maximum: multiply the sum by exp(old - new), too.", FLASH,
-        {"shrink_sum": _kept}),
+        shrink_sum=_kept),
     mistake("context-not-rescaled", "The running sum was rescaled, the running context was not.",
         "Both hold terms relative to the old maximum: multiply the context by exp(old - new), too.", FLASH,
-        {"shrink_context": _kept}),
+        shrink_context=_kept),
     mistake("online-exponent-sign", "The old sum was multiplied by exp(new - old).",
         "It must shrink when the maximum grows: multiply by exp(old - new).", FLASH,
-        {"online_softmax": _summed(_grown)},
-        {"online_softmax": _summed(_grown_but_first)},
         {"shrink_sum": _grown, "shrink_context": _grown},
-        {"shrink_sum": _grown_but_first, "shrink_context": _grown_but_first}),
+        {"shrink_sum": _grown_but_first, "shrink_context": _grown_but_first},
+        online_softmax=[_summed(_grown), _summed(_grown_but_first)]),
     mistake("softmax-no-keepdim", "The maximum of a block has no axis for the keys, so it does not fit the block.",
         "Keep that axis with keepdim=True, or put one back with [..., None].", FLASH,
-        {"online_softmax": lambda z, n: z.split(n, -1)[0] - z.split(n, -1)[0].amax(-1)},
-        {"tiled_attention": lambda q, k, v, n: torch.maximum(q[..., :1], (q @ k[:, :, :n].mT).amax(-1))},
-        {"tiled_attention": lambda q, k, v, n: q @ k[:, :, :n].mT - (q @ k[:, :, :n].mT).amax(-1)}),
+        online_softmax=lambda z, n: z.split(n, -1)[0] - z.split(n, -1)[0].amax(-1),
+        tiled_attention=[lambda q, k, v, n: torch.maximum(q[..., :1], (q @ k[:, :, :n].mT).amax(-1)),
+                         lambda q, k, v, n: q @ k[:, :, :n].mT - (q @ k[:, :, :n].mT).amax(-1)]),
     mistake("online-max-from-zero", "The running maximum starts at 0.",
         "Where all scores of a row are negative, none of them ever is the maximum then. Start at -inf.", FLASH,
-        {"online_softmax": _summed(_shrunk, start=0.0)},
-        {"start": lambda: 0.0}),
+        online_softmax=_summed(Steps.defaults["shrink_sum"], start=0.0),
+        start=lambda: 0.0),
     mistake("softmax-unstable", "No maximum was subtracted: with large scores the exponentials overflow.",
         "Keep a running maximum, and take every exponential relative to it.", FLASH,
-        {"tiled_attention": _without_maximum}),
+        tiled_attention=_without_maximum),
     mistake("online-last-block-dropped", "The last, shorter block is missing.",
         "The length need not be a multiple of the block.", FLASH,
-        {"online_softmax": lambda z, n: flash.online_softmax(_whole_blocks(z, n, 3), n)},
-        {"tiled_attention": lambda q, k, v, n: flash.tiled_attention(q, _whole_blocks(k, n), _whole_blocks(v, n), n)}),
+        online_softmax=lambda z, n: flash.online_softmax(_whole_blocks(z, n, 3), n),
+        tiled_attention=lambda q, k, v, n: flash.tiled_attention(q, _whole_blocks(k, n), _whole_blocks(v, n), n)),
 ]  # fmt: skip
 
 EXERCISES = [
@@ -262,69 +257,48 @@ EXERCISES = [
 ]
 
 QUESTIONS = {
-    "scores-bytes": Question(
+    "scores-bytes": question(
         "A text becomes 4 times as long. How many times the bytes do the scores of a head take?",
-        answers={
-            "16": "There are 4 times as many queries and 4 times as many keys, and a score for every pair.",
-            "4": "That is how q, k, v and the context grow. Scores belong to pairs.",
-            "8": "Two factors of 4 make 16.",
-            "2": "Count rows and columns of the matrix of scores.",
-        },
+        "16 → There are 4 times as many queries and 4 times as many keys, and a score for every pair.",
+        "4 → That is how q, k, v and the context grow. Scores belong to pairs.",
+        "8 → Two factors of 4 make 16.",
+        "2 → Count rows and columns of the matrix of scores.",
         nudge="How many rows does the matrix of scores have, and how many columns?",
         units="times x as many bytes",
     ),
-    "flash-work": Question(
+    "flash-work": question(
         "Attention in blocks, without a mask, against step by step: how many multiplications do its products take?",
-        right_at=0,
-        answers={
-            "the same number": "Every query still meets every key. Only the order changes, and what is kept.",
-            "half as many": (
-                "A causal mask hides about half of the pairs, and whole blocks can be skipped. Without one all pairs "
-                "are needed."
-            ),
-            "32 times fewer": "That would leave out pairs. FlashAttention is exact: nothing is left out.",
-        },
+        "✔ the same number → Every query still meets every key. Only the order changes, and what is kept.",
+        "half as many → A causal mask hides about half of the pairs, and whole blocks can be skipped. Without one all "
+        "pairs are needed.",
+        "32 times fewer → That would leave out pairs. FlashAttention is exact: nothing is left out.",
     ),
-    "running-sum": Question(
+    "running-sum": question(
         "So far, the maximum of a row is 0 and its sum of exponentials 8. The next block is a single score, ln 4 = "
         "1.386. What is the running sum after it?",
-        answers={
-            "3": (
-                "The new maximum is ln 4. The old sum shrinks by exp(0 - ln 4) = 1/4 to 2, and the new score adds "
-                "exp(0) = 1."
-            ),
-            "9": "The old sum was taken relative to the old maximum, 0. It must shrink first.",
-            "12": "That is the sum relative to the old maximum. The maximum is ln 4 now.",
-            "2": "The old sum did shrink to 2. The new score adds its own exponential.",
-        },
+        "3 → The new maximum is ln 4. The old sum shrinks by exp(0 - ln 4) = 1/4 to 2, and the new score adds exp(0) "
+        "= 1.",
+        "9 → The old sum was taken relative to the old maximum, 0. It must shrink first.",
+        "12 → That is the sum relative to the old maximum. The maximum is ln 4 now.",
+        "2 → The old sum did shrink to 2. The new score adds its own exponential.",
         nudge="First find the new maximum, then what the old sum must be multiplied by.",
         tolerance=0.001,
     ),
-    "flash-saved": Question(
+    "flash-saved": question(
         "Training needs the weights again on the way back. What does tiled attention keep for that, beside q, k, v "
         "and the context?",
-        right_at=1,
-        answers={
-            "the weights": "They are the T x S matrix that must not be kept. They can be computed again.",
-            "one number for each query": (
-                "With its log-sum-exp at hand, any block of weights is one product and one exponential away: "
-                "exp(scaled score - log-sum-exp)."
-            ),
-            "nothing": "Then each row would need its maximum and its sum once more before its first weight is known.",
-        },
+        "the weights → They are the T x S matrix that must not be kept. They can be computed again.",
+        "✔ one number for each query → With its log-sum-exp at hand, any block of weights is one product and one "
+        "exponential away: exp(scaled score - log-sum-exp).",
+        "nothing → Then each row would need its maximum and its sum once more before its first weight is known.",
         also=("one number per query",),
     ),
-    "rising-scores": Question(
+    "rising-scores": question(
         "Somebody forgets to shrink the running sum. In which order of scores does the result come out wrong?",
-        right_at=2,
-        answers={
-            "largest first": "The first block then has the final maximum, and every later factor is 1.",
-            "all the same": "The maximum never grows, so the missing factor is 1.",
-            "largest last": (
-                "A sum is only too large if a later block brings a larger maximum. With the largest score first, or "
-                "all scores alike, the factor is 1 and is not missed."
-            ),
-        },
+        "largest first → The first block then has the final maximum, and every later factor is 1.",
+        "all the same → The maximum never grows, so the missing factor is 1.",
+        "✔ largest last → A sum is only too large if a later block brings a larger maximum. With the largest score "
+        "first, or all scores alike, the factor is 1 and is not missed.",
     ),
 }
 

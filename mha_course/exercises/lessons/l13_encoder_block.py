@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from mha_course.exercises.inputs import C, draw, others, square, tokens
-from mha_course.exercises.spec import Exercise, Lesson, Question, mistake
+from mha_course.exercises.spec import Exercise, Lesson, mistake, question
 
 Part = Callable[[Tensor], Tensor]
 PARTS = ("attention", "feed_forward", "norm1", "norm2")
@@ -63,49 +63,55 @@ def _never_called(answer: Callable[..., Any], *arguments: Tensor) -> tuple[None,
 
 
 def _norm(
-    x: Tensor, g: Tensor, b: Tensor, eps: float, axis: Any = -1, unbiased: bool = False, late: bool = False
-) -> Tensor:
-    variance = x.var(axis, keepdim=True, unbiased=unbiased)
-    spread = variance.sqrt() + eps if late else (variance + eps).sqrt()
-    return (x - x.mean(axis, keepdim=True)) / spread * g + b
+    axis: Any = -1,
+    *,
+    unbiased: bool = False,
+    late: bool = False,
+    gamma: bool = True,
+    beta: bool = True,
+    own_eps: float | None = None,
+) -> Callable[..., Tensor]:
+    """Return layer_norm over another axis, with another variance, with eps behind the root, or without a part."""
+
+    def layer_norm(x: Tensor, g: Tensor, b: Tensor, eps: float = 1e-5) -> Tensor:
+        eps = eps if own_eps is None else own_eps
+        variance = x.var(axis, keepdim=True, unbiased=unbiased)
+        spread = variance.sqrt() + eps if late else (variance + eps).sqrt()
+        return (x - x.mean(axis, keepdim=True)) / spread * (g if gamma else 1) + (b if beta else 0)
+
+    return layer_norm
 
 
-def _rms(x: Tensor, g: Tensor, b: Tensor, eps: float) -> Tensor:
+def _rms(x: Tensor, g: Tensor, b: Tensor, eps: float = 1e-5) -> Tensor:
     return x / (x.square().mean(-1, keepdim=True) + eps).sqrt() * g + b
 
 
-def _by_variance(x: Tensor, g: Tensor, b: Tensor, eps: float) -> Tensor:
+def _by_variance(x: Tensor, g: Tensor, b: Tensor, eps: float = 1e-5) -> Tensor:
     return (x - x.mean(-1, keepdim=True)) / (x.var(-1, keepdim=True, unbiased=False) + eps) * g + b
 
 
-def _without_residuals(x: Tensor, attention: Part, feed_forward: Part, norm1: Part, norm2: Part) -> Tensor:
-    return feed_forward(norm2(attention(norm1(x))))
+# One half of a block: the stream, a part and its norm.
 
 
-def _without_first_residual(x: Tensor, attention: Part, feed_forward: Part, norm1: Part, norm2: Part) -> Tensor:
-    y = attention(norm1(x))
-    return y + feed_forward(norm2(y))
+def _right(x: Tensor, part: Part, norm: Part) -> Tensor:
+    return x + part(norm(x))
 
 
-def _without_second_residual(x: Tensor, attention: Part, feed_forward: Part, norm1: Part, norm2: Part) -> Tensor:
-    return feed_forward(norm2(x + attention(norm1(x))))
+def _without_residual(x: Tensor, part: Part, norm: Part) -> Tensor:
+    return part(norm(x))
 
 
-def _post_norm(x: Tensor, attention: Part, feed_forward: Part, norm1: Part, norm2: Part) -> Tensor:
-    y = norm1(x + attention(x))
-    return norm2(y + feed_forward(y))
+def _normed_stream(x: Tensor, part: Part, norm: Part) -> Tensor:
+    return norm(x) + part(norm(x))
 
 
-def _normed_stream(first: bool, second: bool) -> Callable[..., Tensor]:
-    """Return encoder_block with the stream itself normed in one half, or in both."""
+def _post_norm(x: Tensor, part: Part, norm: Part) -> Tensor:
+    return norm(x + part(x))
 
-    def encoder_block(x: Tensor, attention: Part, feed_forward: Part, norm1: Part, norm2: Part) -> Tensor:
-        normed = norm1(x)
-        x = (normed if first else x) + attention(normed)
-        normed = norm2(x)
-        return (normed if second else x) + feed_forward(normed)
 
-    return encoder_block
+def _block(first: Callable[..., Tensor], second: Callable[..., Tensor]) -> Callable[..., Tensor]:
+    """Put two halves together."""
+    return lambda x, attention, feed, norm1, norm2: second(first(x, attention, norm1), feed, norm2)
 
 
 NORM = "13, Encoder block: Layer norm: over the last axis"
@@ -113,65 +119,54 @@ BLOCK = "13, Encoder block: Encoder block: wiring"
 MISTAKES = [
     mistake("layer-norm-wrong-axis", "The mean was taken over the wrong axis.",
         "Each token is normed by itself: over the last axis.", NORM,
-        {"layer_norm": lambda x, g, b, eps=1e-5: _norm(x, g, b, eps, 1)},
-        {"layer_norm": lambda x, g, b, eps=1e-5: _norm(x, g, b, eps, 0)},
-        {"layer_norm": lambda x, g, b, eps=1e-5: _norm(x, g, b, eps, (1, 2))},
-        {"layer_norm": lambda x, g, b, eps=1e-5: _norm(x, g, b, eps, (0, 1))}),
+        layer_norm=[_norm(1), _norm(0), _norm((1, 2)), _norm((0, 1))]),
     mistake("layer-norm-unbiased", "The variance was divided by n - 1.",
         "Layer norm divides by n: var(unbiased=False).", NORM,
-        {"layer_norm": lambda x, g, b, eps=1e-5: _norm(x, g, b, eps, unbiased=True)}),
+        layer_norm=_norm(unbiased=True)),
     mistake("layer-norm-unbiased", "The variance was divided by n - 1, as std does, and eps is not under the root.",
         "Layer norm divides by n, and takes the root of variance + eps: see var(unbiased=False).", NORM,
-        {"layer_norm": lambda x, g, b, eps=1e-5: _norm(x, g, b, eps, unbiased=True, late=True)},
-        {"layer_norm": lambda x, g, b, eps=1e-5: _norm(x, g, b, 0.0, unbiased=True)}),
+        layer_norm=[_norm(unbiased=True, late=True), _norm(unbiased=True, own_eps=0.0)]),
     mistake("layer-norm-eps-outside", "eps was added behind the root.",
         "It belongs under it: sqrt(variance + eps).", NORM,
-        {"layer_norm": lambda x, g, b, eps=1e-5: _norm(x, g, b, eps, late=True)}),
+        layer_norm=_norm(late=True)),
     mistake("rms-not-layer-norm", "The mean was not taken away: this is RMSNorm.",
         "Layer norm first subtracts the mean of each token; the variance is that of what is left.", NORM,
-        {"layer_norm": lambda x, g, b, eps=1e-5: _rms(x, g, b, eps)},
-        {"layer_norm": lambda x, g, b, eps=1e-5: _rms(x, g, 0 * b, eps)}),
+        layer_norm=[_rms, lambda x, g, b, eps=1e-5: _rms(x, g, 0 * b, eps)]),
     mistake("layer-norm-no-affine", "gamma, beta or both were left out.",
         "After the norm each channel is multiplied by its gamma, and its beta is added.", NORM,
-        {"layer_norm": lambda x, g, b, eps=1e-5: _norm(x, g**0, 0 * b, eps)},
-        {"layer_norm": lambda x, g, b, eps=1e-5: _norm(x, g, 0 * b, eps)},
-        {"layer_norm": lambda x, g, b, eps=1e-5: _norm(x, g**0, b, eps)}),
+        layer_norm=[_norm(gamma=False, beta=False), _norm(beta=False), _norm(gamma=False)]),
     mistake("layer-norm-eps-ignored", "eps is not the one that was given.",
         "It is an argument: add it to the variance before the root, as it is handed in.", NORM,
-        *[{"layer_norm": lambda x, g, b, eps=1e-5, own=own: _norm(x, g, b, own)}
-          for own in (1e-5, 0.0, 1e-6, 1e-8, 1e-12)]),
+        layer_norm=[_norm(own_eps=own) for own in (1e-5, 0.0, 1e-6, 1e-8, 1e-12)]),
     mistake("layer-norm-variance-without-root", "It was divided by the variance, not by its root.",
         "The spread of the numbers is the root: (variance + eps).sqrt().", NORM,
-        {"layer_norm": lambda x, g, b, eps=1e-5: _by_variance(x, g, b, eps)},
-        {"layer_norm": lambda x, g, b, eps=1e-5: _by_variance(x, g, b, 0.0)}),
+        layer_norm=[_by_variance, lambda x, g, b, eps=1e-5: _by_variance(x, g, b, 0.0)]),
     mistake("residual-missing", "A residual is missing: x itself is not added.",
         "Each half adds to the stream: x + attention(norm1(x)).", BLOCK,
-        {"encoder_block": _without_residuals},
-        {"encoder_block": _without_first_residual},
-        {"encoder_block": _without_second_residual}),
+        encoder_block=[_block(_without_residual, _without_residual), _block(_without_residual, _right),
+                       _block(_right, _without_residual)]),
     mistake("second-residual-from-input", "The second half adds to the x that came in.",
         "By then the stream is x + attention(norm1(x)): feed_forward adds to that.", BLOCK,
-        {"encoder_block": lambda x, attention, feed, norm1, norm2: x + feed(norm2(x + attention(norm1(x))))}),
+        encoder_block=lambda x, attention, feed, norm1, norm2: x + feed(norm2(x + attention(norm1(x))))),
     mistake("stream-normed", "The stream itself was normed, not a copy that a part reads.",
         "What is added to is x as it came: x + attention(norm1(x)), and the second half alike.", BLOCK,
-        {"encoder_block": _normed_stream(True, True)},
-        {"encoder_block": _normed_stream(True, False)},
-        {"encoder_block": _normed_stream(False, True)}),
+        encoder_block=[_block(_normed_stream, _normed_stream), _block(_normed_stream, _right),
+                       _block(_right, _normed_stream)]),
     mistake("parallel-block", "Both parts read the x that came in.",
         "feed_forward reads what attention has added to: first x = x + attention(norm1(x)), then the second half.",
         BLOCK,
-        {"encoder_block": lambda x, attention, feed, norm1, norm2: x + attention(norm1(x)) + feed(norm2(x))},
-        {"encoder_block": lambda x, attention, feed, norm1, norm2: x + attention(norm1(x)) + feed(norm1(x))}),
+        encoder_block=[lambda x, attention, feed, norm1, norm2: x + attention(norm1(x)) + feed(norm2(x)),
+                       lambda x, attention, feed, norm1, norm2: x + attention(norm1(x)) + feed(norm1(x))]),
     mistake("norms-exchanged", "norm1 and norm2 have changed places.",
         "norm1 stands before attention, norm2 before feed_forward.", BLOCK,
-        {"encoder_block": lambda x, attention, feed, norm1, norm2: encoder_block(x, attention, feed, norm2, norm1)}),
+        encoder_block=lambda x, attention, feed, norm1, norm2: encoder_block(x, attention, feed, norm2, norm1)),
     mistake("post-norm-wiring", "The norms come after the sums.",
         "That is post-norm. Here each half reads a normed copy, and the stream itself is never normed.", BLOCK,
-        {"encoder_block": _post_norm}),
+        encoder_block=_block(_post_norm, _post_norm)),
     mistake("norm-shared", "Both halves use one norm.",
         "norm1 stands before attention, norm2 before feed_forward.", BLOCK,
-        {"encoder_block": lambda x, attention, feed, norm1, norm2: encoder_block(x, attention, feed, norm1, norm1)},
-        {"encoder_block": lambda x, attention, feed, norm1, norm2: encoder_block(x, attention, feed, norm2, norm2)}),
+        encoder_block=[lambda x, attention, feed, norm1, norm2: encoder_block(x, attention, feed, norm1, norm1),
+                       lambda x, attention, feed, norm1, norm2: encoder_block(x, attention, feed, norm2, norm2)]),
 ]  # fmt: skip
 
 EXERCISES = [
@@ -209,79 +204,57 @@ EXERCISES = [
 ]
 
 QUESTIONS = {
-    "residual-gradient": Question(
+    "residual-gradient": question(
         "A layer computes x + f(x), and all weights and biases of f are 0. A gradient arrives from above. What of it "
         "reaches x?",
-        right_at=1,
-        answers={
-            "nothing of it": "So it would be without the sum: f(x) alone has the slope 0.",
-            "all of it, unchanged": (
-                "It comes through the sum, where the slope is 1. f adds its own share, which here is 0."
-            ),
-            "twice as much": "There are two paths, but the one through f carries nothing here.",
-        },
+        "nothing of it → So it would be without the sum: f(x) alone has the slope 0.",
+        "✔ all of it, unchanged → It comes through the sum, where the slope is 1. f adds its own share, which here is "
+        "0.",
+        "twice as much → There are two paths, but the one through f carries nothing here.",
         also=("all", "everything"),
     ),
-    "norm-by-hand": Question(
+    "norm-by-hand": question(
         "A token is [1, 2, 3, 6]. Layer norm, with gamma 1 and beta 0: what becomes of the 6? Two decimals.",
-        answers={
-            "1.60": (
-                "The mean is 3. The squares of what is left, 4 + 1 + 0 + 9, have the mean 3.5, and 3 / √3.5 = 1.60."
-            ),
-            "1.39": "You divided the squares by n - 1 = 3. Layer norm divides by n = 4.",
-            "3": "The mean is gone. Now divide by the spread.",
-            "0.86": "You divided by the variance. Its root is what is needed.",
-            "1.5": "You divided by 2. The spread is the root of the mean square.",
-        },
+        "1.60 → The mean is 3. The squares of what is left, 4 + 1 + 0 + 9, have the mean 3.5, and 3 / √3.5 = 1.60.",
+        "1.39 → You divided the squares by n - 1 = 3. Layer norm divides by n = 4.",
+        "3 → The mean is gone. Now divide by the spread.",
+        "0.86 → You divided by the variance. Its root is what is needed.",
+        "1.5 → You divided by 2. The spread is the root of the mean square.",
         nudge="Subtract the mean; then divide by the root of the mean of the squares.",
         tolerance=0.005,
     ),
-    "feed-forward-reach": Question(
+    "feed-forward-reach": question(
         "You change one word of a sentence, right before the feed-forward part. Which words' results change?",
-        right_at=0,
-        answers={
-            "its own alone": (
-                "The same two Linears run over each word by itself. Only attention carries things between words."
-            ),
-            "those of all words": "That is attention. Nothing in the feed-forward part reads a second word.",
-            "its own and all later ones": "That is attention under a causal mask.",
-        },
+        "✔ its own alone → The same two Linears run over each word by itself. Only attention carries things between "
+        "words.",
+        "those of all words → That is attention. Nothing in the feed-forward part reads a second word.",
+        "its own and all later ones → That is attention under a causal mask.",
         also=("only its own", "that of this word alone", "only that word"),
     ),
-    "where-numbers-are": Question(
+    "where-numbers-are": question(
         "d_model is 24, and the feed-forward part is 4 times as wide inside. Which share of a block's numbers does it "
         "hold?",
-        right_at=2,
-        answers={
-            "a third": "That is attention's share: four matrices of C · C.",
-            "half": "Count matrices of C · C: attention has four. How many fit into two of C · 4C?",
-            "two thirds": "Two matrices of C · 4C are 8 C². Attention has four of C · C, so 4 C².",
-        },
+        "a third → That is attention's share: four matrices of C · C.",
+        "half → Count matrices of C · C: attention has four. How many fit into two of C · 4C?",
+        "✔ two thirds → Two matrices of C · 4C are 8 C². Attention has four of C · C, so 4 C².",
         units="%",
         tolerance=0.007,
     ),
-    "silent-parts": Question(
+    "silent-parts": question(
         "Attention and feed-forward both return 0, whatever they read. In which wiring does the block hand x on "
         "exactly as it is?",
-        right_at=0,
-        answers={
-            "pre-norm only": (
-                "In pre-norm the norms stand before the parts, off the stream. In post-norm all passes through them."
-            ),
-            "post-norm only": "Look again: where do its norms stand?",
-            "both": "In post-norm, x still runs through two norms.",
-            "neither": "One of them adds 0 to x, twice, and does nothing else.",
-        },
+        "✔ pre-norm only → In pre-norm the norms stand before the parts, off the stream. In post-norm all passes "
+        "through them.",
+        "post-norm only → Look again: where do its norms stand?",
+        "both → In post-norm, x still runs through two norms.",
+        "neither → One of them adds 0 to x, twice, and does nothing else.",
         also=("only pre-norm",),
     ),
-    "dropout-values": Question(
+    "dropout-values": question(
         "Dropout with p = 0.25 gets a 1, in training. What can come out?",
-        right_at=1,
-        answers={
-            "0 or 1": "Then the mean would fall to 0.75, and evaluation would see larger numbers than training did.",
-            "0 or 1.333": "A quarter becomes 0; the others are divided by 0.75, so that the mean stays 1.",
-            "0.75": "That is the mean of what is kept before it is scaled up. Each number is either kept or not.",
-        },
+        "0 or 1 → Then the mean would fall to 0.75, and evaluation would see larger numbers than training did.",
+        "✔ 0 or 1.333 → A quarter becomes 0; the others are divided by 0.75, so that the mean stays 1.",
+        "0.75 → That is the mean of what is kept before it is scaled up. Each number is either kept or not.",
         tolerance=0.005,
         also=("1.333 or 0", "4/3 or 0"),
     ),

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from mha_course.exercises.inputs import B, C, draw, others, tokens
-from mha_course.exercises.spec import Exercise, Lesson, Question, mistake
+from mha_course.exercises.spec import Exercise, Lesson, mistake, question
 from mha_course.models import vision
 
 
@@ -18,17 +18,17 @@ PATCHES = "14, Vision: Vision: patches"
 MISTAKES = [
     mistake("patchify-without-permute", "Each patch holds parts of several places.",
         "Bring rows and columns of patches in front before flattening: permute(0, 2, 4, 1, 3, 5).", PATCHES,
-        {"patchify": lambda x, n: x.reshape(x.size(0), -1, 3 * n * n)},
-        {"patchify": lambda x, n: _grid(x, n).reshape(x.size(0), -1, 3 * n * n)}),
+        patchify=[lambda x, n: x.reshape(x.size(0), -1, 3 * n * n),
+                  lambda x, n: _grid(x, n).reshape(x.size(0), -1, 3 * n * n)]),
     mistake("patchify-channels-last", "Each patch is ordered (row, column, channel).",
         "Here it is (channel, row, column).", PATCHES,
-        {"patchify": lambda x, n: _grid(x, n).permute(0, 2, 4, 3, 5, 1).flatten(3).flatten(1, 2)}),
+        patchify=lambda x, n: _grid(x, n).permute(0, 2, 4, 3, 5, 1).flatten(3).flatten(1, 2)),
     mistake("patchify-transposed", "The patches come column by column.",
         "They are read row by row, as text is.", PATCHES,
-        {"patchify": lambda x, n: _grid(x, n).permute(0, 4, 2, 1, 3, 5).flatten(3).flatten(1, 2)}),
+        patchify=lambda x, n: _grid(x, n).permute(0, 4, 2, 1, 3, 5).flatten(3).flatten(1, 2)),
     mistake("class-token-last", "The class token stands last.",
         "It comes first, before the patches.", "14, Vision: The class token: a place to gather",
-        {"add_class_token": lambda x, c: torch.cat((x, c.expand(len(x), 1, -1)), 1)}),
+        add_class_token=lambda x, c: torch.cat((x, c.expand(len(x), 1, -1)), 1)),
 ]  # fmt: skip
 
 EXERCISES = [
@@ -60,83 +60,60 @@ EXERCISES = [
 ]
 
 QUESTIONS = {
-    "patches-shape": Question(
+    "patches-shape": question(
         "Images (2, 3, 20, 28) are cut into patches of 4 by 4 pixels, each made flat. What is the shape of the result?",
-        answers={
-            "2, 35, 48": "5 rows of 7 patches are 35 tokens, and each holds 3 · 4 · 4 numbers.",
-            "2, 35, 16": "A patch holds three channels.",
-            "2, 140, 48": "Count again: 20 / 4 rows of 28 / 4 patches.",
-            "2, 5, 7, 48": "That is right before rows and columns are made one axis: attention wants a sequence.",
-            "2, 3, 35, 16": "Channels belong into the patch: a token sees all three.",
-        },
+        "2, 35, 48 → 5 rows of 7 patches are 35 tokens, and each holds 3 · 4 · 4 numbers.",
+        "2, 35, 16 → A patch holds three channels.",
+        "2, 140, 48 → Count again: 20 / 4 rows of 28 / 4 patches.",
+        "2, 5, 7, 48 → That is right before rows and columns are made one axis: attention wants a sequence.",
+        "2, 3, 35, 16 → Channels belong into the patch: a token sees all three.",
         nudge="How many patches fit down, how many across? How many numbers are in one?",
     ),
-    "patch-beneath": Question(
+    "patch-beneath": question(
         "There are 5 rows of 7 patches, numbered from 0, row by row. Which number has the patch right beneath patch 0?",
-        answers={
-            "7": (
-                "A row has 7 patches, 0 to 6, so the next row starts with 7. Neighbours in the image may be far apart "
-                "in the sequence."
-            ),
-            "1": "That is the one to the right.",
-            "5": "That would be so if patches were counted column by column, or a row had 5 of them.",
-            "28": "Those are pixels. A row has 28 / 4 patches.",
-        },
+        "7 → A row has 7 patches, 0 to 6, so the next row starts with 7. Neighbours in the image may be far apart in "
+        "the sequence.",
+        "1 → That is the one to the right.",
+        "5 → That would be so if patches were counted column by column, or a row had 5 of them.",
+        "28 → Those are pixels. A row has 28 / 4 patches.",
         units="patch number",
         nudge="How many patches are there in a row? The next row goes on counting.",
     ),
-    "patch-order": Question(
+    "patch-order": question(
         "A patch is flattened as (channel, row, column). Which are its first four numbers, with P = 4?",
-        right_at=0,
-        answers={
-            "four pixels of the top row, red": (
-                "The last axis runs fastest: along a row of pixels, then row by row, then channel by channel."
-            ),
-            "red, green and blue of the first pixel, and red of the next": (
-                "That is (row, column, channel), as image files and matplotlib have it. A trained Linear would read "
-                "other numbers than it knows."
-            ),
-            "four pixels of the left column, red": "That is (channel, column, row).",
-        },
+        "✔ four pixels of the top row, red → The last axis runs fastest: along a row of pixels, then row by row, then "
+        "channel by channel.",
+        "red, green and blue of the first pixel, and red of the next → That is (row, column, channel), as image files "
+        "and matplotlib have it. A trained Linear would read other numbers than it knows.",
+        "four pixels of the left column, red → That is (channel, column, row).",
     ),
-    "vit-tokens": Question(
+    "vit-tokens": question(
         "ViT-B/16 reads images of 224 by 224 pixels in patches of 16 by 16. How many tokens enter its first block?",
-        answers={
-            "197": "14 · 14 patches are 196, and the class token makes 197.",
-            "196": "Those are the patches. One token more comes before them.",
-            "14": "That is one row of patches.",
-            "50176": "Those are the pixels. Attention over them would need 50,176² scores a head.",
-            "256": "Those are the pixels of one patch.",
-        },
+        "197 → 14 · 14 patches are 196, and the class token makes 197.",
+        "196 → Those are the patches. One token more comes before them.",
+        "14 → That is one row of patches.",
+        "50176 → Those are the pixels. Attention over them would need 50,176² scores a head.",
+        "256 → Those are the pixels of one patch.",
         units="tokens",
         nudge="How many patches fit across, and how many down? And what is put before them?",
     ),
-    "shuffled-patches": Question(
+    "shuffled-patches": question(
         "A vision transformer without position embedding reads an image, then the same image with its patches "
         "shuffled. What does the class token answer?",
-        right_at=0,
-        answers={
-            "the same": (
-                "Attention sums over the patches, and a sum does not know their order. To such a model both are one."
-            ),
-            "the same numbers, shuffled alike": (
-                "The patches' results move with the patches. The class token is not among those shuffled."
-            ),
-            "something else": "What would tell it that something moved? It knows what each patch shows, and not where.",
-        },
+        "✔ the same → Attention sums over the patches, and a sum does not know their order. To such a model both are "
+        "one.",
+        "the same numbers, shuffled alike → The patches' results move with the patches. The class token is not among "
+        "those shuffled.",
+        "something else → What would tell it that something moved? It knows what each patch shows, and not where.",
     ),
-    "votes-of-patches": Question(
+    "votes-of-patches": question(
         "Two colours, four pictures: red and red, blue and blue, red and blue, blue and red. Each shape gives one "
         "number that depends on its colour alone; a sum above 0 means “same”, below 0 “different”. For how many "
         "pictures can the answer be right at most?",
-        answers={
-            "3": (
-                "For both “same” pictures both numbers must be above 0, and then red plus blue is, too. Give one up: "
-                "red 1, blue -2."
-            ),
-            "4": "Then 2 · red > 0, 2 · blue > 0, and red + blue < 0. Try to find two such numbers.",
-            "2": "That is guessing. One more is possible: let red and blue disagree.",
-        },
+        "3 → For both “same” pictures both numbers must be above 0, and then red plus blue is, too. Give one up: red "
+        "1, blue -2.",
+        "4 → Then 2 · red > 0, 2 · blue > 0, and red + blue < 0. Try to find two such numbers.",
+        "2 → That is guessing. One more is possible: let red and blue disagree.",
         nudge="Write down the four sums, and what each should be.",
         units="pictures",
     ),

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from mha_course.exercises.inputs import B, S, draw, draw_ids
-from mha_course.exercises.spec import Exercise, Lesson, Question, mistake
+from mha_course.exercises.spec import Exercise, Lesson, mistake, question
 
 
 def next_token_targets(ids: Tensor) -> tuple[Tensor, Tensor]:
@@ -36,16 +36,15 @@ def write_on(answer: Callable[..., Any], ids: Tensor, table: Tensor, steps: int)
     return answer(model, ids, steps)
 
 
-def _write_from_last(model: Any, ids: Tensor, steps: int) -> Tensor:
-    for _ in range(steps):
-        ids = torch.cat((ids, model(ids[:, -1:])[:, -1].argmax(-1, keepdim=True)), 1)
-    return ids
+def _writing(pick: Any, read: Any = lambda ids: ids) -> Any:
+    """Return generate that reads other words, or takes the next one from another place."""
 
+    def generate(model: Any, ids: Tensor, steps: int) -> Tensor:
+        for _ in range(steps):
+            ids = torch.cat((ids, pick(model(read(ids))).argmax(-1)[:, None]), 1)
+        return ids
 
-def _write(model: Any, ids: Tensor, steps: int, pick: Any) -> Tensor:
-    for _ in range(steps):
-        ids = torch.cat((ids, pick(model(ids)).argmax(-1)[:, None]), 1)
-    return ids
+    return generate
 
 
 NEXT = "15, Language model: Language model: what comes next"
@@ -53,20 +52,16 @@ WRITING = "15, Language model: Writing"
 MISTAKES = [
     mistake("targets-not-shifted", "Targets are the inputs themselves.",
         "The target of a token is the next one.", NEXT,
-        {"next_token_targets": lambda t: (t[:, :-1], t[:, :-1])},
-        {"next_token_targets": lambda t: (t, t)},
-        {"next_token_targets": lambda t: (t[:, 1:], t[:, 1:])}),
+        next_token_targets=[lambda t: (t[:, :-1], t[:, :-1]), lambda t: (t, t), lambda t: (t[:, 1:], t[:, 1:])]),
     mistake("targets-shifted-wrong-way", "Each token should predict the one before it.",
         "Targets lie one place ahead: ids[:, 1:].", NEXT,
-        {"next_token_targets": lambda t: (t[:, 1:], t[:, :-1])}),
+        next_token_targets=lambda t: (t[:, 1:], t[:, :-1])),
     mistake("generate-wrong-position", "The next word was read at the wrong place.",
         "What comes next stands in the logits of the last token.", WRITING,
-        {"generate": lambda m, t, n: _write(m, t, n, lambda z: z[:, 0])},
-        {"generate": lambda m, t, n: _write(m, t, n, lambda z: z[:, -2])},
-        {"generate": lambda m, t, n: _write(m, t, n, lambda z: z.mean(1))}),
+        generate=[_writing(lambda z: z[:, 0]), _writing(lambda z: z[:, -2]), _writing(lambda z: z.mean(1))]),
     mistake("generate-reads-last-word-only", "The model was given the last word alone.",
         "What comes next depends on all words so far: model(ids), and of its logits the last row.", WRITING,
-        {"generate": _write_from_last}),
+        generate=_writing(lambda z: z[:, -1], lambda ids: ids[:, -1:])),
     mistake("generate-samples", "Two calls differ: the next word is drawn at random.",
         "Here the likeliest word is taken, each time: argmax.", WRITING,
         stage="repeat", only=("generate",)),
@@ -105,88 +100,64 @@ EXERCISES = [
 ]
 
 QUESTIONS = {
-    "shift-shape": Question(
+    "shift-shape": question(
         "A batch of ids is (64, 17), with <start> and <end>. Which shape do the inputs have, when every place is to "
         "guess the next token?",
-        answers={
-            "64, 16": (
-                "The last token has nothing behind it, so it is not read; the first has nothing before it, so it is "
-                "not asked for."
-            ),
-            "64, 17": "What should the last place guess? Nothing comes after it.",
-            "64, 15": "One token falls away in the inputs, the last, and one in the targets, the first.",
-            "63, 17": "The shift is along the tokens, not along the sentences.",
-        },
+        "64, 16 → The last token has nothing behind it, so it is not read; the first has nothing before it, so it is "
+        "not asked for.",
+        "64, 17 → What should the last place guess? Nothing comes after it.",
+        "64, 15 → One token falls away in the inputs, the last, and one in the targets, the first.",
+        "63, 17 → The shift is along the tokens, not along the sentences.",
         nudge="Which places have a next token?",
         letters="B S-1",
     ),
-    "who-guesses": Question(
+    "who-guesses": question(
         "<start> the grey cat ate greedily <end>. The model reads all but the last. At which place must it name “cat”?",
-        right_at=1,
-        answers={
-            "“cat”": "There the model has read “cat”. What it says there is about “ate”.",
-            "“grey”": (
-                "There “grey” is the newest word, and what comes next is asked. At “cat” itself it would be read off."
-            ),
-            "“<start>”": "There it has read no word yet, and is asked for the first.",
-        },
+        "“cat” → There the model has read “cat”. What it says there is about “ate”.",
+        "✔ “grey” → There “grey” is the newest word, and what comes next is asked. At “cat” itself it would be read "
+        "off.",
+        "“<start>” → There it has read no word yet, and is asked for the first.",
     ),
-    "causal-padding": Question(
+    "causal-padding": question(
         "Sentences are filled up with <pad> on the right, and the model is causal. There is no padding mask. What do "
         "the words see of the padding?",
-        right_at=0,
-        answers={
-            "nothing": (
-                "All padding stands later, and what is later is hidden already. It is left out of the loss, too."
-            ),
-            "they see the padding": "A word sees what stands before it. Where does the padding stand?",
-            "the last word sees it": "The last word sees itself and what is before it. The padding is behind it.",
-        },
+        "✔ nothing → All padding stands later, and what is later is hidden already. It is left out of the loss, too.",
+        "they see the padding → A word sees what stands before it. Where does the padding stand?",
+        "the last word sees it → The last word sees itself and what is before it. The padding is behind it.",
         also=("nothing happens", "nothing changes"),
     ),
-    "loss-at-best": Question(
+    "loss-at-best": question(
         "Somebody knows the grammar by heart: every rule, every word. What is their loss, in nats a word?",
-        right_at=1,
-        answers={
-            "0": "Then they would know the next sentence in advance. It is drawn by lot.",
-            "about 0.9": "Rules say what may come, not which state or which pair of nouns is drawn by lot.",
-            "about 4.8, ln 126": "That is for somebody who holds all 126 tokens for equally likely, all the time.",
-        },
+        "0 → Then they would know the next sentence in advance. It is drawn by lot.",
+        "✔ about 0.9 → Rules say what may come, not which state or which pair of nouns is drawn by lot.",
+        "about 4.8, ln 126 → That is for somebody who holds all 126 tokens for equally likely, all the time.",
     ),
-    "without-mask": Question(
+    "without-mask": question(
         "You forget the causal mask and train. To where does the loss fall?",
-        right_at=0,
-        answers={
-            "far below the limit": (
-                "Each place sees the next word, which is its target. Copying it beats every knowledge of grammar."
-            ),
-            "to the limit": "The limit holds for those who do not see the answer.",
-            "it does not fall": "It falls, and fast: what is asked for stands in the input.",
-        },
+        "✔ far below the limit → Each place sees the next word, which is its target. Copying it beats every knowledge "
+        "of grammar.",
+        "to the limit → The limit holds for those who do not see the answer.",
+        "it does not fall → It falls, and fast: what is asked for stands in the input.",
     ),
-    "colder": Question(
+    "colder": question(
         "Two words have the chances 0.8 and 0.2. What does a temperature of 0.5 make of the 0.8? Two decimals.",
-        answers={
-            "0.94": "Halving the temperature squares the odds: 4 to 1 becomes 16 to 1, and 16/17 = 0.94.",
-            "0.4": "The logits are divided, not the chances, and the chances still sum to 1.",
-            "0.67": "That is a temperature of 2: it takes the root of the odds. Less than 1 sharpens.",
-            "0.64": "You squared 0.8. Square both, then let them sum to 1.",
-            "1": "Only at temperature 0 the likeliest takes all.",
-        },
+        "0.94 → Halving the temperature squares the odds: 4 to 1 becomes 16 to 1, and 16/17 = 0.94.",
+        "0.4 → The logits are divided, not the chances, and the chances still sum to 1.",
+        "0.67 → That is a temperature of 2: it takes the root of the odds. Less than 1 sharpens.",
+        "0.64 → You squared 0.8. Square both, then let them sum to 1.",
+        "1 → Only at temperature 0 the likeliest takes all.",
         nudge="Dividing logits by 0.5 doubles them. What becomes of e to the power of them, and of the ratio?",
         tolerance=0.002,
         units="%",
     ),
-    "read-in-all": Question(
+    "read-in-all": question(
         "A model writes 16 words, starting from <start> alone. Without a cache, how many tokens pass through it in "
         "all?",
-        answers={
-            "136": "1 + 2 + … + 16 = 136. With a cache it is 16: each token passes once.",
-            "16": "That is with a cache. Without one, the whole sentence is read again for each word.",
-            "256": "Only the last pass reads 16. The first reads one.",
-            "152": "To write 16 words it reads <start> and the first 15: the last word is not read again.",
-            "120": "The first pass reads <start> already: count from 1 to 16, not to 15.",
-        },
+        "136 → 1 + 2 + … + 16 = 136. With a cache it is 16: each token passes once.",
+        "16 → That is with a cache. Without one, the whole sentence is read again for each word.",
+        "256 → Only the last pass reads 16. The first reads one.",
+        "152 → To write 16 words it reads <start> and the first 15: the last word is not read again.",
+        "120 → The first pass reads <start> already: count from 1 to 16, not to 15.",
         nudge="Step 1 reads one token, step 2 reads two …",
         units="tokens",
     ),

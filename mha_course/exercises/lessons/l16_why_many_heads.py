@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from mha_course.exercises.inputs import B, D, H, S, T, draw, weights
-from mha_course.exercises.spec import Exercise, Lesson, Question, mistake
+from mha_course.exercises.spec import Exercise, Lesson, mistake, question
 
 
 def relation_score(weights: Tensor, pairs: Sequence[tuple[int, int]]) -> Tensor:
@@ -102,21 +102,20 @@ MISTAKES = [
         stage="input", only=("ablate_heads",)),
     mistake("ablate-wrong-axis", "Something else than heads was silenced.",
         "Heads are axis 1 of (B, H, S, D).", ABLATION,
-        {"ablate_heads": lambda c, h: _ablate_axis(c, h, 2)},
-        {"ablate_heads": lambda c, h: _ablate_axis(c, h, 3)},
-        {"ablate_heads": lambda c, h: _ablate_axis(c, [i for i in h if i < c.size(0)], 0)}),
+        ablate_heads=[lambda c, h: _ablate_axis(c, h, 2), lambda c, h: _ablate_axis(c, h, 3),
+                      lambda c, h: _ablate_axis(c, [i for i in h if i < c.size(0)], 0)]),
     mistake("ablate-wrong-axis", "A head was looked for on an axis that is shorter.",
         "Heads are axis 1 of (B, H, S, D): context[:, heads].", ABLATION,
-        crashes=lambda error: isinstance(error, IndexError), only=("ablate_heads",)),
+        crashes="IndexError", only=("ablate_heads",)),
     mistake("ablate-complement", "The listed heads were kept, and all others silenced.",
         "It is the listed ones whose context becomes 0.", ABLATION,
-        {"ablate_heads": lambda c, h: _ablate_axis(c, [i for i in range(c.size(1)) if i not in h], 1)}),
+        ablate_heads=lambda c, h: _ablate_axis(c, [i for i in range(c.size(1)) if i not in h], 1)),
     mistake("relation-summed", "The weights of the pairs were added up.",
         "With more pairs the sum grows: divide by how many there are, or take the mean.", RELATION,
-        {"relation_score": lambda w, pairs: relation_score(w, pairs) * len(pairs)}),
+        relation_score=lambda w, pairs: relation_score(w, pairs) * len(pairs)),
     mistake("relation-transposed", "The weights were read the other way round.",
         "Rows are queries: weights[from, to].", RELATION,
-        {"relation_score": lambda w, pairs: relation_score(w.mT, pairs)}),
+        relation_score=lambda w, pairs: relation_score(w.mT, pairs)),
 ]  # fmt: skip
 
 EXERCISES = [
@@ -166,53 +165,39 @@ EXERCISES = [
 ]
 
 QUESTIONS = {
-    "one-head-difference": Question(
+    "one-head-difference": question(
         "One head, as wide as d_model, is trained to return c_a − c_b, with contents of 6 numbers. Which R² can it "
         "reach? (1 is perfect, 0 no better than always guessing the mean.)",
-        right_at=1,
-        answers={
-            "about 0": "It can do something: fetch c_a alone. How much of c_a − c_b does that explain?",
-            "about ½": "Its best is to fetch one of the two, and to know nothing of the other: half of the variance.",
-            "about 1": "For that, c_b would need a negative share. The shares of one head are never negative.",
-        },
+        "about 0 → It can do something: fetch c_a alone. How much of c_a − c_b does that explain?",
+        "✔ about ½ → Its best is to fetch one of the two, and to know nothing of the other: half of the variance.",
+        "about 1 → For that, c_b would need a negative share. The shares of one head are never negative.",
         units="%",
     ),
-    "twin-heads": Question(
+    "twin-heads": question(
         "Two heads start with the same numbers, and are trained on c_a − c_b, which needs two different heads. What "
         "are they afterwards?",
-        right_at=1,
-        answers={
-            "each has found a place of its own": (
-                "What would make the first of the two go one way, and the second another? Their gradients are equal."
-            ),
-            "bit for bit the same": (
-                "The same numbers give the same output, so the same gradient, so the same step. Nothing parts them."
-            ),
-            "one has switched itself off": "What happens to one happens to the other, since their gradients are equal.",
-        },
+        "each has found a place of its own → What would make the first of the two go one way, and the second another? "
+        "Their gradients are equal.",
+        "✔ bit for bit the same → The same numbers give the same output, so the same gradient, so the same step. "
+        "Nothing parts them.",
+        "one has switched itself off → What happens to one happens to the other, since their gradients are equal.",
     ),
-    "zero-query": Question(
+    "zero-query": question(
         "To silence a head, you set its q to 0. What is its context now?",
-        right_at=1,
-        answers={
-            "nothing": "Scores of 0 are not weights of 0: softmax makes all weights alike, and they sum to 1.",
-            "the mean of all values": (
-                "All scores are 0, so all weights are alike. The head goes on: it adds the mean of its values."
-            ),
-            "the value of the first token": "Nothing prefers the first token: all scores are 0, so all are alike.",
-        },
+        "nothing → Scores of 0 are not weights of 0: softmax makes all weights alike, and they sum to 1.",
+        "✔ the mean of all values → All scores are 0, so all weights are alike. The head goes on: it adds the mean of "
+        "its values.",
+        "the value of the first token → Nothing prefers the first token: all scores are 0, so all are alike.",
         also=("the mean of the values", "the average of the values", "the mean of all the values"),
     ),
-    "free-directions": Question(
+    "free-directions": question(
         "A head has D = 12 and reads S = 15 tokens; all weights of a row are above 0. In how many independent "
         "directions can the row move, a little, so that neither its context nor its sum changes?",
-        answers={
-            "2": "15 numbers must meet 12 conditions for the context and 1 for the sum: 15 − 13 = 2 are free.",
-            "3": "The context takes 12 conditions. The sum of the row, which must stay 1, takes one more.",
-            "0": "15 numbers, and fewer conditions than that: some freedom is left.",
-            "12": "That is how many conditions the context makes. How many numbers may move, and how many are bound?",
-            "13": "That is how many conditions there are. How many numbers are there?",
-        },
+        "2 → 15 numbers must meet 12 conditions for the context and 1 for the sum: 15 − 13 = 2 are free.",
+        "3 → The context takes 12 conditions. The sum of the row, which must stay 1, takes one more.",
+        "0 → 15 numbers, and fewer conditions than that: some freedom is left.",
+        "12 → That is how many conditions the context makes. How many numbers may move, and how many are bound?",
+        "13 → That is how many conditions there are. How many numbers are there?",
         nudge="Count the numbers that may move, and take away one for each condition that they must meet.",
         units="directions",
     ),
