@@ -58,20 +58,6 @@ EXERCISES = [
         rules=(Rule("A softmax of PyTorch did the work. Write its three steps yourself.", _is_library_softmax),),
     ),
     Exercise(
-        entropy,
-        "What does 0 · log 0 give in floating point, and what should it give here?",
-        "Each weight times its logarithm, summed, with a minus. `torch.special.xlogy` takes 0 · log 0 as 0. See "
-        "“Deeper: entropy, a number for undecided”.",
-        "Number by number from (…, S) to (…, S), then a sum over the last axis: (…).",
-        "return -torch.special.xlogy(weights, weights).sum(-1)",
-        inputs=[lambda: (weights(),), lambda: (normalize(weights() ** 3, p=1, dim=-1),)],
-        cases=("", "Here some weights are small, but not 0."),
-        axes="B H T",
-        done="You can put a number on how undecided a row is. Next: at which temperature is the row of “it” half as "
-        "undecided?",
-        tolerance=1e-6,
-    ),
-    Exercise(
         masked_softmax,
         "Which score gives a weight of exactly 0? And what comes out of a row in which all scores are like that?",
         "Fill hidden scores with -inf before the softmax. Rows with nothing to see need a treatment of their own; "
@@ -100,6 +86,20 @@ EXERCISES = [
         exact_zeros=True,
         steps=MASKED,
         build=lambda s: lambda scores, mask: s.attend(scores, mask, s),
+    ),
+    Exercise(
+        entropy,
+        "What does 0 · log 0 give in floating point, and what should it give here?",
+        "Each weight times its logarithm, summed, with a minus. `torch.special.xlogy` takes 0 · log 0 as 0. See "
+        "“Deeper: entropy, a number for undecided”.",
+        "Number by number from (…, S) to (…, S), then a sum over the last axis: (…).",
+        "return -torch.special.xlogy(weights, weights).sum(-1)",
+        inputs=[lambda: (weights(),), lambda: (normalize(weights() ** 3, p=1, dim=-1),)],
+        cases=("", "Here some weights are small, but not 0."),
+        axes="B H T",
+        done="You can put a number on how undecided a row is. Next: at which temperature is the row of “it” half as "
+        "undecided?",
+        tolerance=1e-6,
     ),
 ]
 
