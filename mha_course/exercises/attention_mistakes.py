@@ -534,6 +534,9 @@ OUTPUT = [
     mistake("output-columns-as-rows", "W_O was cut by rows.",
         "Its columns are what reads the heads: D columns for each.", W_O,
         columns=lambda c, w: torch.einsum("bhsd,hdc->bhsc", c, w.unflatten(0, (c.size(1), -1)))),
+    mistake("", "The columns of W_O were cut as (D, H): each head got every H-th one.",
+        "The columns of a head lie side by side, as its numbers do in the merged context: cut as (H, D).", W_O,
+        columns=lambda c, w: torch.einsum("bhsd,cdh->bhsc", c, w.unflatten(1, (-1, c.size(1))))),
 ]  # fmt: skip
 
 KINDS = [

@@ -147,7 +147,7 @@ class ScenePlan:
         ring = f"M {left} {MIDDLE} C {left} {high} {right} {high} {right} {MIDDLE}"
         plus = f"M {x - 4} {MIDDLE} L {x + 4} {MIDDLE} M {x} {MIDDLE - 4} L {x} {MIDDLE + 4}"
         self._stroke(f"{ring} C {right} {low} {left} {low} {left} {MIDDLE} {plus}", "muted", "residual")
-        self._write("x is added back", centre + 12, 32, "residual")
+        self._write("the stream is added", centre + 12, 32, "residual")
 
     def _label(self, name: str, part: Part, shape: str) -> None:
         """Name a matrix and its shape: above it or below it, where there is room, kᵀ and v at their left."""

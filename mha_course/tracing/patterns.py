@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dis
 import inspect
 import re
 from collections.abc import Callable, Mapping, Sequence
@@ -146,7 +147,10 @@ def modules_of(fn: Callable[..., Any]) -> list[nn.Module]:
         found = inspect.getclosurevars(fn)
     except (TypeError, ValueError):  # no Python function, or one that refers to what is not there yet
         return []
-    return [value for value in (*found.nonlocals.values(), *found.globals.values()) if isinstance(value, nn.Module)]
+    # What Python calls globals includes the names of attributes: x.proj would find a global module called proj.
+    loaded = {step.argval for step in dis.get_instructions(fn) if step.opname in ("LOAD_GLOBAL", "LOAD_NAME")}
+    globals_ = [value for name, value in found.globals.items() if name in loaded]
+    return [value for value in (*found.nonlocals.values(), *globals_) if isinstance(value, nn.Module)]
 
 
 def declared(fn: Callable[..., Any], bound: dict[str, Any]) -> dict[str, int]:

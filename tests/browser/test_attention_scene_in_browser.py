@@ -144,6 +144,22 @@ def test_the_walk_goes_by_keys_and_keeps_them_from_the_page(show):
     assert page.evaluate("leaked") == []
 
 
+def test_it_plays_to_the_end_and_pauses(show):
+    page = show()
+    page.clock.install()
+    play = page.locator(".play")
+    play.click()
+    assert play.inner_text() == "Pause"
+    page.clock.run_for(10_100)
+    assert state(page)[0] == 1  # from the overview, a stage every five seconds
+    play.click()
+    page.clock.run_for(20_000)
+    assert state(page)[0] == 1 and play.inner_text() == "Play"
+    play.click()
+    page.clock.run_for(60_000)
+    assert state(page)[0] == 8 and play.inner_text() == "Play"
+
+
 def test_transitions_move_unless_motion_is_to_be_reduced(show):
     moving = """async () => {
       model.set('stage', 4);

@@ -4,6 +4,7 @@ import linecache
 import math
 import time
 import traceback
+import types
 
 import pandas as pd
 import pytest
@@ -532,6 +533,15 @@ def test_patterns_for_several_arguments(x, draw):
 def test_nothing_is_said_where_nothing_is_known(x):
     found = trace(lambda x: x.view(2, 5, 4, 6).transpose(1, 2), x)
     assert all(set(step.axes) == {"?"} for step in found.steps)
+
+
+hidden = MultiHeadAttention(24, 4)  # a global of the name of an attribute below
+
+
+def test_a_global_that_is_called_like_an_attribute_declares_nothing(x):
+    holder = types.SimpleNamespace(hidden=nn.Identity())
+    found = trace(lambda x: holder.hidden(x).view(2, 5, 4, 6), x, axes="B S C")
+    assert found.steps[-1].axes == ("B", "S", "?", "?")
 
 
 def test_heads_are_read_from_a_declared_number(x):

@@ -21,8 +21,8 @@ def merge_heads(context: Tensor) -> Tensor:
 
 def head_contributions(context: Tensor, w_o: Tensor) -> Tensor:
     """Return what each head adds to the output, (B, H, T, C); the sum over H is the merged context times w_oᵀ."""
-    columns = w_o.unflatten(1, (context.size(1), -1))  # (C, H, D)
-    return torch.einsum("bhtd,chd->bhtc", context, columns)  # (B, H, T, C)
+    columns = w_o.unflatten(1, (context.size(1), -1)).permute(1, 2, 0)  # (H, D, C)
+    return context @ columns  # (B, H, T, C)
 
 
 def build_subtractor(d: int) -> tuple[Tensor, Tensor, Tensor, Tensor]:
@@ -168,10 +168,10 @@ EXERCISES = [
         "The merged context times w_oᵀ sums over C numbers a token. Which of them come from one head?",
         "Cut w_o by columns, D for each head, and multiply each head by its own columns only. See “W_O: where the "
         "heads meet”.",
-        "w_o (C, C) with its second axis cut is (C, H, D). With the context (B, H, T, D), sum over D and keep H: (B, "
-        "H, T, C).",
-        "columns = w_o.unflatten(1, (context.size(1), -1))  # (C, H, D)\n"
-        'return torch.einsum("bhtd,chd->bhtc", context, columns)  # (B, H, T, C)',
+        "w_o (C, C) with its second axis cut is (C, H, D), and in the order (H, D, C) a table for each head. The "
+        "context (B, H, T, D) times these is (B, H, T, C).",
+        "columns = w_o.unflatten(1, (context.size(1), -1)).permute(1, 2, 0)  # (H, D, C)\n"
+        "return context @ columns  # (B, H, T, C)",
         inputs=[lambda: (qkv()[1], *square(5))],
         other_sizes=lambda: others("BHSD", "CC"),
         axes="B H S C",

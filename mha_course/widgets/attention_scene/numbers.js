@@ -129,7 +129,7 @@ export function sentenceOf(steps, { stage, row, head }) {
   const found = best ? `“${word(best.column)}”` : "none";
   const share = best ? `${it} puts ${number(best.weight)} on ${found}` : follows ? `${it} sees nothing` : "";
   const and = (text) => (follows && text ? `: ${text}` : "");
-  const back = arrays.x ? ", which is added back to x" : "";
+  const back = arrays.x ? ", which is added to the stream that x was made from" : "";
   return [
     `${S} words go in at the left, and leave at the right with what they found${follows ? `; in head ${head}, ${share}` : ""}.`,
     `x: each of the ${S} words is a row of ${C} numbers${and(`${it} is the row in orange`)}.`,

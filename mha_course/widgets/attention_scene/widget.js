@@ -7,6 +7,7 @@ import { STAGES, lookInside, readSteps, sentenceOf, strongest } from "./numbers.
 
 const [LEAST, MOST] = [0.88, 1.08]; // how far the picture follows its place; where there is less it scrolls
 const LAST = STAGES.length - 1;
+const PAUSE = 5000; // milliseconds that a stage stays while it plays
 const LOOKS_INTO = ["scores", null, "q", "q", "scores", "scores", "weights", "context", "context", "out"]; // by stage
 const KEYS =
   "In the picture: Space or → goes to the next stage, ← back, Escape to the overview; ↑ and ↓ follow another word, " +
@@ -15,7 +16,7 @@ const KEYS =
 class Scene {
   constructor(model, el) {
     this.model = model;
-    this.hover = this.cursor = null;
+    this.hover = this.cursor = this.playing = null;
     this.stage = model.get("stage");
     const { signed, weights } = model.get("options");
     this.palettes = { signed: bytesOf(signed), weights: bytesOf(weights) };
@@ -29,6 +30,7 @@ class Scene {
       catchKeys(this.root, (event, target) => target === this.paper && this.answer(event.key)),
       followModel(model, { packet: () => this.packetCame(), stage: soon, row: soon, head: soon }),
       () => size.disconnect(),
+      () => this.setPlaying(false),
       this.recompute.stop,
       this.speaker.stop,
     ];
@@ -39,13 +41,14 @@ class Scene {
     const step = (by) => () => this.go(this.model.get("stage") + by);
     this.back = makeButton("back", "Back", step(-1));
     this.next = makeButton("next", "Next", step(1));
+    this.play = makeButton("play", "Play", () => this.setPlaying(this.playing === null));
     this.count = make("span", "count");
     this.words = make("select", "follow");
     this.words.addEventListener("change", () => this.put({ row: Number(this.words.value) }));
     const follow = make("label", "", make("span", "", "Follow"), this.words);
     this.heads = make("div", "heads");
     Object.assign(this.heads, { role: "group", ariaLabel: "Head" });
-    const bar = make("div", "bar", this.back, this.next, this.count, follow, this.heads);
+    const bar = make("div", "bar", this.back, this.next, this.play, this.count, follow, this.heads);
     this.sentence = Object.assign(make("p", "sentence"), { ariaLive: "polite" });
     this.paper = make("div", "paper");
     Object.assign(this.paper, { tabIndex: 0, role: "application", ariaRoleDescription: "picture", ariaLabel: KEYS });
@@ -157,6 +160,14 @@ class Scene {
   go(stage) {
     this.cursor = null;
     this.put({ stage: clamp(stage, -1, LAST) });
+    this.setPlaying(this.playing !== null && stage < LAST);
+  }
+
+  /** Go on by itself, a stage after each pause, or stop. */
+  setPlaying(plays) {
+    clearTimeout(this.playing);
+    this.playing = plays ? setTimeout(() => this.go(this.model.get("stage") + 1), PAUSE) : null;
+    say(this.play, plays ? "Pause" : "Play");
   }
 
   put(values) {

@@ -44,6 +44,7 @@ class HeadExplorer(RecomputingWidget):
             ``temperature``, ``scale``, ``mask`` (bool (T, S) or None), ``sentence`` (str) and others with a number as
             default; or any four by position, in this order. It returns weights, (weights, queries) or (weights,
             queries, keys).
+        whose: the line that stands under the numbers of recompute.
     Raises: ShapeError.
 
     With ``recompute`` the numbers are those of this function from the start; where it returns None or raises, the given
@@ -73,6 +74,7 @@ class HeadExplorer(RecomputingWidget):
         keys: Sequence[Any] | None = None,
         mask: Any = None,
         recompute: Callable[..., Any] | None = None,
+        whose: str = YOURS,
         layer: int = 0,
         item: int = 0,
         head: int = 0,
@@ -82,7 +84,7 @@ class HeadExplorer(RecomputingWidget):
         self._maps, self._mask = read(weights, queries, keys, mask), mask
         self._sentence, self._whose = " ".join(self._maps.tokens[0][0]), "" if recompute is None else COURSES
         self._given_mask = torch.from_numpy(~self._maps.hidden[0, 0, 0]).to(getattr(weights, "device", "cpu"))
-        self._recompute = recompute
+        self._recompute, self._of_recompute = recompute, whose
         self._controls: dict[str, Control] = {}
         self._by_position = False
         if recompute is not None:
@@ -143,7 +145,7 @@ class HeadExplorer(RecomputingWidget):
             self._maps = read(weights, queries, keys, mask)
         except ShapeError:  # the mask was made for other tokens
             self._maps = read(weights, queries, keys)
-        self._sentence, self._whose = sentence, YOURS
+        self._sentence, self._whose = sentence, self._of_recompute
 
     def picture(self) -> Axes | Figure:
         """Draw the heads that are shown: up to 16 of the layer, or the head alone where numbers are no weights."""

@@ -29,13 +29,15 @@ class MaskLab(Lab):
     Args:
         scores: scaled scores (T, S) with T = S, of one head; axes of size 1 in front are dropped.
         tokens: the S words. mask: (T, S) bool, True = may attend, to begin with; causal if it is left out.
+        conventions: whether the mask is shown as others write it, too.
     ``mask`` is what is painted.
     """
 
     question = "Who may attend to whom, and what does a row do that sees nothing?"
     hint = "Paint by clicking and dragging. By keyboard: arrow keys walk, space paints, shift + arrow paints on."
 
-    def __init__(self, scores: Any, tokens: Sequence[str], *, mask: Any = None) -> None:
+    def __init__(self, scores: Any, tokens: Sequence[str], *, mask: Any = None, conventions: bool = True) -> None:
+        self._conventions = conventions
         self._scores, self._tokens = scores_and_tokens("MaskLab", scores, tokens)
         size = len(self._tokens)
         start = causal_mask(size) if mask is None else self._painted(mask)
@@ -80,11 +82,16 @@ class MaskLab(Lab):
         ignored = ~allowed  # the polarity of nn.MultiheadAttention and seaborn
         group = "the same mask, as others write it"
         small: dict[str, Any] = {"size": "small", "palette": "bool", "group": group}
-        panels = (
+        panels: Panels = (
             matrix("the mask", tokens, tokens, allowed.int(), palette="bool", paint="mask", hidden=ignored,
                    on="may attend", off="hidden"),
             matrix("weights after softmax", tokens, tokens, weights, hidden=ignored,
                    note="Hatched: hidden. Red edge: a weight where there must be none."),
+        )  # fmt: skip
+        if not self._conventions:
+            return panels, _sentence(allowed, weights, tokens, fill)
+        panels = (
+            *panels,
             matrix("this course, and SDPA", tokens, tokens, allowed.int(), **small,
                    on="True = may attend", off="False"),
             matrix("nn.MultiheadAttention", tokens, tokens, ignored.int(), **small, on="True = ignore", off="False"),

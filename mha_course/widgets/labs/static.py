@@ -70,7 +70,7 @@ def _height(panel: Panel) -> float:
     if own:
         return own(panel)
     if panel["kind"] == "matrix":
-        return {"big": 1.4 + 0.25 * len(panel["rows"]), "small": 2.0}[panel["size"]]
+        return {"big": 1.9 + 0.25 * len(panel["rows"]), "small": 2.1}[panel["size"]]
     return 1.2 + 0.24 * max(9, len(panel.get("names", ())))
 
 
@@ -103,8 +103,9 @@ def _matrix(ax: Axes, panel: Panel) -> None:
     cells.set(cmap=colors, clim=(panel["low"], panel["high"]), edgecolor="#d5d8de", linewidth=0.5)
     for row, column in np.argwhere(leaks):
         ax.add_patch(Rectangle((column, row), 1, 1, fill=False, hatch="////", edgecolor="#9aa1ad", linewidth=0))
+    ax.set_xlabel("")
     if panel["size"] != "big":
-        ax.set(xticks=[], yticks=[], xlabel="", ylabel="")
+        ax.set(xticks=[], yticks=[], ylabel="")
     if "on" in panel:
         ax.xaxis.set_label_position("bottom")
         between = "\n" if plots.figures.ON_SLIDES else "   "  # letters are larger there
