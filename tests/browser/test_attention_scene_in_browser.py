@@ -154,10 +154,12 @@ def test_it_plays_to_the_end_and_pauses(show):
     assert state(page)[0] == 1  # from the overview, a stage every five seconds
     play.click()
     page.clock.run_for(20_000)
-    assert state(page)[0] == 1 and play.inner_text() == "Play"
+    assert state(page)[0] == 1
+    assert play.inner_text() == "Play"
     play.click()
     page.clock.run_for(60_000)
-    assert state(page)[0] == 8 and play.inner_text() == "Play"
+    assert state(page)[0] == 8
+    assert play.inner_text() == "Play"
 
 
 def test_transitions_move_unless_motion_is_to_be_reduced(show):
