@@ -32,8 +32,10 @@ MEASURE = """() => [...document.querySelectorAll("main > section")].map((slide) 
   while (texts.nextNode()) {
     const { data, parentElement: part } = texts.currentNode;
     range.selectNode(texts.currentNode);
-    // Indices in mathematics are as small as its font has them, and what is only read aloud as small as can be.
-    if (!data.trim() || !range.getBoundingClientRect().width || part.closest("script, math, option, .spoken")) continue;
+    // Indices in mathematics are as small as its font has them, what is only read aloud as small as can be; the scene
+    // is drawn as large as the slide is, and whoever speaks says what is lit.
+    if (!data.trim() || !range.getBoundingClientRect().width) continue;
+    if (part.closest("script, math, option, .spoken, .mha-scene .picture")) continue;
     least = Math.min(least, parseFloat(getComputedStyle(part).fontSize) * part.currentCSSZoom);
     out ||= outside(range.getBoundingClientRect());
   }
@@ -234,8 +236,9 @@ def test_the_speaker_sees_notes_minutes_and_what_comes_next(open_deck):
     with page.expect_popup() as popup:
         page.keyboard.press("s")
     window = popup.value
-    cells = [cell.metadata.get("lecture", {}) for cell in read(LESSONS[4]).cells]
-    notes = next(cell for cell in read(LESSONS[4]).cells if cell.id == "masks").metadata.lecture
+    shown = [cell for cell in read(LESSONS[4]).cells if cell.metadata.slideshow.slide_type != "skip"]
+    cells = [cell.metadata.get("lecture", {}) for cell in shown]
+    notes = next(cell for cell in shown if cell.id == "masks").metadata.lecture
     before = sum(lecture.get("minutes", 0) for lecture in cells[: cells.index(notes)])
     whole = sum(lecture.get("minutes", 0) for lecture in cells)
     assert plain(slide_html.words(notes.notes)).strip() in window.locator("#notes").inner_text()

@@ -18,6 +18,7 @@ from mha_course.plots.words import shorten
 from mha_course.widgets.labs.panels import PALETTES
 
 WIDTH = 15.0 if plots.figures.ON_SLIDES else 11.0  # inches; a slide is wide
+TABLE = 2.4 if plots.figures.ON_SLIDES else 1.3  # its share of a row: letters are larger on a slide
 BOOL = ["#ffffff", plots.BAR]
 LINES: dict[str, dict[str, Any]] = {
     "main": {"color": plots.BAR, "alpha": 1},
@@ -58,7 +59,11 @@ def figure(question: str, panels: Sequence[Panel]) -> Figure:
         axes = part.subplots(1, places, squeeze=False, width_ratios=shares)[0]
         for ax, panel in zip(axes, row, strict=False):
             KINDS[panel["kind"]].draw(ax, panel)
-            title = panel["title"] if KINDS[panel["kind"]].row else textwrap.fill(panel["title"], 44)
+            title = (
+                panel["title"]
+                if KINDS[panel["kind"]].row
+                else textwrap.fill(panel["title"], 28 if plots.figures.ON_SLIDES else 44)
+            )
             ax.set_title(title, loc="left", fontsize=9 if panel.get("group") else 10)
         for ax in axes[len(row) :]:
             ax.remove()
@@ -70,7 +75,8 @@ def _height(panel: Panel) -> float:
     if own:
         return own(panel)
     if panel["kind"] == "matrix":
-        return {"big": 1.9 + 0.25 * len(panel["rows"]), "small": 2.1}[panel["size"]]
+        above = 1.4 if plots.figures.ON_SLIDES else 1.9  # the names of columns, and the title above them
+        return {"big": above + 0.25 * len(panel["rows"]), "small": 2.0}[panel["size"]]
     return 1.2 + 0.24 * max(9, len(panel.get("names", ())))
 
 
@@ -203,5 +209,5 @@ def _table(ax: Axes, panel: Panel) -> None:
 
 KINDS = {  # a lab with a kind of its own adds it
     "bars": Kind(_bars, share=1.0), "matrix": Kind(_matrix, share=1.5), "lines": Kind(_lines),
-    "arrows": Kind(_arrows, share=1.0), "shares": Kind(_shares, share=1.7), "table": Kind(_table),
+    "arrows": Kind(_arrows, share=1.0), "shares": Kind(_shares, share=1.7), "table": Kind(_table, share=TABLE),
 }  # fmt: skip
