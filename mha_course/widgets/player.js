@@ -1,6 +1,6 @@
 // What all players share: buttons, a slider and keys that step, and steps that follow each other by themselves.
 
-import { clamp, hasModifier, make, makeButton } from "./dom.js";
+import { catchKeys, clamp, followModel, make, makeButton } from "./dom.js";
 
 const [SOON, PAUSE] = [600, 1400]; // milliseconds until the first step plays, and between two
 const SAVED = 150; // until the kernel is told: it need not follow every step of a scrub
@@ -80,26 +80,19 @@ export function makePlayer({ model, el }, name, label, show) {
 
   const actions = { ArrowRight: () => go(at + 1), ArrowLeft: () => go(at - 1), " ": () => toggle() };
   Object.assign(actions, { Home: () => go(0), End: () => go(last) });
-  /** Answer to keys, and keep what is answered from JupyterLab, which would take it for a command. */
-  function press(event) {
-    const [target] = event.composedPath();
-    if (!root.contains(target) || hasModifier(event)) return;
-    const pressed = target.tagName === "BUTTON" && [" ", "Enter"].includes(event.key);
-    const theirs = pressed || (target.matches(".lines") && SCROLLS.includes(event.key)); // the browser answers
-    if (!theirs && !Object.hasOwn(actions, event.key)) return;
-    event.stopPropagation();
-    if (theirs) return;
-    event.preventDefault();
+  function answer(event, target) {
+    if (target.matches(".lines") && SCROLLS.includes(event.key)) event.stopPropagation(); // the browser scrolls
+    const pressed = target.tagName === "BUTTON" && event.key === " "; // the button answers
+    if (pressed || !Object.hasOwn(actions, event.key)) return false;
     actions[event.key]();
+    return true;
   }
-  window.addEventListener("keydown", press, true); // JupyterLab may listen on the document, before we would hear of it
-  model.on("change:position", follow);
+  const stops = [catchKeys(root, answer), followModel(model, { position: follow })];
 
   function end() {
     toggle(false);
     clearTimeout(saving);
-    window.removeEventListener("keydown", press, true);
-    model.off("change:position", follow);
+    for (const stop of stops) stop();
     root.remove();
   }
   return { root, go, follow, end };

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import traitlets
 
 from mha_course.widgets.base import StaticFallbackWidget
-
-HERE = Path(__file__).parent
 
 
 class Player(StaticFallbackWidget):
@@ -25,8 +22,3 @@ class Player(StaticFallbackWidget):
     def _within(self, proposal: dict[str, Any]) -> int:
         """Keep to the steps that there are."""
         return int(max(0, min(proposal["value"], self.data["last"])))
-
-
-def style(path: Path) -> str:
-    """Return a style sheet behind that of all players."""
-    return (HERE / "player.css").read_text(encoding="utf-8") + path.read_text(encoding="utf-8")

@@ -58,7 +58,7 @@ class HeadExplorer(RecomputingWidget):
     """
 
     _esm = esm("widget.js", folder=HERE)
-    _css = style("head_explorer.css", folder=HERE)
+    _css = style("picture.css", HERE / "head_explorer.css")
     expected = "weights, such as (H, T, S)"
     layer = traitlets.Int(0).tag(sync=True)
     item = traitlets.Int(0).tag(sync=True)

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any
 from mha_course.plots.figures import frame_html
 from mha_course.plots.words import visible
 from mha_course.tracing.records import Argument, Step, color
-from mha_course.widgets.base import esm
+from mha_course.widgets.base import esm, style
 from mha_course.widgets.layout_player import cells
-from mha_course.widgets.player import Player, style
+from mha_course.widgets.player import Player
 
 if TYPE_CHECKING:
     from mha_course.tracing import Trace
@@ -37,7 +37,7 @@ class LayoutPlayer(Player):
     """
 
     _esm = esm("widget.js", folder=HERE)
-    _css = style(HERE / "layout_player.css")
+    _css = style("player.css", HERE / "layout_player.css")
 
     def __init__(self, trace: Trace, beside: Trace | None = None) -> None:
         traces = [trace, *([beside] if beside else [])]

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 from mha_course.plots.words import visible
 from mha_course.tracing.records import Step, color
-from mha_course.widgets.base import esm
-from mha_course.widgets.player import Player, style
+from mha_course.widgets.base import esm, style
+from mha_course.widgets.player import Player
 
 if TYPE_CHECKING:
     from mha_course.tracing import Trace
@@ -25,7 +25,7 @@ class ShapeTracer(Player):
     """
 
     _esm = esm("widget.js", folder=HERE)
-    _css = style(HERE / "shape_tracer.css")
+    _css = style("player.css", HERE / "shape_tracer.css")
 
     def __init__(self, trace: Trace) -> None:
         self.text, self.static = sentence(trace), trace._repr_html_()
