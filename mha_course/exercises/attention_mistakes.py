@@ -92,8 +92,8 @@ FUSED = "2, Head splitting: A fused q, k, v"
 IN_THREE = ("project_qkv", "split_fused_qkv", "fused_mha")
 LAID_OUT = "It is laid out as (3, H, D): first q, k and v, in each of them the heads, in each head its D numbers."
 PROJECTION = [
-    mistake("weight-not-transposed", "The weight was not transposed: x @ W.",
-        "nn.Linear keeps its weight as (out, in), so the product is with the transpose: x @ W.T.", LINEAR,
+    mistake("weight-not-transposed", "The product is with W the wrong way round.",
+        "nn.Linear keeps its weight as (out, in): x @ W.T, or F.linear(x, W), which transposes by itself.", LINEAR,
         {"linear": _not_transposed, "output": _not_transposed},
         linear=_not_transposed,
         rows=lambda x, w, i, h: x @ w.chunk(h)[i],

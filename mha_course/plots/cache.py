@@ -15,6 +15,7 @@ from torch import Tensor
 from mha_course.experiments.model_sizes import Published, amount, length
 from mha_course.plots.figures import ACCENT, BAR, INK, QUIET, SMALL, TEXT, new_figure
 from mha_course.plots.inputs import as_array
+from mha_course.plots.words import numbered
 
 KINDS = {"MHA": "multi-head", "GQA": "grouped-query", "MQA": "multi-query"}
 
@@ -41,7 +42,7 @@ def decoding_step(q: Tensor, k: Tensor, v: Tensor, weights: Tensor, names: Seque
     sns.despine(ax=axes[2], left=True)
     for ax in axes:
         ax.tick_params(axis="y", length=0)
-    axes[0].set_yticks(range(tokens), names, fontsize=SMALL, parse_math=False)
+    axes[0].set_yticks(range(tokens), numbered(names), fontsize=SMALL, parse_math=False)
     axes[0].set_ylim(tokens - 0.5, -0.5)
     return figure
 

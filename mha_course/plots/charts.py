@@ -14,6 +14,7 @@ from matplotlib.figure import Figure
 from mha_course.errors import require
 from mha_course.plots.figures import ACCENT, BAR, INK, SMALL, TEXT, new_figure
 from mha_course.plots.inputs import as_array, as_names
+from mha_course.plots.words import numbered
 
 
 def bars(
@@ -26,11 +27,11 @@ def bars(
     Raises: ShapeError where there are more or fewer names than values.
     """
     numbers = as_array("bars", values, ("S",))
-    as_names("bars", "queries", "row", names, len(numbers))
+    labels = numbered(as_names("bars", "queries", "row", names, len(numbers)))
     ax = ax or new_figure(4.6, 0.9 + 0.24 * len(names)).subplots()
     ax.barh(range(len(names)), numbers, color=[ACCENT if name in highlight else BAR for name in names])
     ax.axvline(0, color=INK, linewidth=0.8)
-    ax.set_yticks(range(len(names)), names, fontsize=SMALL, parse_math=False)
+    ax.set_yticks(range(len(names)), labels, fontsize=SMALL, parse_math=False)
     ax.tick_params(axis="y", length=0)
     ax.margins(y=0.01)
     ax.yaxis.set_inverted(True)

@@ -16,6 +16,7 @@ from mha_course.errors import require
 from mha_course.plots.drawing import arrow, box
 from mha_course.plots.figures import ACCENT, BAR, INK, LARGE, QUIET, SMALL, STREAMS, TEXT, TITLE, new_figure
 from mha_course.plots.inputs import as_array
+from mha_course.plots.words import numbered
 from mha_course.tracing.records import color as axis_color
 
 STAGES = (
@@ -142,7 +143,7 @@ def weighted_sum(weights: Tensor, v: Tensor, names: Sequence[str]) -> Figure:
     look = {"cmap": "vlag", "vmin": -limit, "vmax": limit, "aspect": "auto"}
     share.barh(range(len(names)), weights.tolist(), color=ACCENT)
     share.set(ylim=(len(names) - 0.5, -0.5), xlim=(0, 1))
-    share.set_yticks(range(len(names)), names, fontsize=SMALL, parse_math=False)
+    share.set_yticks(range(len(names)), numbered(names), fontsize=SMALL, parse_math=False)
     sns.despine(ax=share)
     values.imshow(v.detach().numpy(), **look)
     image = parts.imshow((weights[:, None] * v).detach().numpy(), **look)

@@ -84,7 +84,8 @@ def head_rows(rows: Mapping[str, Any], names: Sequence[str]) -> Figure:
 
     Args: rows maps the title of a row to its weights (H, S, S); names are the S tokens.
     """
-    layers = [as_named_weights("head_rows", weights, ("H", "S", "S"), names).numbers for weights in rows.values()]
+    given = [as_named_weights("head_rows", weights, ("H", "S", "S"), names) for weights in rows.values()]
+    layers, names = [named.numbers for named in given], given[0].keys
     across = len(layers[0])
     figure = new_figure(2.4 * across + 1.4, 2.85 * len(rows))
     axes = figure.subplots(len(rows), across, squeeze=False, sharex=True, sharey=True)

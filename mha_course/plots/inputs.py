@@ -9,12 +9,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mha_course.errors import ShapeError, require
+from mha_course.plots.words import numbered
 
 Names = Sequence[str] | None  # of rows or columns; where there are none, numbers
 
 
 class NamedWeights(NamedTuple):
-    """Weights (…, T, S) with a name for every row and every column, and True for each cell that is hidden."""
+    """Weights (…, T, S), a name for every row and column (a repeated word: the₁, the₂), True where a cell is hidden."""
 
     numbers: NDArray[np.float64]
     queries: list[str]
@@ -28,7 +29,7 @@ def as_named_weights(
     """Bring weights with these axes, of which the last are T and S, their names and their mask to one form."""
     numbers = as_array(place, weights, axes)
     rows, columns = as_row_and_column_names(place, numbers.shape[-2:], queries, keys)
-    return NamedWeights(numbers, rows, columns, as_hidden(place, mask, numbers.shape))
+    return NamedWeights(numbers, numbered(rows), numbered(columns), as_hidden(place, mask, numbers.shape))
 
 
 def as_numbers(place: str, numbers: Any) -> NDArray[Any]:

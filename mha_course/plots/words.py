@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import re
 import unicodedata
+from collections import Counter
+from collections.abc import Sequence
 
+_BELOW = str.maketrans("0123456789", "₀₁₂₃₄₅₆₇₈₉")
 _SIGNS = str.maketrans(dict.fromkeys("\n\r\u0085\u2028\u2029", "⏎") | {"\t": "⇥"})
 # Control characters, and marks that turn the direction of what follows them, even of words that are not theirs.
 _UNSEEN = re.compile("[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069\ufeff]")
@@ -38,3 +41,17 @@ def apart(text: str, most: int = 24) -> str:
     word = shorten(text, most)
     from_right = any(unicodedata.bidirectional(letter) in ("R", "AL", "AN") for letter in word)
     return f"\u2068{word}\u2069" if from_right else word
+
+
+def numbered(names: Sequence[str]) -> list[str]:
+    """Tell apart the words that a sentence has several times, by their order in it.
+
+    >>> numbered(["the", "cat", "chased", "the", "dogs"])
+    ['the₁', 'cat', 'chased', 'the₂', 'dogs']
+    """
+    counts, seen, found = Counter(names), Counter[str](), []
+    for name in names:
+        seen[name] += 1
+        repeated = counts[name] > 1 and name.isalpha()
+        found.append(name + str(seen[name]).translate(_BELOW) if repeated else name)
+    return found

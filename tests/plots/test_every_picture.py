@@ -18,6 +18,7 @@ from mha_course.example import SENTENCE
 from mha_course.experiments import model_sizes
 from mha_course.masks import causal_mask
 from mha_course.plots import figures
+from mha_course.plots.words import numbered
 from mha_course.positions import sinusoidal_encoding
 
 WORDS = SENTENCE.split()
@@ -151,8 +152,8 @@ def test_two_rows_of_heatmaps_name_every_word_and_share_a_scale():
     )
     *panels, scale = figure.axes
     for ax in panels:
-        assert [name.get_text() for name in ax.get_xticklabels()] == WORDS
-        assert [name.get_text() for name in ax.get_yticklabels()] == WORDS
+        assert [name.get_text() for name in ax.get_xticklabels()] == numbered(WORDS)
+        assert [name.get_text() for name in ax.get_yticklabels()] == numbered(WORDS)
     (limits,) = {ax.collections[0].get_clim() for ax in panels}
     assert limits == pytest.approx((0, float(HEADS[3].max() * 4)))
     assert [int(ax.collections[0].get_array().mask.sum()) for ax in panels] == [105, 0, 0, 0]

@@ -602,7 +602,8 @@ def test_a_sentence_may_have_more_tokens_than_words():
         return np.eye(len(words)), words
 
     explorer = HeadExplorer(np.eye(3), queries=["<start>", "it", "sat"], recompute=function)
-    for sentence in ("it sat", "it sat down", "down", "it was it"):
+    for sentence, last in (("it sat", "sat"), ("it sat down", "down"), ("down", "down"), ("it was it", "it₂")):
         assert ask(explorer, sentence=sentence, mask="causal") == ""
-        assert explorer.packet["queries"] == [["<start>", *sentence.split()]]
+        assert explorer.packet["queries"][0][0] == "<start>"
+        assert explorer.packet["queries"][0][-1] == last
     assert sizes == [True] * 5

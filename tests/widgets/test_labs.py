@@ -347,7 +347,7 @@ def test_a_row_that_sees_nothing(scores):
     for fill in (COURSE, BY_HAND, FINITE):
         lab.set(fill=fill)
         row[fill] = panel(lab, "matrix", 1)["values"][0], lab.text
-        assert "2 rows see nothing (“the”, “cat”)" in lab.text
+        assert "2 rows see nothing (“the₁”, “cat”)" in lab.text
         assert lab.png()[1:4] == b"PNG"
     assert row[COURSE][0] == [0] * 6
     assert row[BY_HAND][0] == [None] * 6

@@ -25,7 +25,7 @@ from mha_course.plots.figures import STREAMS
 from mha_course.plots.inputs import as_array, as_names
 from mha_course.plots.scene import SIGNED
 from mha_course.plots.scene_plan import ScenePlan
-from mha_course.plots.words import apart
+from mha_course.plots.words import apart, numbered
 from mha_course.widgets.attention_scene.watch import stages_of
 from mha_course.widgets.base import COURSES, YOURS, RecomputingWidget, esm, style
 
@@ -77,9 +77,10 @@ class AttentionScene(RecomputingWidget):
             rule, got = f"the scene shows up to {most} of {axis}", f"{axis}={self._sizes[axis]}"
             require(self._sizes[axis] <= most, PLACE, rule, expected=f"{axis} <= {most}", got=got)
         self._given = self._shown = self._read(given)
-        self._tokens = as_names(PLACE, "tokens", "row", tokens, self._sizes["S"])
+        words = as_names(PLACE, "tokens", "row", tokens, self._sizes["S"])
+        self._tokens = numbered(words)
         self._out_proj, self._recompute = out_proj, recompute
-        row = self._tokens.index(follow) if follow in self._tokens else -1
+        row = words.index(follow) if follow in words else -1
         options = {"colours": {**STREAMS, "accent": plots.ACCENT}, "asks": recompute is not None, **_palettes()}
         self._yours: tuple[str, ...] = ()  # the stages that the learner's function made
         super().__init__(packet={**self._message(), "serial": 0}, options=options, row=row, head=head)

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from mha_course.errors import require
 from mha_course.plots.inputs import as_hidden, as_numbers, as_row_and_column_names
+from mha_course.plots.words import numbered
 
 PLACE = "HeadExplorer"
 MAX_TOKENS = 512  # a cell is a pixel then
@@ -51,7 +52,8 @@ class Maps:
         facts = [self._facts(*index) for index in np.ndindex(self.numbers.shape[:3])]
         return {
             "shape": list(self.shape), "slots": self.slots, "facts": facts,
-            "queries": [queries for queries, _ in self.tokens], "keys": [keys for _, keys in self.tokens],
+            "queries": [numbered(queries) for queries, _ in self.tokens],
+            "keys": [numbered(keys) for _, keys in self.tokens],
             "low": min(fact["low"] for fact in facts), "high": max(fact["high"] for fact in facts),
             "numbers": self.numbers.astype("<f4", copy=False).tobytes(),
             "hidden": self.hidden.tobytes() if self.hidden.any() else None,

@@ -11,7 +11,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from mha_course import plots
-from mha_course.plots.words import apart, shorten
+from mha_course.plots.words import apart, numbered, shorten
 from mha_course.widgets.head_explorer.maps import Maps
 
 MAX_HEADS = 16  # as many as can be told apart in a picture
@@ -39,7 +39,7 @@ def caption(maps: Maps, layer: int, item: int, slot: int) -> str:
     choosing = seen & (seen.sum(axis=1, keepdims=True) > 1)
     candidates = np.where(choosing if choosing.any() else seen, matrix, -np.inf)
     row, column = np.unravel_index(candidates.argmax(), matrix.shape)
-    queries, keys = maps.tokens[item]
+    queries, keys = map(numbered, maps.tokens[item])
     pair = f"from “{apart(queries[row], 14)}” to “{apart(keys[column], 14)}”"
     return f"{counted}; in {where} the largest number is {matrix[row, column]:.2f}, {pair}."
 

@@ -9,12 +9,13 @@ import torch
 from torch import Tensor
 
 from mha_course.errors import require, require_float, require_shape
+from mha_course.plots.words import numbered
 
 MOST = 32  # tokens
 
 
 def scores_and_tokens(place: str, scores: Any, tokens: Sequence[str]) -> tuple[Tensor, list[str]]:
-    """Return the scores (S, S) and the tokens as words, or raise ShapeError."""
+    """Return the scores (S, S) and the tokens as words, those that are repeated numbered, or raise ShapeError."""
     require_float(place, {"scores": scores})
     while scores.dim() > 2 and scores.size(0) == 1:
         scores = scores[0]
@@ -25,7 +26,7 @@ def scores_and_tokens(place: str, scores: Any, tokens: Sequence[str]) -> tuple[T
     require_shape(place, "scores", scores, {"T": len(words), "S": len(words)}, fix)
     finite, fix = bool(scores.isfinite().all()), "the scaled scores, before a mask hides any"
     require(finite, place, "scores must be finite", expected="finite numbers", got="inf or NaN among them", fix=fix)
-    return scores.detach().cpu(), words
+    return scores.detach().cpu(), numbered(words)
 
 
 def dragged_numbers(place: str, sent: Any, shape: tuple[int, ...], each: str) -> list[Any]:

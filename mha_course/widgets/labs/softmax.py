@@ -33,9 +33,10 @@ class SoftmaxLab(Lab):
     def __init__(self, scores: Any, tokens: Sequence[str], *, softmax: Any = None, word: str | None = None) -> None:
         self._scores, self._tokens = scores_and_tokens("SoftmaxLab", scores, tokens)
         self._softmax = LearnerFunction("SoftmaxLab", "softmax", softmax, lambda s: s.softmax(-1))
-        rule, expected = "word must be one of the tokens", ", ".join(dict.fromkeys(self._tokens))
-        require(word is None or word in self._tokens, "SoftmaxLab", rule, expected=expected, got=repr(word))
-        places, start = tuple(range(len(self._tokens))), 0 if word is None else self._tokens.index(word)
+        words = [str(token) for token in tokens]
+        rule, expected = "word must be one of the tokens", ", ".join(dict.fromkeys(words))
+        require(word is None or word in words, "SoftmaxLab", rule, expected=expected, got=repr(word))
+        places, start = tuple(range(len(words))), 0 if word is None else words.index(word)
         temperatures = (0.1, 0.2, 0.3, 0.5, 0.7, 1.0, 1.5, 2.0, 3.0, 5.0, 10.0)
         written = tuple(f"{temperature:g}" for temperature in temperatures)
         self._keys, self._queries = "the keys (dim=-1)", "the queries (dim=-2)"
