@@ -13,6 +13,7 @@ from torch import nn
 
 from mha_course.errors import ShapeError
 from mha_course.tracing.rules.call import tensors_in
+from mha_course.tracing.torch_internals import has_shape
 
 Patterns = str | Sequence[str | None] | Mapping[str, str] | None
 HEADS = ("num_heads", "n_heads", "n_head", "nhead", "num_attention_heads", "heads")
@@ -37,7 +38,7 @@ def named_tensors(bound: dict[str, Any]) -> dict[str, torch.Tensor]:
             found[name] = value
         else:
             found |= {f"{name}[{position}]": tensor for position, tensor in enumerate(tensors_in([value]))}
-    return found
+    return {name: tensor for name, tensor in found.items() if has_shape(tensor)}
 
 
 def assign(axes: Patterns, tensors: dict[str, torch.Tensor]) -> dict[str, tuple[str, ...]]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
+from collections.abc import Callable
 from types import FrameType
 from typing import Any
 
@@ -21,13 +22,15 @@ from mha_course.tracing.rules.elementwise import ELEMENTWISE
 from mha_course.tracing.rules.indexing import INDEXING
 from mha_course.tracing.rules.reshape import VIEWS, Rule
 from mha_course.tracing.source_lines import UserFrame, line_at, user_frames
-from mha_course.tracing.torch_internals import OpOverload, is_functorch_wrapped_tensor, storage_key
+from mha_course.tracing.torch_internals import OpOverload, has_shape, is_functorch_wrapped_tensor, is_plain, storage_key
 
 RULES: dict[str, Rule] = {**VIEWS, **INDEXING, **CONTRACTIONS, **ELEMENTWISE}
 SHAPE_ONLY = {*VIEWS, *INDEXING}
 LATER = {"projection": "split", "context": "merged"}  # what a change of shape makes of a stage
 UNCHANGED = {"detach", "contiguous", "clone", "to", "float", "double", "half", "bfloat16", "data"}
-ONE_ROW = {"multi_head_attention_forward", "_native_multi_head_attention"}
+WRAPPED = "tensors inside vmap and other transforms are wrapped, so that their memory and these steps cannot be seen"
+SHAPELESS = "nested and sparse tensors have no shape and strides of their own, so the steps that make them are not shown"
+ONE_ROW = {"multi_head_attention_forward", "_native_multi_head_attention", "flex_attention"}
 
 
 class Recorder(TorchFunctionMode):
@@ -49,7 +52,7 @@ class Recorder(TorchFunctionMode):
         self.warnings: dict[int, str] = {}
         self.pending: dict[int, str] = {}
         self.settled: set[int] = set()
-        self.unseen = False
+        self.notes: dict[str, None] = {}  # what could not be seen, in order
         self.progress: dict[int, int] = {}  # how far each frame was when its variables were last looked at
         self.failure: str | None = None
 
@@ -61,18 +64,32 @@ class Recorder(TorchFunctionMode):
         try:
             out = func(*args, **kwargs)
         except (RuntimeError, IndexError) as error:
-            parts = [self.info(tensor) for tensor in tensors_in((*args, *kwargs.values()))]
-            self.failure = warnings.of_crash(op_name(func), str(error), parts, self.names)
+            self._guard(self._diagnose, op_name(func), args, kwargs, error)
             raise
         if isinstance(func, OpOverload) and not self.counter.flops:  # scripted code: the counter comes too late
             self.counter.ran(func, args, kwargs, out)
         if isinstance(out, (torch.Tensor, tuple, list)) and not isinstance(out, torch.Size):
-            self._record(op_name(func), args, kwargs, out)
+            self._guard(self._record, op_name(func), args, kwargs, out)
         elif func is torch.Tensor.__setitem__:
-            self._record("setitem", args, kwargs, args[0])
+            self._guard(self._record, "setitem", args, kwargs, args[0])
         elif func is torch.Tensor.__iter__:
-            out = iter(self._record("unbind", args, kwargs, list(out)))
+            rows = list(out)
+            self._guard(self._record, "unbind", args, kwargs, rows)
+            out = iter(rows)
         return out
+
+    def _guard(self, look: Callable[..., None], op: str, *found: Any) -> None:
+        """Look at a call; where the tracer itself fails, the call goes on, and a note says so."""
+        try:
+            look(op, *found)
+        except Exception as error:
+            line = f"{type(error).__name__}: {error}".splitlines()[0]
+            self.notes[f"the tracer failed at {op} ({line}), so this step is not shown"] = None
+
+    def _diagnose(self, op: str, args: tuple[Any, ...], kwargs: dict[str, Any], error: Exception) -> None:
+        """Find the mistake behind a call that raised."""
+        parts = [self.info(tensor) for tensor in tensors_in((*args, *kwargs.values())) if has_shape(tensor)]
+        self.failure = warnings.of_crash(op, str(error), parts, self.names)
 
     def info(self, tensor: torch.Tensor) -> TensorInfo:
         """Return what is known of a tensor; one that was not seen before is a parameter or comes from outside."""
@@ -92,8 +109,8 @@ class Recorder(TorchFunctionMode):
         name = next(free for free in itertools.chain([name], numbered) if free not in self.arguments)
         value = TensorInfo(axes)
         self._remember(value, tensor, name)
-        plain = tensor.layout == torch.strided
-        strides, offset = (tuple(tensor.stride()), int(tensor.storage_offset())) if plain else ((), 0)
+        whole = tensor.layout == torch.strided
+        strides, offset = (tuple(tensor.stride()), int(tensor.storage_offset())) if whole else ((), 0)
         argument = Argument(name, tuple(tensor.shape), labels, strides, offset, value.memory)
         self.arguments[name] = argument, value
         return value
@@ -102,18 +119,18 @@ class Recorder(TorchFunctionMode):
         """Keep a tensor and what is known of it; tensors that read the same memory get the same number."""
         known, label = self.names.labels, self.names.label
         value.source, value.labels = source, tuple([known.get(axis) or label(axis) for axis in value.axes])
-        if isinstance(source, int) or _is_plain(tensor):  # results were looked at before
+        if isinstance(source, int) or is_plain(tensor):  # results were looked at before
             value.memory = self.memories.setdefault(storage_key(tensor), len(self.memories))
         self.values[id(tensor)] = value
         self.kept.append(tensor)
 
-    def _record(self, op: str, args: tuple[Any, ...], kwargs: dict[str, Any], out: Any) -> Any:
+    def _record(self, op: str, args: tuple[Any, ...], kwargs: dict[str, Any], out: Any) -> None:
         """Write a step for every tensor that came out."""
         outs = [out] if isinstance(out, torch.Tensor) else tensors_in(out)
-        if not outs or not _is_plain(outs[0]):
-            self.unseen |= bool(outs) and is_functorch_wrapped_tensor(outs[0])
-            return out
-        by_id = {id(tensor): tensor for tensor in tensors_in((*args, *kwargs.values()))}
+        if not outs or not is_plain(outs[0]):
+            self.notes |= {WRAPPED if is_functorch_wrapped_tensor(outs[0]) else SHAPELESS: None} if outs else {}
+            return
+        by_id = {id(tensor): tensor for tensor in tensors_in((*args, *kwargs.values())) if has_shape(tensor)}
         read = list(by_id.values())
         values = [self.values.get(key) or self.info(tensor) for key, tensor in by_id.items()]
         call = OpCall(op, args, kwargs, outs, self.names, self.info, len(self.steps), read, self.pending, self.settled)
@@ -130,7 +147,6 @@ class Recorder(TorchFunctionMode):
                 self._add_step(call, number, inputs, before, frames)
         for index, text in call.warnings.items():
             self.warnings.setdefault(index, text)
-        return out
 
     def _bind(self, name: str, held: object) -> None:
         """Give the variable's name to the step that made what it holds."""
@@ -179,10 +195,6 @@ class Recorder(TorchFunctionMode):
             q, k, v = (call.arg(position, name) for position, name in enumerate(("query", "key", "value")))
             return 2 * math.prod(q.shape[:-1]) * k.shape[-2] * (q.shape[-1] + v.shape[-1])
         return self.counter.flops
-
-
-def _is_plain(tensor: torch.Tensor) -> bool:
-    return tensor.layout == torch.strided and not is_functorch_wrapped_tensor(tensor)
 
 
 def inherit(call: OpCall, values: list[TensorInfo]) -> None:

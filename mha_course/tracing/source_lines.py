@@ -7,6 +7,7 @@ import inspect
 import linecache
 import sys
 import textwrap
+import tokenize
 from collections.abc import Callable
 from functools import lru_cache
 from importlib.util import find_spec
@@ -77,7 +78,7 @@ def code_lines(file: str, code: CodeType) -> tuple[int, tuple[str, ...]]:
     """Return the first line's number and the lines of a function of a file, or none where they are not to be had."""
     try:
         lines, first = inspect.getsourcelines(code)
-    except (OSError, TypeError, IndexError):
+    except (OSError, TypeError, IndexError, SyntaxError, tokenize.TokenError):  # or another file than the one that runs
         return code.co_firstlineno, ()
     return max(first, 1), tuple(textwrap.dedent("".join(lines)).splitlines())
 

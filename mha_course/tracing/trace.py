@@ -22,7 +22,8 @@ from mha_course.tracing.source_lines import HERE, assignments, code_lines, name_
 from mha_course.tracing.torch_internals import MACHINERY, compiler_is_loaded
 
 COMPILED = "compiled code was run as it was written: what the compiler fuses and reorders cannot be seen"
-WRAPPED = "tensors inside vmap and other transforms are wrapped, so that their memory and these steps cannot be seen"
+FAST_PATH = "in evaluation without gradients torch runs a fused path of nn.MultiheadAttention and nn.TransformerEncoder, \
+but not while it is traced: there results may differ by rounding, and in rows that are padding"
 SCRIPTED = "scripted code runs outside Python: what it ran is shown, but its lines cannot be seen"
 
 
@@ -117,7 +118,7 @@ def _run(fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], 
     parts = [fn, *(part for module in modules_of(fn) for part in module.modules())]
     compiled = any(hasattr(part, "_torchdynamo_orig_callable") or hasattr(part, "_orig_mod") for part in parts)
     scripted = any(isinstance(part, (torch.jit.ScriptModule, torch.jit.ScriptFunction)) for part in parts)
-    notes = (*[COMPILED] * compiled, *[SCRIPTED] * scripted)
+    notes = (*[COMPILED] * compiled, *[SCRIPTED] * scripted, *[FAST_PATH] * any(map(_has_fast_path, parts)))
     # Compiled code is not compiled while it is traced. Importing the compiler takes seconds: only if it is in use.
     as_written = torch.compiler.set_stance("force_eager") if compiler_is_loaded() else nullcontext()
     recorder.top = sys._getframe()
@@ -126,11 +127,26 @@ def _run(fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], 
             result = fn(*args, **kwargs)
     except Exception as error:
         failed = _finish(recorder, None, notes, recorder.failure)
+        _attach(error, failed)
+        raise
+    return _finish(recorder, result, notes, None)
+
+
+def _has_fast_path(part: Any) -> bool:
+    """Return whether torch would run another path of a module if it were not traced."""
+    kinds = torch.nn.MultiheadAttention, torch.nn.TransformerEncoderLayer
+    quiet = isinstance(part, kinds) and not part.training
+    return quiet and not (torch.is_grad_enabled() and any(p.requires_grad for p in part.parameters()))
+
+
+def _attach(error: Exception, failed: Trace) -> None:
+    """Give what was raised the trace up to there, where it takes more than it has."""
+    try:
         error.add_note(f"Traced up to here:\n{failed}")
         error.trace = failed  # type: ignore[attr-defined]
         error.__traceback__ = _without_tracer(error.__traceback__)
-        raise
-    return _finish(recorder, result, (*notes, WRAPPED) if recorder.unseen else notes, None)
+    except (AttributeError, TypeError):  # a frozen dataclass, or a __setattr__ of its own: it stays as it was raised
+        return
 
 
 def _without_tracer(entry: TracebackType | None) -> TracebackType | None:
@@ -153,9 +169,12 @@ def _finish(recorder: Recorder, result: Any, notes: tuple[str, ...], failure: st
         warnings = {i: text for i, text in warnings.items() if not text.startswith("merge-dim-before-heads")}
     warnings |= _of_some_alone(recorder.steps, warnings)
     statements = {code: assignments(source.first, source.lines) for code, source in known.items()}
+    notes = (*notes, *recorder.notes)
     variables = name_results(recorder.frames, statements, recorder.bound)
     for step, stack, variable in zip(recorder.steps, recorder.frames, variables, strict=True):
-        step.name, step.warning = variable, warnings.get(step.index)
+        step.name, text = variable, warnings.get(step.index)
+        unusual = text is not None and text.partition(":")[0] in diagnosis.QUESTIONS
+        step.warning, step.question = (None, text) if unusual else (text, None)
         step.source = shown.index(stack[0].code) if stack and stack[0].code in shown else None
     sources = tuple(known[code] for code in shown)
     arguments = tuple(replace(made, axes=made.axes or value.labels) for made, value in recorder.arguments.values())

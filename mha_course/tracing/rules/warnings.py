@@ -1,4 +1,4 @@
-"""What a trace warns about: each text begins with the name of the mistake."""
+"""What a trace warns of or asks about: each text begins with the name of the mistake."""
 
 from __future__ import annotations
 
@@ -59,7 +59,16 @@ TEXTS = {
     "(B, 1, 1, S) first: mask[:, None, None, :].",
     "mask-missing-head-axis": "an axis B meets the heads, which happen to have the same size. Give the mask a head "
     "axis: mask.unsqueeze(1).",
+    "attention-over-batch": "this attends over an axis called B, so sentences look at one another. "
+    "nn.MultiheadAttention takes (S, B, C) unless it is made with batch_first=True.",
+    "tokens-joined": "this reshape makes one token of several: {axes} become one axis, whole tokens side by side.",
     "broadcast-of-different-axes": "broadcasting laid {left} on {right}, which only have the same size.",
+}  # fmt: skip
+
+# What somebody may mean: attention over images or sentences, slots that compete, one head among others.
+QUESTIONS = {
+    "softmax-over-queries", "softmax-over-heads", "softmax-over-everything", "weights-transposed", "heads-averaged",
+    "no-split", "attention-over-batch", "tokens-joined",
 }  # fmt: skip
 
 READ_IN_ANOTHER_ORDER = {  # the factors of one axis, in the order in which it was made
