@@ -21,7 +21,7 @@ from mha_course.tracing.rules.contraction import CONTRACTIONS, after_linear
 from mha_course.tracing.rules.elementwise import ELEMENTWISE
 from mha_course.tracing.rules.indexing import INDEXING
 from mha_course.tracing.rules.reshape import VIEWS, Rule
-from mha_course.tracing.source_lines import UserFrame, line_at, user_frames
+from mha_course.tracing.source_lines import Frames, UserFrame, line_at
 from mha_course.tracing.torch_internals import OpOverload, has_shape, is_functorch_wrapped_tensor, is_plain, storage_key
 
 RULES: dict[str, Rule] = {**VIEWS, **INDEXING, **CONTRACTIONS, **ELEMENTWISE}
@@ -29,7 +29,7 @@ SHAPE_ONLY = {*VIEWS, *INDEXING}
 LATER = {"projection": "split", "context": "merged"}  # what a change of shape makes of a stage
 UNCHANGED = {"detach", "contiguous", "clone", "to", "float", "double", "half", "bfloat16", "data"}
 WRAPPED = "tensors inside vmap and other transforms are wrapped, so that their memory and these steps cannot be seen"
-SHAPELESS = "nested and sparse tensors have no shape and strides of their own, so the steps that make them are not shown"
+SHAPELESS = "nested and sparse tensors have no shape and strides of their own: steps that make them are not shown"
 ONE_ROW = {"multi_head_attention_forward", "_native_multi_head_attention", "flex_attention"}
 
 
@@ -48,12 +48,12 @@ class Recorder(TorchFunctionMode):
         self.arguments: dict[str, tuple[Argument, TensorInfo]] = {}
         self.steps: list[Step] = []
         self.frames: list[list[UserFrame]] = []  # for each step; the same list for those of one call
-        self.bound: list[str | None] = []  # the variable that holds each result
+        self.aliases: dict[str, int] = {}  # further variables that held a result
         self.warnings: dict[int, str] = {}
         self.pending: dict[int, str] = {}
         self.settled: set[int] = set()
         self.notes: dict[str, None] = {}  # what could not be seen, in order
-        self.progress: dict[int, int] = {}  # how far each frame was when its variables were last looked at
+        self.running = Frames(self._bind)
         self.failure: str | None = None
 
     def __torch_function__(
@@ -139,20 +139,25 @@ class Recorder(TorchFunctionMode):
             result.axes = axes
         inherit(call, values)
         inputs = tuple([Operand(v.source, tuple(t.shape), v.labels) for v, t in zip(values, read, strict=True)])
-        frames = user_frames(self.top, self.progress, self._bind)
+        frames = self.running.lines(self.top, len(self.steps))
         before = {key: value.memory for key, value in zip(by_id, values, strict=True)}
         for number, tensor in enumerate(outs):
-            self._remember(call.results[number], tensor, len(self.steps))
+            self._remember(call.results[number], tensor, call.index if op in ONE_ROW else len(self.steps))
             if number == 0 or op not in ONE_ROW:
                 self._add_step(call, number, inputs, before, frames)
         for index, text in call.warnings.items():
             self.warnings.setdefault(index, text)
 
-    def _bind(self, name: str, held: object) -> None:
-        """Give the variable's name to the step that made what it holds."""
+    def _bind(self, name: str, held: object, first: int) -> None:
+        """Give a variable's name to the step, not before the first one, that made what it holds."""
         value = self.values.get(id(held))
-        if value is not None and isinstance(value.source, int) and self.bound[value.source] is None:
-            self.bound[value.source] = name
+        if value is None or not isinstance(value.source, int) or value.source < first:
+            return
+        step = self.steps[value.source]
+        if step.name is None:
+            step.name = name
+        elif step.name != name:
+            self.aliases[name] = step.index
 
     def _axes(self, call: OpCall, outs: list[torch.Tensor]) -> list[list[Axis]]:
         """Name the axes of the results; where no rule fits, or one fits badly, they are not known."""
@@ -182,7 +187,6 @@ class Recorder(TorchFunctionMode):
         hidden = 0 if number or (op in EXPLICIT_COPIES and storage != "view") else self.counter.copies
         line, lineno = (line_at(frames[0].code.co_filename, frames[0].lineno), frames[0].lineno) if frames else ("", 0)
         self.frames.append(frames)
-        self.bound.append(None)
         self.steps.append(Step(
             len(self.steps), op, inputs, tuple(tensor.shape), result.labels, tensor.stride(), tensor.is_contiguous(),
             storage, tensor.dtype, tensor.device, tensor.nbytes, 0 if number else self._flops(call), line, lineno,
@@ -193,7 +197,7 @@ class Recorder(TorchFunctionMode):
         """Return the FLOPs that were counted, or for a fused kernel that torch does not count those of its products."""
         if call.op == "scaled_dot_product_attention":
             q, k, v = (call.arg(position, name) for position, name in enumerate(("query", "key", "value")))
-            return 2 * math.prod(q.shape[:-1]) * k.shape[-2] * (q.shape[-1] + v.shape[-1])
+            return 2 * math.prod(call.outs[0].shape[:-1]) * k.shape[-2] * (q.shape[-1] + v.shape[-1])
         return self.counter.flops
 
 

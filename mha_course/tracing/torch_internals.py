@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 from torch._C._functorch import is_functorch_wrapped_tensor
 from torch._ops import OpOverload
+from torch.nn.parameter import UninitializedBuffer, UninitializedParameter
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 from torch.utils.flop_counter import flop_registry, sdpa_backward_flop_count, sdpa_flop_count
@@ -43,6 +44,7 @@ class DispatchMode(TorchDispatchMode):
     """See every operation that runs on tensors, while the mode is entered: subclasses say what ``ran`` does."""
 
     supports_higher_order_operators = True  # flex_attention, torch.cond
+
     def __init__(self) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
 
@@ -85,7 +87,7 @@ def sdpa_backend(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, causal: b
 
 def has_shape(tensor: Tensor) -> bool:
     """Return whether a tensor has one shape: a nested one has many, a lazy parameter none yet."""
-    return not (tensor.is_nested or isinstance(tensor, torch.nn.parameter.UninitializedTensorMixin))
+    return not (tensor.is_nested or isinstance(tensor, (UninitializedBuffer, UninitializedParameter)))
 
 
 def is_plain(tensor: Tensor) -> bool:

@@ -98,6 +98,8 @@ def of_cut(names: AxisNamer, cut: Cut, rank: int) -> str | None:
         return warn("key-reshaped")
     heads, tokens = _index_of_heads(cut), [i for i, factor in enumerate(cut.factors) if names.is_token((factor,))]
     words = {"axes": " and ".join(dict.fromkeys(_written(names, factor) for factor in cut.factors))}
+    if _joins_tokens(names, cut):
+        return warn("tokens-joined", **words)
     if heads is None or not tokens:
         if labels[-1] == "D" and "B" in labels:
             return warn("merge-batch-mixed")
@@ -105,6 +107,13 @@ def of_cut(names: AxisNamer, cut: Cut, rank: int) -> str | None:
     if heads > tokens[0]:
         return warn("view-without-transpose", **words)
     return warn("merge-batch-mixed") if "B" in labels[1:] else warn("merge-without-transpose", **words)
+
+
+def _joins_tokens(names: AxisNamer, cut: Cut) -> bool:
+    """Return whether whole tokens were laid side by side, as where patches are merged."""
+    width = size_of(tuple(cut.factors[1:]))
+    several = len(cut.sizes) == 2 and cut.sizes[1] > width and cut.sizes[1] % width == 0
+    return several and names.is_token((cut.factors[0],)) and cut.sizes[0] != names.sizes.get("H")
 
 
 def _is_key_reshaped(names: AxisNamer, cut: Cut) -> bool:
