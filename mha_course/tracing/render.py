@@ -66,8 +66,8 @@ class Reports:
         for (*cells, code), step in zip(rows, (None, *self.steps), strict=True):
             short = code if len(code) <= room else f"{code[: room - 1]}…"
             lines.append("  ".join([*map(str.ljust, cells, widths), short]).rstrip())
-            for text in remarks(step) if step is not None else ():
-                lines += textwrap.wrap(text, WIDTH, initial_indent=" " * 6, subsequent_indent=" " * 8)
+            for sign, text in remarks(step) if step is not None else ():
+                lines += textwrap.wrap(f"{sign} {text}", WIDTH, initial_indent=" " * 6, subsequent_indent=" " * 8)
         return "\n".join((*lines, *self._closing_lines()))
 
     def _closing_lines(self) -> list[str]:
@@ -121,7 +121,7 @@ class Reports:
         for step in self.steps:
             number, op, shape, memory, code = _cells(step)
             lines.append((number, f"`{_cell(code)}`", _cell(op), _cell(shape), str(step.strides), memory))
-            lines += [("", _cell(text), "", "", "", "") for text in remarks(step)]
+            lines += [("", f"{sign} {_cell(text)}", "", "", "", "") for sign, text in remarks(step)]
         head = ("", "line", "step", "shape", "strides", "memory")
         table = [f"| {' | '.join(cells)} |" for cells in (head, *lines)]
         table.insert(1, f"|{'---|' * len(head)}")
@@ -141,9 +141,9 @@ class Reports:
         return table(self.summary(), ("no.", "line", "step", "shape", "strides", "memory"), rows) + notes
 
 
-def remarks(step: Step) -> list[str]:
-    """Return what is wrong with a step and what is unusual, each with its sign."""
-    return [f"{sign} {text}" for sign, text in ((WARN, step.warning), (ASK, step.question)) if text]
+def remarks(step: Step) -> list[tuple[str, str]]:
+    """Return what is wrong with a step and what is unusual, each behind its sign."""
+    return [(sign, text) for sign, text in ((WARN, step.warning), (ASK, step.question)) if text]
 
 
 def _cells(step: Step) -> tuple[str, str, str, str, str]:
@@ -205,5 +205,5 @@ def _html_rows(step: Step) -> list[str]:
     number, op, _, memory, code = _cells(step)
     line = f'<span style="{CODE}">{escaped(code)}</span>'
     cells = [number, line, escaped(op), chips(step.shape, step.axes), str(step.strides), escaped(memory)]
-    alerts = [f'<td colspan="5" style="{ALERT}"><strong>{escaped(text)}</strong></td>' for text in remarks(step)]
-    return [row(cells), *[f"<tr><td></td>{cell}</tr>" for cell in alerts]]
+    alerts = [f"{sign} <strong>{escaped(text)}</strong>" for sign, text in remarks(step)]
+    return [row(cells), *[f'<tr><td></td><td colspan="5" style="{ALERT}">{alert}</td></tr>' for alert in alerts]]
