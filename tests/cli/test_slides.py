@@ -35,7 +35,7 @@ MEASURE = """() => [...document.querySelectorAll("main > section")].map((slide) 
     // Indices in mathematics are as small as its font has them, what is only read aloud as small as can be; the scene
     // is drawn as large as the slide is, and whoever speaks says what is lit.
     if (!data.trim() || !range.getBoundingClientRect().width) continue;
-    if (part.closest("script, math, option, .spoken, .mha-scene .picture")) continue;
+    if (part.closest("script, math, option, .spoken")) continue;
     least = Math.min(least, parseFloat(getComputedStyle(part).fontSize) * part.currentCSSZoom);
     out ||= outside(range.getBoundingClientRect());
   }
