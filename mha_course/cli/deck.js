@@ -34,7 +34,7 @@ function layOut() {
     }
   }
   for (let slide = main.firstElementChild; slide.matches("section"); slide = slide.nextElementSibling) {
-    while (goesOn(slide, slide.nextElementSibling)) join(slide, slide.nextElementSibling);
+    while (joined(slide, slide.nextElementSibling));
   }
   slides = [...main.querySelectorAll(":scope > section")]; // a widget may have sections of its own
   slides.forEach((slide, i) => {
@@ -53,26 +53,22 @@ function following(slide) {
   return made;
 }
 
-/** Say whether the next slide has only words and code of the same heading, and room on this one. */
-function goesOn(slide, next) {
-  const content = slide.querySelector(".content");
+/** Take the next slide in where it has only words and code of the same heading, and there is room for all of them. */
+function joined(slide, next) {
   const heading = ({ firstElementChild }) => firstElementChild.textContent;
   if (!next.matches("section:not([data-minutes])") || heading(slide) !== heading(next)) return false;
   if ([slide, next].some((one) => one.querySelector("img, .live"))) return false;
+  const content = slide.querySelector(".content");
   const parts = [...next.querySelector(".content").children];
   content.append(...parts);
-  if (fits(slide, content, SPLIT)) return true;
+  if (fits(slide, content, SPLIT)) {
+    slide.append(...next.querySelectorAll("aside.notes"));
+    next.remove();
+    return true;
+  }
   next.querySelector(".content").append(...parts);
   fits(slide, content);
   return false;
-}
-
-/** Take away a slide whose parts have found room on the one before; what is to be said of it is kept. */
-function join(slide, next) {
-  const [notes, more] = [slide, next].map((one) => one.querySelector("aside.notes"));
-  if (notes && more) notes.append(...more.childNodes);
-  else if (more) slide.append(more);
-  next.remove();
 }
 
 /** Make the letters of a slide as large as they have room; return false where it should have fewer parts. */
@@ -176,7 +172,8 @@ function tell() {
   if (page.body.dataset.shown === shown) return;
   page.body.dataset.shown = shown;
   part("#notes > h2").textContent = slides[at].ariaLabel;
-  const notes = [...new Set([first, at])].map((n) => slides[n].querySelector("aside.notes")?.innerHTML || "");
+  const notesOf = (n) => [...slides[n].querySelectorAll("aside.notes")].map((one) => one.innerHTML).join("");
+  const notes = [...new Set([first, at])].map(notesOf);
   part("#notes > div").innerHTML = notes.join("<hr>");
   const following = slides[at + 1];
   part("#next > p").textContent = following ? `Next: ${following.ariaLabel}` : "This is the last slide.";
