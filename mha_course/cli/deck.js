@@ -33,7 +33,10 @@ function layOut() {
       rest.querySelector(".content").prepend(content.lastElementChild);
     }
   }
-  slides = [...main.querySelectorAll("section")];
+  for (let slide = main.firstElementChild; slide.matches("section"); slide = slide.nextElementSibling) {
+    while (joined(slide, slide.nextElementSibling));
+  }
+  slides = [...main.querySelectorAll(":scope > section")]; // a widget may have sections of its own
   slides.forEach((slide, i) => {
     const bold = slide.matches(".title") ? null : slide.querySelector("strong");
     const label = slide.firstElementChild.textContent + (bold ? `: ${bold.textContent.replace(/[.:]$/, "")}` : "");
@@ -50,19 +53,37 @@ function following(slide) {
   return made;
 }
 
+/** Take the next slide in where it has only words and code of the same heading, and there is room for all of them. */
+function joined(slide, next) {
+  const heading = ({ firstElementChild }) => firstElementChild.textContent;
+  if (!next.matches("section:not([data-minutes])") || heading(slide) !== heading(next)) return false;
+  if ([slide, next].some((one) => one.querySelector("img, .live"))) return false;
+  const content = slide.querySelector(".content");
+  const parts = [...next.querySelector(".content").children];
+  content.append(...parts);
+  if (fits(slide, content, SPLIT)) {
+    slide.append(...next.querySelectorAll("aside.notes"));
+    next.remove();
+    return true;
+  }
+  next.querySelector(".content").append(...parts);
+  fits(slide, content);
+  return false;
+}
+
 /** Make the letters of a slide as large as they have room; return false where it should have fewer parts. */
-function fits(slide, content) {
+function fits(slide, content, smallest = 0) {
   const images = content.querySelectorAll("figure img");
   const [last, title] = [content.lastElementChild, slide.matches(".title")];
   const single = title || content.children.length < 2;
   const tall = images.length === 1 && images[0].naturalWidth < 1.4 * images[0].naturalHeight;
   slide.classList.toggle("beside", tall && !single);
   const least = single || last.matches(".fragment") || last.textContent.length < SHORT ? LEAST : SPLIT;
-  for (let size = images.length || title ? 1 : 1.25; size >= least; size -= 0.025) {
+  for (let size = images.length || title ? 1 : 1.25; size >= Math.max(least, smallest); size -= 0.025) {
     slide.style.setProperty("--fit", size.toFixed(3));
     if (!spills(content)) return true;
   }
-  return single;
+  return single && !smallest;
 }
 
 function spills(content) {
@@ -151,7 +172,8 @@ function tell() {
   if (page.body.dataset.shown === shown) return;
   page.body.dataset.shown = shown;
   part("#notes > h2").textContent = slides[at].ariaLabel;
-  const notes = [...new Set([first, at])].map((n) => slides[n].querySelector("aside.notes")?.innerHTML || "");
+  const notesOf = (n) => [...slides[n].querySelectorAll("aside.notes")].map((one) => one.innerHTML).join("");
+  const notes = [...new Set([first, at])].map(notesOf);
   part("#notes > div").innerHTML = notes.join("<hr>");
   const following = slides[at + 1];
   part("#next > p").textContent = following ? `Next: ${following.ariaLabel}` : "This is the last slide.";

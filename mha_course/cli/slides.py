@@ -5,7 +5,8 @@ same one, ``fragment`` too, and waits for a key; ``notes`` are for the lecturer 
 cell of a section also has ``lecture``: its ``minutes`` and its ``notes``. On any cell, ``lecture.show`` is ``output``,
 ``code`` or ``both``, and ``lecture.text`` is what a lecturer shows instead of words that are for a reader: those of a
 Markdown cell, or the sentence below a picture. Lessons are executed for their decks: pictures are drawn for a room, and
-widgets that need no kernel are live. The page itself puts what has no room on a slide on the next: deck.js.
+widgets that need no kernel are live. The page itself puts what has no room on a slide on the next, and joins slides
+that are half empty: deck.js.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ LESSONS, DECKS, HERE = launch.ROOT / launch.LESSONS, launch.ROOT / "decks", Path
 TYPES = ("slide", "subslide", "fragment", "-", "notes", "skip")
 SHOWS = ("output", "code", "both")
 _LIVE = '<div class="live"'
-_HEADING = re.compile(r"(#+) (.+?)(?:\n+|$)")
+_HEADING = re.compile(r"\A(#+) (.+?)(?:\n+|$)")
 _PAGE = """<!doctype html>
 <html lang="en"><head><meta charset="utf-8"><title>{title}</title>
 <meta name="viewport" content="width=device-width, initial-scale=1">
@@ -137,7 +138,7 @@ def _add(found: list[Slide], cell: NotebookNode, kind: str, lecture: dict[str, A
     if not found or (kind in ("slide", "subslide") and not empty):
         found.append(Slide(above, title=bool(heading and heading[1] == "#")))
     first = found[-1]
-    for part in _parts(cell, lecture, cell.source[heading.end() :] if heading else cell.source):
+    for part in _parts(cell, lecture):
         if found[-1].parts and _LIVE in found[-1].parts[-1] + part:
             found.append(Slide(above))
         found[-1].parts.append(f'<div class="fragment">{part}</div>' if kind == "fragment" else part)
@@ -146,16 +147,17 @@ def _add(found: list[Slide], cell: NotebookNode, kind: str, lecture: dict[str, A
         first.notes.insert(0, slide_html.words(lecture["notes"]))
 
 
-def _parts(cell: NotebookNode, lecture: dict[str, Any], source: str) -> list[str]:
+def _parts(cell: NotebookNode, lecture: dict[str, Any]) -> list[str]:
     """Return the parts of a cell: paragraphs, or its code and what came out."""
     if cell.cell_type == "markdown":
-        paragraphs = re.split(r"(?<![,:])\n\n+(?![ \ta-z])", lecture.get("text", source).strip())  # else it goes on
+        below = _HEADING.sub("", lecture.get("text", cell.source).strip())
+        paragraphs = re.split(r"(?<![,:])\n\n+(?![ \ta-z])", below)  # else it goes on
         return [f'<div class="words">{slide_html.words(text)}</div>' for text in paragraphs if text]
     if cell.source.startswith("predict("):
         asked, answer = slide_html.question(QUESTIONS[cell.source.split('"')[1]])
         return [asked, f'<div class="fragment">{answer}</div>']
     outputs = slide_html.outputs(cell)
-    drawn = any(not part.startswith("<pre") for part in outputs)
+    drawn = "drawing" in cell.metadata.get("tags", ()) or any(not part.startswith("<pre") for part in outputs)
     show = lecture.get("show", "output" if drawn else "both")
     code = [slide_html.python(cell.source)] if show != "output" else []
     if "text" in lecture and _LIVE not in "".join(outputs):

@@ -39,7 +39,7 @@ def pipeline(*lit: str, ax: Axes | None = None) -> Axes:
     unknown = ", ".join(sorted(set(lit) - set(names)))
     require(not unknown, "pipeline", "lit must name steps", expected=", ".join(names), got=unknown)
     ax = ax or new_figure(11, 1.75).subplots()
-    width, step, low, high = 1.5, 1.95, 0.36, 0.68  # of the boxes; the streams of v, and of q and k
+    width, step, low, high = 1.7, 2.0, 0.36, 0.68  # of the boxes; the streams of v, and of q and k
     for number, (name, formula) in enumerate(STAGES):
         color, weight = (ACCENT, "bold") if name in lit else (QUIET, "normal")
         bottom = 0.5 if name in ("scaling", "softmax") else 0.2  # v goes past below
@@ -56,7 +56,7 @@ def pipeline(*lit: str, ax: Axes | None = None) -> Axes:
         end = 2 if stream != "v" else 4
         arrow(ax, (starts[1], height), (end * step, height), **style)
         for start in starts[:2]:
-            ax.text(start + 0.16, height + 0.02, stream, ha="center", va="bottom", fontsize=SMALL, color=INK)
+            ax.text(start + 0.13, height + 0.04, stream, ha="center", va="bottom", fontsize=SMALL, color=INK)
     for start in starts[2:5]:
         arrow(ax, (start, 0.76), (start + step - width, 0.76))
     door = starts[2] + (step - width) / 2

@@ -10,11 +10,15 @@ from collections.abc import Collection, Sequence
 from itertools import pairwise
 from typing import Any
 
-from mha_course.plots.figures import STREAMS
+from mha_course.plots.figures import ON_SLIDES, STREAMS
 from mha_course.plots.words import apart
 
-WIDTH, HEIGHT, TOP, SIDE, WIDE, GAP = 936, 544, 192, 180, 66, 4
-BOTTOM, MIDDLE, LEFT = TOP + SIDE, TOP + SIDE / 2, 76
+WIDTH, WIDE, GAP, LEFT = 936, 66, 4, 76
+# A slide is flat: what is beside words is as high as on a page, so that these stay as large, and all else is lower.
+HEIGHT, TOP, SIDE, KEYS, VALUES, LANE = (422, 126, 164, 28, 80, 32) if ON_SLIDES else (544, 192, 180, 72, 120, 44)
+BOTTOM, MIDDLE = TOP + SIDE, TOP + SIDE / 2
+SKY = 8 if ON_SLIDES else 16  # where x passes above
+BARS = {"top": BOTTOM + LANE + 28, "tall": 15 if ON_SLIDES else 26}  # what a number is made of, below the ways to v
 Part = dict[str, Any]
 
 
@@ -56,20 +60,20 @@ class ScenePlan:
 
     def message(self) -> dict[str, Any]:
         """Return it for the browser."""
-        size = {"width": WIDTH, "height": HEIGHT, "top": TOP, "side": SIDE, "gap": GAP, "left": LEFT}
+        size = {"width": WIDTH, "height": HEIGHT, "top": TOP, "side": SIDE, "gap": GAP, "left": LEFT, "bars": BARS}
         return {**size, **{name: getattr(self, name) for name in ("parts", "heads", "ramps", "strokes", "texts")}}
 
     def _parts(self, C: int) -> dict[str, Part]:
         plain = {"rows": self.S, "columns": C, "bands": 1, "w": WIDE, "y": TOP, "h": SIDE}
         cut = {**plain, "bands": self.H, "w": self.bands}
         square = {**plain, "columns": self.S, "w": SIDE, "square": True}
-        scores, tall = 204 + self.bands, 72 + GAP * (self.H - 1)
+        scores, tall = 204 + self.bands, KEYS + GAP * (self.H - 1)
         keys = {"rows": C, "columns": self.S, "w": SIDE, "y": TOP - 20 - tall, "h": tall, "turned": True}
         parts: dict[str, Part] = {
             "x": {**plain, "x": LEFT},
             "q": {**cut, "x": 188},
             "k": {**cut, **keys, "x": scores},
-            "v": {**cut, "x": scores + 442, "y": BOTTOM + 36, "h": 120},
+            "v": {**cut, "x": scores + 442, "y": HEIGHT - 16 - VALUES, "h": VALUES},
             "scores": {**square, "x": scores},
             "weights": {**square, "x": scores + 246},
             "context": {**cut, "x": scores + 442},
@@ -101,7 +105,7 @@ class ScenePlan:
         start, end, leaves = LEFT + WIDE + 4, v["y"] + v["h"] / 2, context["x"] + self.bands
         for head in range(self.H):
             shift = 4 * (head - (self.H - 1) / 2)
-            high, low = k["y"] + (head + 0.5) * (k["h"] + GAP) / self.H - GAP / 2, BOTTOM + 44 + shift
+            high, low = k["y"] + (head + 0.5) * (k["h"] + GAP) / self.H - GAP / 2, BOTTOM + LANE + shift
             turn, row = v["x"] - 76 - shift, TOP + (head + 0.5) * SIDE / self.H
             ways = {
                 "q": [(start, MIDDLE + shift), (q["x"] - 9, MIDDLE + shift)],
@@ -114,7 +118,7 @@ class ScenePlan:
             self._arrow([(leaves + 6, row), (out["x"] - 9, MIDDLE)], "muted", "output", head)
         names = {
             "q": (start, MIDDLE - 16),
-            "k": (start + 26, k["y"] + 4),
+            "k": (start + 26, k["y"] - 6),
             "v": (start, BOTTOM - 56),
             "o": (leaves + 4, TOP + 12),
         }
@@ -140,14 +144,14 @@ class ScenePlan:
         """Draw x on its way around, to be added to out."""
         end, centre = self.parts["out"]["x"] + WIDE, LEFT + WIDE / 2
         x, left, right = end + 18, end + 10, end + 26
-        way = f"M {centre} {TOP - 6} L {centre} 16 L {x} 16 L {x} {MIDDLE - 14}"
+        way = f"M {centre} {TOP - 6} L {centre} {SKY} L {x} {SKY} L {x} {MIDDLE - 14}"
         self._stroke(f"{way} M {end + 4} {MIDDLE} L {left} {MIDDLE}", "line", "residual")
         self._stroke(f"M {x} {MIDDLE - 9} L {x - 3} {MIDDLE - 15} L {x + 3} {MIDDLE - 15} Z", "muted", "residual", 0)
         high, low = MIDDLE - 10.7, MIDDLE + 10.7  # handles with which two curves make a circle
         ring = f"M {left} {MIDDLE} C {left} {high} {right} {high} {right} {MIDDLE}"
         plus = f"M {x - 4} {MIDDLE} L {x + 4} {MIDDLE} M {x} {MIDDLE - 4} L {x} {MIDDLE + 4}"
         self._stroke(f"{ring} C {right} {low} {left} {low} {left} {MIDDLE} {plus}", "muted", "residual")
-        self._write("the stream is added", centre + 12, 32, "residual")
+        self._write("the stream is added", centre + 12, SKY + 16, "residual")
 
     def _label(self, name: str, part: Part, shape: str) -> None:
         """Name a matrix and its shape: above it or below it, where there is room, kᵀ and v at their left."""

@@ -9,7 +9,7 @@ export function makeRecompute(model) {
   trouble.setAttribute("role", "status");
   const tell = (text) => {
     say(trouble, text);
-    trouble.classList.toggle("bad", Boolean(text));
+    trouble.classList.toggle("bad", Boolean(text) && !text.includes("returns nothing yet")); // not begun is no fault
   };
   function send(question) {
     const serial = model.get("request").serial + 1;

@@ -11,6 +11,7 @@ from matplotlib.figure import Figure
 from matplotlib.path import Path
 from matplotlib.text import Text
 from matplotlib.transforms import Affine2D
+from widget_cases import START, call_of
 
 from mha_course import plots
 from mha_course.attention import MultiHeadAttention
@@ -20,6 +21,7 @@ from mha_course.masks import causal_mask
 from mha_course.plots import figures
 from mha_course.plots.words import numbered
 from mha_course.positions import sinusoidal_encoding
+from mha_course.widgets.labs import LABS
 
 WORDS = SENTENCE.split()
 POINTS = torch.tensor([[1.0, 0.0], [2.0, 1.0], [0.0, 2.0]])
@@ -83,6 +85,9 @@ SEVERAL = {
     "weighted_sum": lambda: plots.weighted_sum(HEADS[0, 0], X[0, :, :12], WORDS),
 }
 
+SPACE = {}  # what the labs need
+exec(START, SPACE)
+
 
 def returning(kind):
     """Name the public functions whose annotation says that they return this."""
@@ -123,9 +128,12 @@ def written(figure, monkeypatch):
             yield text, Path(turned.transform([*corners, corners[0]]))
 
 
-@pytest.mark.parametrize("name", [*ONE_PANEL, *SEVERAL])
+@pytest.mark.parametrize("name", [*ONE_PANEL, *SEVERAL, *LABS])
 def test_type_has_four_sizes_and_words_keep_apart(name, monkeypatch):
-    picture = ONE_PANEL[name](None) if name in ONE_PANEL else SEVERAL[name]()
+    if name in LABS:
+        picture = eval(call_of(LABS[name]), SPACE).picture()
+    else:
+        picture = ONE_PANEL[name](None) if name in ONE_PANEL else SEVERAL[name]()
     figure = picture.figure if isinstance(picture, Axes) else picture
     assert figure.get_figwidth() <= 11
     texts = list(written(figure, monkeypatch))

@@ -30,13 +30,14 @@ TRACE = 'trace(split_heads, torch.randn(2, 5, 12), 3, axes={"x": "B S C"}, sizes
 
 
 class Film:
-    """Frames of one part of a page, each shown for some milliseconds."""
+    """Frames of one part of a page, down to the end of another, each shown for some milliseconds."""
 
-    def __init__(self, page, selector):
+    def __init__(self, page, selector, last):
         self.page, self.frames, self.times = page, [], []
         page.locator(selector).first.scroll_into_view_if_needed()
-        box = page.locator(selector).first.bounding_box()
-        self.clip = {"x": box["x"], "y": box["y"], "width": box["width"], "height": box["height"]}
+        box, low = (page.locator(each).first.bounding_box() for each in (selector, last))
+        height = low["y"] + low["height"] - box["y"]
+        self.clip = {"x": box["x"], "y": box["y"], "width": box["width"], "height": height}
 
     def take(self, milliseconds):
         self.page.wait_for_timeout(350)
@@ -53,7 +54,7 @@ class Film:
 def walk(page):
     """Film the scene: walk through the whole pass, then follow another word, and light another head."""
     page.wait_for_selector(".mha-scene[data-drawn]")
-    film, ahead = Film(page, ".mha-scene"), page.get_by_role("button", name="Next")
+    film, ahead = Film(page, ".mha-scene", ".mha-scene .paper"), page.get_by_role("button", name="Next")
     film.take(2000)
     while ahead.is_enabled():
         ahead.click()
@@ -68,6 +69,7 @@ def walk(page):
 
 def mistake(page):
     """Keep what is said of a reshape that mixes tokens and heads: by the check, and by the tracer."""
+    page.add_style_tag(content=".jp-Collapser { visibility: hidden } .jp-Cell { border-color: transparent !important }")
     page.wait_for_timeout(500)
     cells = page.locator(".jp-CodeCell")
     boxes = [cells.nth(n).bounding_box() for n in range(3)]

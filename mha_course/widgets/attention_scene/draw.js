@@ -6,7 +6,7 @@ import { STAGES } from "./numbers.js";
 
 const FAINT = 0.14; // what is not lit while walking
 const NO_NUMBER = [230, 30, 107, 255]; // red, green, blue, alpha
-const BAR = { top: 444, base: 488, left: 76, step: 44, wide: 20, tall: 26 }; // what a number is made of
+const BAR = { left: 76, step: 44, wide: 20 }; // of what a number is made of
 const TOGETHER = 7; // the stage from which contexts stand side by side
 
 /** Return red, green, blue and alpha of a number between -1 and 1, or of a weight. */
@@ -171,7 +171,7 @@ export class Picture {
     }
     this.followed.replaceChildren(...(row < 0 ? [] : this.followedParts(stage, row, head, best)));
     this.pointed.replaceChildren(...(cell ? this.outline(this.cellBox(cell, stage), "ink") : []));
-    this.inside.replaceChildren(...(inside ? insideParts(inside, this.palettes) : []));
+    this.inside.replaceChildren(...(inside ? insideParts(inside, this.palettes, this.plan.bars) : []));
   }
 
   showThings(stage, head) {
@@ -248,8 +248,9 @@ export class Picture {
 }
 
 /** Draw what a number is made of as bars, below the matrices. */
-function insideParts({ title, parts, total, note = "" }, palettes) {
-  const { top, base, left, step, wide, tall } = BAR;
+function insideParts({ title, parts, total, note = "" }, palettes, { top, tall }) {
+  const { left, step, wide } = BAR;
+  const base = top + 18 + tall;
   const text = (words, x, y, look = "ink center") => svg("text", { class: look, x, y }, words);
   const heading = text(title, left, top, "ink bold large left");
   heading.append(svg("tspan", { class: "plain", dx: 8 }, `= ${number(total)}`));

@@ -12,6 +12,7 @@ from matplotlib.patches import Circle
 from torch import Tensor
 
 from mha_course import plots, positions
+from mha_course.plots.figures import SMALL
 from mha_course.widgets.base import esm
 from mha_course.widgets.controls import ChoiceControl
 from mha_course.widgets.labs import static
@@ -108,11 +109,12 @@ def _dials(ax: Axes, panel: Mapping[str, Any]) -> None:
             ax.plot((x, start[0]), (y, start[1]), ":", color=color, linewidth=1.2)
             ax.annotate("", end, (x, y), arrowprops={"arrowstyle": "-|>", "color": color, "linewidth": 1.8})
             beside = (x + 1.14 * (end[0] - x), y + 1.14 * (end[1] - y))
-            ax.annotate(name, beside, ha="center", va="center", fontsize=9, color=plots.INK)
+            ax.annotate(name, beside, ha="center", va="center", fontsize=SMALL, color=plots.INK)
         ax.add_patch(Circle((x, y), 0.36, fill=False, edgecolor=plots.QUIET))
-        ax.text(x, y - 0.44, f"{pair['name']}: {pair['turn']} rad a token", ha="center", va="bottom", fontsize=8)
-    ax.set(xlim=(0, len(panel["pairs"])), ylim=(1, 0), aspect="equal", anchor="W")
+        words = f"{pair['name']}\n{pair['turn']} rad/token"
+        ax.text(x, y - 0.4, words, ha="center", va="bottom", fontsize=SMALL)
+    ax.set(xlim=(0, len(panel["pairs"])), ylim=(0.95, -0.2), aspect="equal", anchor="W")
     ax.axis("off")
 
 
-static.KINDS["dials"] = static.Kind(_dials, row=lambda _: 2.2)
+static.KINDS["dials"] = static.Kind(_dials, row=lambda _: 2.4)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import textwrap
 from collections.abc import Callable, Mapping, Sequence
+from itertools import accumulate
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -14,11 +15,12 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 
 from mha_course import plots
+from mha_course.plots.figures import ON_SLIDES, SLIDE_HEIGHT, SLIDE_INCH, SLIDE_WIDTH, SMALL, TEXT, TITLE
 from mha_course.plots.words import shorten
 from mha_course.widgets.labs.panels import PALETTES
 
-WIDTH = 15.0 if plots.figures.ON_SLIDES else 11.0  # inches; a slide is wide
-TABLE = 2.4 if plots.figures.ON_SLIDES else 1.3  # its share of a row: letters are larger on a slide
+WIDTH = SLIDE_WIDTH / SLIDE_INCH if ON_SLIDES else 11.0  # inches
+LETTER = 0.08  # inches of a letter in a table, at most
 BOOL = ["#ffffff", plots.BAR]
 LINES: dict[str, dict[str, Any]] = {
     "main": {"color": plots.BAR, "alpha": 1},
@@ -33,6 +35,7 @@ class Kind(NamedTuple):
 
     draw: Callable[[Axes, Panel], None]
     share: float = 1.3
+    inches: Callable[[Panel], float] | None = None  # its width, of a kind that does not grow with its row
     row: Callable[[Panel], float] | None = None  # the height in inches, of a kind that has a row of its own
 
 
@@ -40,7 +43,7 @@ def figure(question: str, panels: Sequence[Panel]) -> Figure:
     """Draw panels in rows: those that need a whole one, the big ones beside each other, small and tiny matrices."""
     whole = [panel for panel in panels if KINDS[panel["kind"]].row]
     small = [panel for panel in panels if panel.get("size") == "small"]
-    if plots.figures.ON_SLIDES and len(small) == 1:
+    if ON_SLIDES and len(small) == 1:
         small = []
     big = [panel for panel in panels if panel not in whole and panel not in small]
     across = 4 if len(small) <= 4 else 8
@@ -48,26 +51,32 @@ def figure(question: str, panels: Sequence[Panel]) -> Figure:
     rows = [*([panel] for panel in whole), big, *batches]
     rows = [row for row in rows if row]
     heights = [max(map(_height, row)) for row in rows]
-    made = plots.new_figure(WIDTH, 0.4 + sum(heights))
-    made.suptitle(question, x=0.01, ha="left", fontsize=12, fontweight="bold")
+    height = 0.4 + sum(heights)
+    made = plots.new_figure(max(WIDTH, height * SLIDE_WIDTH / SLIDE_HEIGHT) if ON_SLIDES else WIDTH, height)
+    made.suptitle(question, x=0.01, ha="left", fontsize=TITLE, fontweight="bold")
     if not rows:  # what the lab draws was an error from the start
         return made
     parts = made.subfigures(len(rows), 1, squeeze=False, height_ratios=heights)[:, 0]
     for part, row in zip(parts, rows, strict=True):
-        places = across if row in batches else len(row)
-        shares = [*(KINDS[panel["kind"]].share for panel in row), *[1.0] * (places - len(row))]
-        axes = part.subplots(1, places, squeeze=False, width_ratios=shares)[0]
-        for ax, panel in zip(axes, row, strict=False):
+        shares = [_share(panel, row) for panel in row]
+        if row in batches:
+            shares += [shares[0]] * (across - len(row))
+        axes = part.subplots(1, len(shares), squeeze=False, width_ratios=shares)[0]
+        for ax, panel, share in zip(axes, row, shares, strict=False):
             KINDS[panel["kind"]].draw(ax, panel)
-            title = (
-                panel["title"]
-                if KINDS[panel["kind"]].row
-                else textwrap.fill(panel["title"], 28 if plots.figures.ON_SLIDES else 44)
-            )
-            ax.set_title(title, loc="left", fontsize=9 if panel.get("group") else 10)
+            title = textwrap.fill(panel["title"], round((share - 0.5) / 0.07))
+            ax.set_title(title, loc="left", fontsize=SMALL if panel.get("group") else TEXT)
         for ax in axes[len(row) :]:
             ax.remove()
     return made
+
+
+def _share(panel: Panel, row: Sequence[Panel]) -> float:
+    """Return the inches that a panel has in its row: what it needs, or its share of what is left."""
+    needs = [kind.inches(one) if (kind := KINDS[one["kind"]]).inches else 0.0 for one in row]
+    grows = sum(KINDS[one["kind"]].share for one, need in zip(row, needs, strict=True) if not need)
+    own = next(need for one, need in zip(row, needs, strict=True) if one is panel)
+    return own or (WIDTH - sum(needs)) * KINDS[panel["kind"]].share / grows
 
 
 def _height(panel: Panel) -> float:
@@ -75,7 +84,7 @@ def _height(panel: Panel) -> float:
     if own:
         return own(panel)
     if panel["kind"] == "matrix":
-        above = 1.4 if plots.figures.ON_SLIDES else 1.9  # the names of columns, and the title above them
+        above = 1.4 if ON_SLIDES else 1.9  # the names of columns, and the title above them
         return {"big": above + 0.25 * len(panel["rows"]), "small": 2.0}[panel["size"]]
     return 1.2 + 0.24 * max(9, len(panel.get("names", ())))
 
@@ -90,7 +99,7 @@ def _bars(ax: Axes, panel: Panel) -> None:
     for n in panel["lit"]:  # by place: a word may come twice
         ax.patches[n].set_color(plots.ACCENT)
     for n, value in enumerate(panel["values"]):
-        beside: dict[str, Any] = {"xytext": (3, 0), "textcoords": "offset points", "va": "center", "fontsize": 8}
+        beside: dict[str, Any] = {"xytext": (3, 0), "textcoords": "offset points", "va": "center", "fontsize": SMALL}
         ax.annotate("NaN" if value is None else f"{value:.2f}", (max(0.0, values[n]), n), **beside)
     ax.set_xlim(panel["low"], panel["high"] + 0.18 * (panel["high"] - panel["low"]))
 
@@ -114,14 +123,14 @@ def _matrix(ax: Axes, panel: Panel) -> None:
         ax.set(xticks=[], yticks=[], ylabel="")
     if "on" in panel:
         ax.xaxis.set_label_position("bottom")
-        between = "\n" if plots.figures.ON_SLIDES else "   "  # letters are larger there
-        ax.set_xlabel(f"■ {panel['on']}{between}□ {panel['off']}", fontsize=8)
+        between = "\n" if ON_SLIDES else "   "  # letters are larger there
+        ax.set_xlabel(f"■ {panel['on']}{between}□ {panel['off']}", fontsize=SMALL)
     if "rows_sum" in panel:
         down, across = values.shape
         for n, total in enumerate(panel["rows_sum"]):
-            ax.text(across + 0.2, n + 0.5, f"Σ {total}", va="center", fontsize=8)
+            ax.text(across + 0.2, n + 0.5, f"Σ {total}", va="center", fontsize=SMALL)
         for n, total in enumerate(panel["columns_sum"]):
-            ax.text(n + 0.5, down + 0.2, f"Σ {total}", ha="center", va="top", fontsize=8, rotation=90)
+            ax.text(n + 0.5, down + 0.2, f"Σ {total}", ha="center", va="top", fontsize=SMALL, rotation=90)
 
 
 def _lines(ax: Axes, panel: Panel) -> None:
@@ -132,12 +141,12 @@ def _lines(ax: Axes, panel: Panel) -> None:
         artist.set(markevery=[at], markersize=6, **LINES[line["style"]])
     ax.axvline(at, color=plots.ACCENT, linewidth=2, zorder=0)
     every = math.ceil(len(names) / 8)
-    ax.set_xticks(places[::every], names[::every], fontsize=8)
+    ax.set_xticks(places[::every], names[::every], fontsize=SMALL)
     if all(np.nanmin(line, initial=0.0) >= 0 for line in values.values()):
         ax.set_ylim(0, None)
     else:
         ax.axhline(0, color=plots.INK, linewidth=0.8)
-    ax.legend(frameon=False, fontsize=8)  # anew: it keeps the looks that the lines had
+    ax.legend(frameon=False, fontsize=SMALL)  # anew: it keeps the looks that the lines had
 
 
 def _arrows(ax: Axes, panel: Panel) -> None:
@@ -155,7 +164,7 @@ def _arrows(ax: Axes, panel: Panel) -> None:
         ax.annotate("", (x, y), (0, 0), arrowprops={**shape, "facecolor": fill, "shrinkA": 0, "shrinkB": 0})
         far = 1 + 0.065 * reach / max(math.hypot(x, y), 0.065 * reach)
         name = f"${arrow['name']}_{{{arrow['of']}}}$" if arrow["of"] else arrow["name"]
-        ax.annotate(name, (far * x, far * y), ha="center", va="center", fontsize=12, color=plots.INK)
+        ax.annotate(name, (far * x, far * y), ha="center", va="center", fontsize=TITLE, color=plots.INK)
     for dot in panel["dots"]:
         (x, y), color = dot["at"], dot["color"]
         if dot["tie"] is not None:
@@ -164,9 +173,9 @@ def _arrows(ax: Axes, panel: Panel) -> None:
     places, ends = range(-whole, whole + 1), (-reach, reach)
     ax.set(xlim=ends, ylim=ends, aspect="equal", anchor="W", xticks=places, yticks=places)
     ax.grid(color=plots.QUIET, linewidth=0.8)
-    ax.tick_params(length=0, labelsize=9)
+    ax.tick_params(length=0, labelsize=SMALL)
     ax.spines[:].set_visible(False)
-    ax.set_xlabel(panel["note"], fontsize=9, loc="left")
+    ax.set_xlabel(panel["note"], fontsize=SMALL, loc="left")
 
 
 def _shares(ax: Axes, panel: Panel) -> None:
@@ -179,35 +188,49 @@ def _shares(ax: Axes, panel: Panel) -> None:
             ax.barh(n, part["value"], 0.62, left=start, color=part["color"], edgecolor="white")
             if part["value"] > 0.08 + 0.018 * len(part["name"]):
                 words = f"{part['name']} {part['value']:.2f}"
-                ax.text(start + 0.01, n, words, va="center", fontsize=9, clip_on=True, parse_math=False)
+                ax.text(start + 0.01, n, words, va="center", fontsize=SMALL, clip_on=True, parse_math=False)
             start += part["value"]
         if row["mark"] is not None:
             ax.barh(n + 0.4, row["mark"], 0.1, color=row["parts"][0]["color"])
         for column, number in enumerate(row["numbers"]):
-            ax.text(-0.13 * (numbers - column), n, f"{number:.2f}", va="center", ha="left", fontsize=9)
+            ax.text(-0.13 * (numbers - column), n, f"{number:.2f}", va="center", ha="left", fontsize=SMALL)
     for column, words in enumerate(columns[1:-1]):
-        ax.text(-0.13 * (numbers - column), -0.6, textwrap.fill(words, 8), va="bottom", ha="left", fontsize=9)
+        ax.text(-0.13 * (numbers - column), -0.6, textwrap.fill(words, 8), va="bottom", ha="left", fontsize=SMALL)
     if columns:
-        ax.text(0, -0.6, columns[-1], va="bottom", fontsize=9)
-    ax.set_yticks(range(len(rows)), [textwrap.fill(row["name"], 48) for row in rows], fontsize=9, parse_math=False)
+        ax.text(0, -0.6, columns[-1], va="bottom", fontsize=SMALL)
+    ax.set_yticks(range(len(rows)), [textwrap.fill(row["name"], 48) for row in rows], fontsize=SMALL, parse_math=False)
     ax.set(xlim=(-0.13 * numbers - 0.02, 1), ylim=(len(rows) - 0.4, -1 if columns else -0.5), xticks=[])
     ax.tick_params(left=False)
     ax.spines[:].set_visible(False)
 
 
-def _table(ax: Axes, panel: Panel) -> None:
-    ax.axis("off")
-    columns = len(panel["head"])
+def _lines_of(panel: Panel) -> list[list[str]]:
+    """Return the lines of a table, with the head where there is one."""
     lines = [panel["head"], *panel["rows"]] if any(panel["head"]) else panel["rows"]
-    for n, row in enumerate(lines):
-        height = 1 - (n + 0.6) / (len(lines) + 1)
-        ax.text(0, height, row[0], fontsize=9, va="center")
-        for back, word in enumerate(reversed(row[1:])):
-            ax.text(1 - 0.2 * back * (columns > 2), height, word, fontsize=9, va="center", ha="right")
-    ax.text(0, 0, textwrap.fill(panel["note"], 50), fontsize=8, va="bottom", color="#5b606b")
+    return [[word and shorten(word, 72) for word in line] for line in lines]
+
+
+def _ends(panel: Panel) -> list[float]:
+    """Return where the columns of a table end, in inches from its left."""
+    letters = [max(map(len, column)) + 2 for column in zip(*_lines_of(panel), strict=True)]
+    return [LETTER * end for end in accumulate(letters)]
+
+
+def _table(ax: Axes, panel: Panel) -> None:
+    """Draw lines of words, the first of each at the left and the others below each other's ends."""
+    ax.axis("off")
+    ends, lines = _ends(panel), _lines_of(panel)
+    look: dict[str, Any] = {"textcoords": "offset points", "va": "top", "fontsize": SMALL, "parse_math": False}
+    for n, (first, *others) in enumerate(lines):
+        ax.annotate(first, (0, 1), (0, -20 * n - 6), **look)
+        for words, end in zip(others, ends[1:], strict=True):
+            ax.annotate(words, (0, 1), (72 * end, -20 * n - 6), ha="right", **look)
+    note = textwrap.fill(panel["note"], round(ends[-1] / LETTER))
+    ax.annotate(note, (0, 1), (0, -20 * len(lines) - 14), color="#5b606b", **look)
 
 
 KINDS = {  # a lab with a kind of its own adds it
     "bars": Kind(_bars, share=1.0), "matrix": Kind(_matrix, share=1.5), "lines": Kind(_lines),
-    "arrows": Kind(_arrows, share=1.0), "shares": Kind(_shares, share=1.7), "table": Kind(_table, share=TABLE),
+    "arrows": Kind(_arrows, share=1.0), "shares": Kind(_shares, share=1.7),
+    "table": Kind(_table, inches=lambda panel: _ends(panel)[-1]),
 }  # fmt: skip

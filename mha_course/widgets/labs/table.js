@@ -22,7 +22,7 @@ function makeCell(tag, content, attributes) {
 
 /** Make a table; the first of each row names it, and a cell holds words or a list of nodes. */
 function makeTable(name, head, rows) {
-  const titles = head.map((words) => makeCell("th", words, { scope: "col" }));
+  const titles = head.map((words) => (words ? makeCell("th", words, { scope: "col" }) : make("td")));
   const body = rows.map(([name, ...cells]) => {
     const colspan = cells.length === 1 ? Math.max(1, head.length - 1) : 1;
     const rest = cells.map((cell) => makeCell("td", cell, { colspan }));
