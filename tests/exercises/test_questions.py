@@ -498,6 +498,7 @@ SHORT = {
     "twice-as-long": lambda: f"{sum(n * n for n in range(20_001)) / sum(n * n for n in range(10_001)):.0f} times",
     "which-kv-head": lambda: str(int(repeat_kv(torch.arange(2.0).view(1, 2, 1, 1), 6)[0, 2])),
     "narrow-key": lambda: shape_of(GroupedQueryAttention(24, 4, 2).k_proj.weight),
+    "latent-width": lambda: str((torch.zeros(1, 1, 1, 128) @ torch.zeros(1, 128, 512)).size(-1)),
     "bytes-a-token": lambda: str(kv_cache_bytes(32, 1, 1, 8, 128, 2) // 1024),
     "scores-bytes": lambda: f"{scores_of(28) // scores_of(7)}",
     "running-sum": lambda: f"{flash.online_softmax(torch.tensor([0.0] * 8 + [math.log(4.0)]), 8)[1]:.3g}",
