@@ -88,7 +88,7 @@ MODELS = (
     Published(
         "DeepSeek-V3", 61, 128, 128, 128, 671e9, 131072,
         "config.json of deepseek-ai/DeepSeek-V3 (kv_lora_rank 512 and qk_rope_head_dim 64 are cached); DeepSeek-AI "
-        "2024, DeepSeek-V3 Technical Report, arXiv 2412.19437",
+        "2024, DeepSeek-V3 Technical Report",
         latent=512 + ROTARY,
     ),
 )  # fmt: skip

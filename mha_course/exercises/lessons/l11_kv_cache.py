@@ -157,16 +157,6 @@ EXERCISES = [
         done="You can let few KV heads serve many query heads. Try a single KV head: that is multi-query attention.",
     ),
     Exercise(
-        caching.kv_cache_bytes,
-        "What is kept for one token in one layer, and how many numbers is that?",
-        "Multiply the sizes of all that is kept. Keys and values are two things.",
-        "Each layer keeps two tensors (B, H_kv, S, D), at so many bytes a number. The result is an int.",
-        "return 2 * layers * batch * seq_len * num_kv_heads * head_dim * bytes_per_value",
-        inputs=[lambda: (7, 3, 11, 5, 13, 8), lambda: (9, 3, 17, 5, 6, 4)],
-        done="You can tell what a cache weighs before it is built. Try a model that you know, then a quarter of its KV "
-        "heads.",
-    ),
-    Exercise(
         latent_scores,
         "A score is q · (W_UK c). Which other two of the three can be multiplied first?",
         "Take each query to the space of the latents, once. Then it is compared with the latents themselves, which are "
@@ -186,6 +176,16 @@ EXERCISES = [
                 "keys-made-again",
             ),
         ),
+    ),
+    Exercise(
+        caching.kv_cache_bytes,
+        "What is kept for one token in one layer, and how many numbers is that?",
+        "Multiply the sizes of all that is kept. Keys and values are two things.",
+        "Each layer keeps two tensors (B, H_kv, S, D), at so many bytes a number. The result is an int.",
+        "return 2 * layers * batch * seq_len * num_kv_heads * head_dim * bytes_per_value",
+        inputs=[lambda: (7, 3, 11, 5, 13, 8), lambda: (9, 3, 17, 5, 6, 4)],
+        done="You can tell what a cache weighs before it is built. Try a model that you know, then a quarter of its KV "
+        "heads.",
     ),
 ]
 
