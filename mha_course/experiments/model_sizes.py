@@ -9,10 +9,14 @@ from typing import NamedTuple
 from mha_course.caching import kv_cache_bytes
 
 FLOAT16 = 2  # bytes of a number in float16 and bfloat16
+ROTARY = 64  # numbers of DeepSeek-V3's cache that carry positions, and are keys alone
 
 
 class Published(NamedTuple):
-    """A decoder: its layers L, heads H, key-value heads G, head width D, parameters, longest text, and source."""
+    """A decoder: its layers L, heads H, key-value heads G, head width D, parameters, longest text, and source.
+
+    Where latent is not 0, so many numbers a token and layer are cached in the place of keys and values.
+    """
 
     name: str
     layers: int
@@ -22,11 +26,19 @@ class Published(NamedTuple):
     parameters: float
     context: int
     source: str
+    latent: int = 0
 
     @property
     def kind(self) -> str:
-        """Which of the three it is: multi-head, grouped-query or multi-query attention."""
-        return {self.num_heads: "MHA", 1: "MQA"}.get(self.num_kv_heads, "GQA")
+        """Which of the four it is: multi-head, grouped-query, multi-query or latent attention."""
+        return "MLA" if self.latent else {self.num_heads: "MHA", 1: "MQA"}.get(self.num_kv_heads, "GQA")
+
+    @property
+    def flops_per_byte(self) -> float:
+        """Multiply-adds, times 2, of decoding's attention for each byte of a float16 cache, which is read once."""
+        # q · k and weights · v; a latent is read by both, and lends the values all but its rotary part
+        numbers = 2 * self.latent - ROTARY if self.latent else 2 * self.head_dim
+        return 2 * self.num_heads * numbers * self.layers / self.cache_bytes(1)
 
     @property
     def weight_bytes(self) -> int:
@@ -36,7 +48,9 @@ class Published(NamedTuple):
     def cache_bytes(
         self, tokens: int, *, batch: int = 1, num_kv_heads: int | None = None, bytes_per_value: int = FLOAT16
     ) -> int:
-        """Bytes of its cache for so many tokens, perhaps with another number of key-value heads."""
+        """Bytes of its cache for so many tokens, perhaps with another number of plain key-value heads."""
+        if self.latent and num_kv_heads is None:
+            return self.layers * batch * tokens * self.latent * bytes_per_value
         groups = self.num_kv_heads if num_kv_heads is None else num_kv_heads
         return kv_cache_bytes(self.layers, batch, tokens, groups, self.head_dim, bytes_per_value)
 
@@ -71,6 +85,12 @@ MODELS = (
         "PaLM 540B", 118, 48, 1, 256, 540.35e9, 2048,
         "Chowdhery et al. 2022, PaLM: Scaling Language Modeling with Pathways, table 1 and sections 2 and 5",
     ),
+    Published(
+        "DeepSeek-V3", 61, 128, 128, 128, 671e9, 131072,
+        "config.json of deepseek-ai/DeepSeek-V3 (kv_lora_rank 512 and qk_rope_head_dim 64 are cached); DeepSeek-AI "
+        "2024, DeepSeek-V3 Technical Report",
+        latent=512 + ROTARY,
+    ),
 )  # fmt: skip
 
 
@@ -102,7 +122,8 @@ def table(lengths: Sequence[int]) -> str:
     titles = "".join(f"{length(tokens):>12}" for tokens in lengths)
     lines = [f"{'model':12}{'L':>4}{'H':>4}{'G':>4}{'D':>5}{titles}{'weights':>10}"]
     for model in MODELS:
-        line = f"{model.name:12}{model.layers:4}{model.num_heads:4}{model.num_kv_heads:4}{model.head_dim:5}"
+        groups = "–" if model.latent else model.num_kv_heads
+        line = f"{model.name:12}{model.layers:4}{model.num_heads:4}{groups:>4}{model.head_dim:5}"
         for tokens in lengths:
             written = amount(model.cache_bytes(tokens))
             line += f"{f'({written})' if tokens > model.context else f'{written} ':>12}"

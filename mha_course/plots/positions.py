@@ -39,22 +39,24 @@ def cross_attention(queries: int, keys: int, *, ax: Axes | None = None) -> Axes:
     """Draw cross-attention to scale: x asks with one sequence (queries: T tokens), memory answers (keys: S tokens)."""
     ax = ax or new_figure(11, 4.2).subplots()
     width = 4  # numbers of a token that are drawn
-    upper, middle = keys + 3.6, (keys + 3.6 + queries - keys) / 2
+    upper, middle = keys + 4.6, (4.6 + queries) / 2
     x = _Cells("x: asks", 0, upper, width, queries, axis_color("T"))
     memory = _Cells("memory: answers", 0, 0, width, keys, axis_color("S"))
     q = _Cells("q", 10, upper, width, queries, axis_color("T"))
-    v = _Cells("v", 10, 0, width, keys, axis_color("S"))
-    k = _Cells("k", 10 + width + 1.5, 0, width, keys, axis_color("S"))
+    k = _Cells("k", 10, 0, width, keys, axis_color("S"))
+    v = _Cells("v", 10 + width + 1.5, 0, width, keys, axis_color("S"))
     weights = _Cells("weights", 25.5, middle, keys, queries, QUIET)
     context = _Cells("context", 41, middle, width, queries, axis_color("T"))
     for cells in (x, memory, q, k, v, weights, context):
         _draw_cells(ax, cells, "T" if cells.rows == queries else "S", "S" if cells is weights else "")
-    for start, end, label in ((x, q, "$W_Q$"), (memory, v, "$W_V$, $W_K$"), (weights, context, "· v")):
+    for start, end, label in ((x, q, "$W_Q$"), (memory, k, "$W_K$, $W_V$"), (weights, context, "· v")):
         arrow(ax, start.exit, end.entry())
         between = (start.exit[0] + end.entry()[0]) / 2
         ax.text(between, start.exit[1] + 0.35, label, ha="center", va="bottom", fontsize=TEXT, color=INK)
     arrow(ax, q.exit, weights.entry(0.7))
-    arrow(ax, k.exit, weights.entry(0.3))
+    above, turn = keys + 2.1, v.x + width + 0.3  # k goes over v, to where it meets q
+    ax.plot((k.x + width / 2, k.x + width / 2, turn), (above - 0.5, above, above), color=INK, linewidth=1)
+    arrow(ax, (turn, above), weights.entry(0.3))
     meet, low = (weights.x + keys + context.x - 1.3) / 2, -1.2  # v goes below all, to where it is mixed
     ax.plot((v.x + width / 2, v.x + width / 2, meet), (-0.2, low, low), color=INK, linewidth=1)
     arrow(ax, (meet, low), (meet, middle + queries / 2 - 0.2))

@@ -227,6 +227,15 @@ WRONG = [
     ("decode_step", "cache-not-appended", lambda *a: (solutions.decode_step(*a)[0], *a[1:3])),
     ("kv_cache_bytes", "cache-bytes-batch-missing", lambda n, b, s, h, d, size: 2 * n * s * h * d * size),
     ("kv_cache_bytes", "cache-bytes-one-of-kv", lambda n, b, s, h, d, size: n * b * s * h * d * size),
+    ("latent_scores", "keys-made-again", lambda q, w, c: torch.einsum("bsr,hdr,bhtd->bhts", c, w, q)),
+    ("latent_scores", "keys-made-again", lambda q, w, c: q @ (w @ c.mT[:, None])),
+    ("latent_scores", "keys-made-again", lambda q, w, c: q @ (c @ w.flatten(0, 1).T).unflatten(2, (4, 6)).permute(
+        0, 2, 3, 1)),
+    ("latent_scores", "keys-made-again", lambda q, w, c: torch.stack(
+        [q[:, h] @ (c @ w[h].T).mT for h in range(q.size(1))], 1)),
+    ("latent_scores", "latent-scores-scaled", lambda q, w, c: q @ w @ c.mT[:, None] / 6**0.5),
+    ("latent_scores", "latents-without-head-axis", lambda q, w, c: q @ w @ c.mT),
+    ("latent_scores", "one-head-for-all", lambda q, w, c: q @ w[0] @ c.mT[:, None]),
     ("online_softmax", "online-max-from-zero", online(start=0.0)),
     ("online_softmax", "online-whole-row", whole_row),
     ("online_softmax", "online-exponent-sign", online(sign=-1)),

@@ -182,6 +182,15 @@ def three_axes():
     return ways[bool(hidden[1, 0]), bool(hidden[0, 1])]
 
 
+def the_past_of_the_past_differs():
+    torch.manual_seed(0)
+    layer, x = MultiHeadAttention(24, 4).double(), torch.randn(2, 7, 24).double()
+    both = torch.stack((x, x[:, [1, 0, *range(2, 7)]]))
+    for _ in range(2):
+        both = torch.stack([one + layer(one, mask=torch.ones(7, 7).tril().bool())[0] for one in both])
+    return "no" if torch.allclose(*both[:, :, -1]) else "yes"
+
+
 def causal_corner():
     q, k = torch.ones(1, 1, 6), torch.ones(1, 7, 6)
     weights = F.scaled_dot_product_attention(q, k, torch.eye(7)[None], is_causal=True)
@@ -494,10 +503,12 @@ SHORT = {
     "blind-rows": lambda: str(int((~combine_masks(causal_mask(5), padding_mask([2], 5, side="left")).any(-1)).sum())),
     "cross-weights": lambda: shape_of(MultiHeadAttention(24, 4)(torch.ones(2, 5, 24), torch.ones(2, 7, 24))[1]),
     "keys-seen": causal_corner,
+    "first-two-exchanged": the_past_of_the_past_differs,
     "slowest-pair": lambda: f"about {round(2 * math.pi * 10000 ** (62 / 64), -3):,.0f}",
     "twice-as-long": lambda: f"{sum(n * n for n in range(20_001)) / sum(n * n for n in range(10_001)):.0f} times",
     "which-kv-head": lambda: str(int(repeat_kv(torch.arange(2.0).view(1, 2, 1, 1), 6)[0, 2])),
     "narrow-key": lambda: shape_of(GroupedQueryAttention(24, 4, 2).k_proj.weight),
+    "latent-width": lambda: str((torch.zeros(1, 1, 1, 128) @ torch.zeros(1, 128, 512)).size(-1)),
     "bytes-a-token": lambda: str(kv_cache_bytes(32, 1, 1, 8, 128, 2) // 1024),
     "scores-bytes": lambda: f"{scores_of(28) // scores_of(7)}",
     "running-sum": lambda: f"{flash.online_softmax(torch.tensor([0.0] * 8 + [math.log(4.0)]), 8)[1]:.3g}",

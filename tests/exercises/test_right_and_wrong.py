@@ -318,6 +318,11 @@ RIGHT = {
         lambda k, h: torch.repeat_interleave(k, h // k.size(1), 1),
     ],
     "kv_cache_bytes": [lambda *sizes: 2 * math.prod(sizes), lambda *sizes: 2 * np.prod(sizes)],
+    "latent_scores": [
+        lambda q, w, c: torch.einsum("bhtd,hdr,bsr->bhts", q, w, c),
+        lambda q, w, c: torch.stack([q[:, h] @ w[h] @ c.mT for h in range(q.size(1))], 1),
+        lambda q, w, c: (c[:, None] @ (q @ w).mT).mT,
+    ],
     "online_softmax": [running, blocks_at_once, in_reverse],
     "tiled_attention": [tiles, ones_beside_values, contexts_of_blocks, scores_made_twice],
     "layer_norm": [

@@ -123,6 +123,16 @@ def repeated_heads_equal_torchs_grouped_queries(dtype):
         same(attention.attention(q, solutions.repeat_kv(k, H), solutions.repeat_kv(v, H))[0], want, dtype)
 
 
+def latent_scores_equal_those_of_the_keys_never_made(dtype):
+    width = 9
+    q, w_uk, latent = (
+        numbers(*shape, seed=at, dtype=dtype) for at, shape in enumerate(((B, H, T, D), (H, D, width), (B, S, width)))
+    )
+    k = torch.stack([F.linear(latent, w_uk[head]) for head in range(H)], dim=1)  # (B, H, S, D)
+    want = torch.stack([q[:, :, t : t + 1].mul(k).sum(-1) for t in range(T)], dim=2)
+    same(solutions.latent_scores(q, w_uk, latent), want, dtype)
+
+
 def bytes_are_those_of_real_caches(dtype):
     cache = [torch.zeros(B, H, S, D, dtype=dtype) for _ in range(3) for _ in "kv"]
     count = solutions.kv_cache_bytes(3, B, S, H, D, dtype.itemsize)
@@ -342,6 +352,7 @@ CHECKS = {
     "decode_step": (decoding_equals_doing_all_at_once_for_every_split,),
     "repeat_kv": (repeated_heads_equal_torchs_grouped_queries,),
     "kv_cache_bytes": (bytes_are_those_of_real_caches,),
+    "latent_scores": (latent_scores_equal_those_of_the_keys_never_made,),
     "online_softmax": (one_pass_equals_logsumexp_for_every_block, tiles_never_hold_more_than_a_block_of_scores),
     "tiled_attention": (tiles_equal_the_whole_for_every_block, tiles_never_hold_more_than_a_block_of_scores),
     "cross_attention": (cross_attention_equals_torchs,),

@@ -157,6 +157,13 @@ QUESTIONS = {
         "the same, with “dog” and “man” exchanged → A context holds no words: it is one vector.",
         also=("it stays the same", "unchanged", "no change", "it does not change"),
     ),
+    "first-two-exchanged": question(
+        "No positions, a causal mask, two layers. The first two words of seven are exchanged. Can the output of the "
+        "last word change?",
+        "✔ yes → Its second layer reads words that had seen different pasts: of the first two, one saw the other, and "
+        "now it is the other way round.",
+        "no → So it is with one layer: the last word sees the same words as before, in another order.",
+    ),
     "far-away": question(
         "The encodings of places 3 and 8 have a certain dot product. What is that of places 103 and 108?",
         "smaller → Nothing fades: sine and cosine go round. Only the distance, 5, matters.",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
@@ -11,8 +11,23 @@ from torch import Tensor
 
 from mha_course import caching
 from mha_course.exercises.attention_steps import ALL_SIX, ATTEND, NO_BIAS, Steps
-from mha_course.exercises.inputs import B, C, D, H, S, draw, others, square
-from mha_course.exercises.spec import Exercise, Lesson, mistake, question
+from mha_course.exercises.inputs import B, C, D, H, S, T, draw, others, square
+from mha_course.exercises.spec import Exercise, Lesson, Operation, Rule, mistake, question
+
+R = 9  # width of a latent
+
+
+def latent_scores(q: Tensor, w_uk: Tensor, latent: Tensor) -> Tensor:
+    """Score queries against latents, unscaled, (B, H, T, D), (H, D, R), (B, S, R) -> (B, H, T, S)."""
+    absorbed = q @ w_uk  # (B, H, T, R)
+    return absorbed @ latent.mT[:, None]  # (B, H, T, S)
+
+
+def _makes_keys(operations: Sequence[Operation], q: Tensor, w_uk: Tensor, latent: Tensor) -> bool:
+    """Find keys by their number, in any order of axes: of all heads or one, all sentences or one."""
+    per_head = latent.size(1) * q.size(3)
+    keys = {per_head * heads * batch for heads in (1, q.size(1)) for batch in (1, q.size(0))}
+    return any(math.prod(one.output) in keys for one in operations)
 
 
 def _caches() -> tuple[Tensor, Tensor]:
@@ -49,6 +64,7 @@ def _newest(k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
 CACHE = "11, KV cache and fewer KV heads: KV cache: one token at a time"
 FEWER = "11, KV cache and fewer KV heads: Fewer KV heads"
 BYTES = "11, KV cache and fewer KV heads: Bytes: what a cache weighs"
+LATENTS = "11, KV cache and fewer KV heads: One latent for all heads"
 MISTAKES = [
     mistake("cache-wrong-axis", "The new token was not put behind the old ones.",
         "Tokens are axis 2 of a cache (B, H, P, D).", CACHE,
@@ -88,6 +104,25 @@ MISTAKES = [
           kv_cache_bytes=lambda *sizes, at=at: 2 * math.prod(sizes) // sizes[at])
       for at, name in enumerate(("layers", "batch", "seq_len", "num_kv_heads", "head_dim", "bytes_per_value"))
       if name != "batch"],
+    mistake("latent-scores-scaled", "The scores were divided by a square root.",
+        "Here they are wanted unscaled: leave the division to whoever applies the softmax.", LATENTS,
+        latent_scores=[lambda q, w, c: latent_scores(q, w, c) / math.sqrt(q.size(-1)),
+                       lambda q, w, c: latent_scores(q, w, c) / math.sqrt(c.size(-1))]),
+    mistake("latent-scores-transposed", "Rows are latents and columns queries.",
+        "A row belongs to a query: the query, taken to the latent, stands on the left.", LATENTS,
+        latent_scores=lambda q, w, c: latent_scores(q, w, c).mT),
+    mistake("one-head-for-all", "All heads were taken to the latent by the matrix of one head.",
+        "Head h has its own matrix, w_uk[h]: `q @ w_uk` pairs them.", LATENTS,
+        latent_scores=[lambda q, w, c: latent_scores(q, w[:1], c), lambda q, w, c: latent_scores(q, w[-1:], c)]),
+    mistake("up-projection-transposed", "w_uk was transposed.",
+        "w_uk[h] is (D, R) and makes a key by w_uk[h] @ latent. The query meets it from the left: q @ w_uk.", LATENTS,
+        latent_scores=lambda q, w, c: q @ w.mT @ c.mT[:, None]),
+    mistake("latents-without-head-axis", "The latents (B, S, R) met (B, H, T, R): their B stands where H should.",
+        "All heads share the latents: give them an axis of size 1 for the heads, latent[:, None].", LATENTS,
+        latent_scores=lambda q, w, c: q @ w @ c.mT),
+    mistake("key-not-transposed", "The latents were not transposed.",
+        "A dot product of rows sums over R: swap the last two axes of the latents.", LATENTS,
+        latent_scores=lambda q, w, c: q @ w @ c[:, None]),
 ]  # fmt: skip
 
 EXERCISES = [
@@ -120,6 +155,27 @@ EXERCISES = [
         inputs=[lambda: (draw(5, 3, S, D, seed=1), 3 * H)],
         axes="B H S D",
         done="You can let few KV heads serve many query heads. Try a single KV head: that is multi-query attention.",
+    ),
+    Exercise(
+        latent_scores,
+        "A score is q · (W_UK c). Which other two of the three can be multiplied first?",
+        "Take each query to the space of the latents, once. Then it is compared with the latents themselves, which are "
+        "the same for all heads. See “One latent for all heads”.",
+        "q (B, H, T, D) times w_uk (H, D, R) is (B, H, T, R). The latents (B, S, R) have no axis of heads: transposed, "
+        "and with an axis of size 1 for the heads, they are (B, 1, R, S).",
+        "absorbed = q @ w_uk  # (B, H, T, R)\nreturn absorbed @ latent.mT[:, None]  # (B, H, T, S)",
+        inputs=[lambda: (draw(B, H, T, D, seed=1), draw(H, D, R, seed=2), draw(B, S, R, seed=3))],
+        other_sizes=lambda: (draw(3, 5, 4, 2, seed=21), draw(5, 2, 6, seed=22), draw(3, 11, 6, seed=23)),
+        axes="B H T S",
+        done="Your queries read what all heads share, and no key was ever made. Next: do the same with the values.",
+        rules=(
+            Rule(
+                "The result is right, and keys were made on the way: S x D numbers for a head. Take the queries to the "
+                "latents instead, q @ w_uk, and compare them there.",
+                _makes_keys,
+                "keys-made-again",
+            ),
+        ),
     ),
     Exercise(
         caching.kv_cache_bytes,
@@ -187,6 +243,15 @@ QUESTIONS = {
         "24, 12 → nn.Linear stores (out, in).",
         "12, 12 → Each key head still reads all 24 channels of x.",
         "6, 24 → That is one KV head.",
+    ),
+    "latent-width": question(
+        "A head's query has D = 128 numbers, a latent R = 512. The query is taken to the latent first. How many "
+        "numbers does the product of a query with one latent then add up?",
+        "512 → The absorbed query is as wide as the latent. That is more work than 128, and fewer bytes to read.",
+        "128 → That is the width of a key, and no key is made.",
+        "65536 → So many numbers has the matrix of the head, which is used once a query, not once a pair.",
+        nudge="The score is a dot product of two vectors of the same width. Which width?",
+        units="numbers products",
     ),
     "bytes-a-token": question(
         "32 layers, 8 KV heads of 128 numbers, 2 bytes a number. How many KiB (1,024 bytes) does one token take?",

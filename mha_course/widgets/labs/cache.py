@@ -14,8 +14,8 @@ TOKENS = tuple(1024 * 2**power for power in range(8))
 BATCHES = (1, 2, 4, 8, 16, 32, 64)
 STORED = {"float32": 4, "float16": 2, "int8": 1}
 GIB = 2**30
-_BY_NAME = {model.name: model for model in MODELS}
-_GROUPS = tuple(sorted({g for m in MODELS for g in range(1, m.num_heads + 1) if m.num_heads % g == 0}))
+_BY_NAME = {model.name: model for model in MODELS if not model.latent}
+_GROUPS = tuple(sorted({g for m in _BY_NAME.values() for g in range(1, m.num_heads + 1) if m.num_heads % g == 0}))
 
 
 class CacheLab(Lab):
