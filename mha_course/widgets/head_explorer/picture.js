@@ -30,12 +30,6 @@ export function paintCells(canvas, cells, colours) {
   canvas.getContext("2d").putImageData(image, 0, 0);
 }
 
-/** Bring a canvas to a size on the page; where many cells share a pixel it shows their mean. */
-export function sizeCanvas(canvas, { w, h }, columns) {
-  const imageRendering = columns > w ? "auto" : "pixelated";
-  Object.assign(canvas.style, { width: `${w}px`, height: `${h}px`, imageRendering });
-}
-
 /** Return the sides of a cell, whole pixels where there is space for that. */
 function cellSize({ T, S }, wide, high) {
   const whole = (size) => (size > 1 ? Math.floor(size) : size);
@@ -54,14 +48,14 @@ function measuring(font) {
 }
 
 /** Find where everything stands in so much space: the words, the matrix, one cell of it, and the whole picture. */
-export function arrange(maps, item, space, fontFamily) {
+export function arrange(maps, tokens, space, fontFamily) {
   const widthOf = measuring(`bold 12px ${fontFamily}`); // as words are when they are lit
   function fitting(name) {
     let [most, text] = [14, short(name)];
     while (most > 1 && widthOf(text) > WIDEST_WORD) text = short(name, --most); // wide letters take more
     return text;
   }
-  const [queries, keys] = [maps.queries(item).map(fitting), maps.keys(item).map(fitting)];
+  const [queries, keys] = tokens.map((names) => names.map(fitting));
   const longest = (words) => Math.max(...words.map(widthOf));
   const [left, top] = [Math.ceil(longest(queries)) + 14, Math.ceil(longest(keys) * RISE) + 16];
   const right = Math.ceil(longest(keys) * RUN) + 6;
@@ -135,8 +129,9 @@ function everyNth(words, least, size) {
 export function drawPicture(canvas, cells, colours, plan) {
   const { box, cell } = plan;
   paintCells(canvas, cells, colours);
-  sizeCanvas(canvas, box, cells.columns);
-  Object.assign(canvas.style, { left: `${box.x}px`, top: `${box.y}px` });
+  const imageRendering = cell.w < 1 ? "auto" : "pixelated"; // where many cells share a pixel it shows their mean
+  const [left, top, width, height] = [box.x, box.y, box.w, box.h].map((size) => `${size}px`);
+  Object.assign(canvas.style, { left, top, width, height, imageRendering });
   canvas.dataset.place = [box.x, box.y, cell.w, cell.h].join(" "); // for those who measure
   return [
     ...(Math.min(cell.w, cell.h) < 9 ? [] : [gapsBetween(plan, cells)]),

@@ -1,8 +1,8 @@
 // Tables of words, and of bars that are cut into shares of one whole.
 
 import { apart, make, setAttributes, visible } from "../dom.js";
-import { figure, wide } from "./bars.js";
-import { pale } from "./matrix.js";
+import { figure } from "./bars.js";
+import { pale, wide } from "./matrix.js";
 
 const TAKEN = 0.56; // of the width, by bars; as in lab.css
 
