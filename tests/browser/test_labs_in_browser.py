@@ -119,7 +119,7 @@ def test_each_control_changes_picture_and_sentence(labs):
         lab.get_by_role("button", name="Start again").click()
         settled(lab)
     # one choice is made in each group: those of one lab are not those of another
-    assert page.locator(".mha-lab input[type=radio]:checked").count() == 4
+    assert page.locator(".mha-lab input[type=radio]:checked").count() == 3
     page.evaluate("jupyterapp.commands.execute('notebook:run-all-cells')")  # views come and go
 
 
@@ -250,7 +250,7 @@ def test_keys_stay_in_the_lab(labs):
     for _ in range(40):  # Tab leads through all that can be moved, and out again
         page.keyboard.press("Tab")
         seen.add(page.evaluate("document.activeElement.dataset.control ?? document.activeElement.className"))
-    names = {"divide_by", "follow", "word", "temperature", "shift", "over", "preset", "n", "fill", "drag", "free",
+    names = {"divide_by", "follow", "word", "temperature", "shift", "over", "preset", "n", "fill", "free",
              "num_heads"}  # fmt: skip
     assert names | {"cells big pick", "cells big paint", "again"} <= seen
 

@@ -156,8 +156,10 @@ WATCH = """() => {
 }"""
 
 
-@pytest.mark.parametrize("kind", [LayoutPlayer, ShapeTracer])
-@pytest.mark.parametrize(("motion", "moves"), [("reduce", False), ("no-preference", True)])
+@pytest.mark.parametrize(
+    ("kind", "motion", "moves"),
+    [(LayoutPlayer, "reduce", False), (LayoutPlayer, "no-preference", True), (ShapeTracer, "no-preference", False)],
+)
 def test_players_step_without_motion(widget_page, draw, kind, motion, moves):
     followed = trace(FusedQKV(8, 2).double(), draw(1, 3, 8), axes="B S C", sizes={"H": 2})
     page = widget_page(kind(followed), reduced_motion=motion)

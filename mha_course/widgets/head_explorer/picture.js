@@ -5,7 +5,6 @@ import { inkOn, isHidden, leaks, shade } from "./data.js";
 
 const SLANT = 52; // degrees by which the words above the columns are turned
 const [RISE, RUN] = [Math.sin((SLANT * Math.PI) / 180), Math.cos((SLANT * Math.PI) / 180)];
-const WIDEST_WORD = 110; // of the words along the sides
 const TALLEST = 512; // of the matrix, with which it is still seen as a whole
 const LARGEST_CELL = 58; // its side
 const OBLONG_CELL = 22; // up to which cells need not be square
@@ -50,12 +49,7 @@ function measuring(font) {
 /** Find where everything stands in so much space: the words, the matrix, one cell of it, and the whole picture. */
 export function arrange(maps, tokens, space, fontFamily) {
   const widthOf = measuring(`bold 12px ${fontFamily}`); // as words are when they are lit
-  function fitting(name) {
-    let [most, text] = [14, short(name)];
-    while (most > 1 && widthOf(text) > WIDEST_WORD) text = short(name, --most); // wide letters take more
-    return text;
-  }
-  const [queries, keys] = tokens.map((names) => names.map(fitting));
+  const [queries, keys] = tokens.map((names) => names.map((name) => short(name, 12)));
   const longest = (words) => Math.max(...words.map(widthOf));
   const [left, top] = [Math.ceil(longest(queries)) + 14, Math.ceil(longest(keys) * RISE) + 16];
   const right = Math.ceil(longest(keys) * RUN) + 6;
