@@ -472,8 +472,8 @@ def in_node(expression, explorer=None):
     helpers = f"const packet = {state}, bytes = (list) => list && new Uint8Array(list);"
     folder = Path(maps.__file__).parent.as_uri()
     script = (
-        f'import {{ inkOn, readMaps }} from "{folder}/data.js";\n'
-        f'import {{ notesOf, readoutOf }} from "{folder}/text.js";'
+        f'import {{ readMaps, rgbOf }} from "{folder}/data.js";\n'
+        f'import {{ inkOn }} from "{folder}/../dom.js"; import {{ notesOf, readoutOf }} from "{folder}/text.js";'
     )
     # JSON knows no NaN and no infinity.
     plain = "(_, value) => (typeof value === 'number' && !Number.isFinite(value) ? `${value}` : value)"
@@ -508,7 +508,7 @@ def test_numbers_can_be_read_on_every_colour():
     for palette in ("cividis", "vlag"):
         colors = [to_hex(color) for color in mpl.colormaps[palette](np.arange(256))]
         codes = [int.from_bytes(bytes.fromhex(color[1:]), "little") for color in colors]
-        inks = in_node(f"{codes}.map((code) => inkOn(code))")
+        inks = in_node(f"{codes}.map((code) => inkOn(rgbOf(code)))")
         assert min(contrast(ink, color) for ink, color in zip(inks, colors, strict=True)) >= TEXT
 
 

@@ -35,10 +35,5 @@ export const leaks = (value) => Math.abs(value) > 1e-4 && value !== -Infinity;
 
 export const shade = (value, { low, high }) => clamp(Math.round(((value - low) / (high - low)) * 255), 0, 255);
 
-/** Return black or white, whichever is read better on a colour (alpha, blue, green, red): at least 4.5 to 1. */
-export function inkOn(colour) {
-  const parts = [0, 8, 16].map((shift) => ((colour >> shift) & 255) / 255);
-  const [red, green, blue] = parts.map((c) => (c <= 0.04045 ? c / 12.92 : ((c + 0.055) / 1.055) ** 2.4));
-  const light = 0.2126 * red + 0.7152 * green + 0.0722 * blue; // WCAG's relative luminance
-  return light < 0.179 ? "#fff" : "#000";
-}
+/** Take a colour (alpha, blue, green, red) apart: red, green, blue. */
+export const rgbOf = (colour) => [0, 8, 16].map((shift) => (colour >> shift) & 255);

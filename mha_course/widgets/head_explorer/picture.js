@@ -1,7 +1,7 @@
 // The large picture: a canvas with a pixel a cell, and over it words, numbers and what is lit. Sizes are CSS pixels.
 
-import { clamp, make, number, short, svg } from "../dom.js";
-import { inkOn, isHidden, leaks, shade } from "./data.js";
+import { clamp, inkOn, make, number, short, svg } from "../dom.js";
+import { isHidden, leaks, rgbOf, shade } from "./data.js";
 
 const SLANT = 52; // degrees by which the words above the columns are turned
 const [RISE, RUN] = [Math.sin((SLANT * Math.PI) / 180), Math.cos((SLANT * Math.PI) / 180)];
@@ -99,7 +99,7 @@ function writeNumbers(cells, colours, plan) {
     if (!none && (decimals === undefined || (isHidden(cells, i) && !leaks(value)))) return;
     const x = box.x + ((i % cells.columns) + 0.5) * cell.w;
     const y = box.y + (Math.floor(i / cells.columns) + 0.5) * cell.h;
-    const fill = none ? "#fff" : inkOn(colours.palette[shade(value, colours)]);
+    const fill = none ? "#fff" : inkOn(rgbOf(colours.palette[shade(value, colours)]));
     const text = none && decimals === undefined ? "×" : number(value, false, decimals);
     texts.push(svg("text", { class: "number", x, y, fill }, text));
   });
@@ -154,10 +154,7 @@ export function drawLit(plan, { row, column }) {
 
 /** Return which colour is which number, and a sample of each of the marks that stand for none. */
 export function makeLegend({ values, hidden }, { palette, low, high }) {
-  const colourAt = (share) => {
-    const colour = palette[Math.round(share * 255)];
-    return `rgb(${[0, 8, 16].map((shift) => (colour >> shift) & 255).join()})`;
-  };
+  const colourAt = (share) => `rgb(${rgbOf(palette[Math.round(share * 255)]).join()})`;
   const ramp = make("span", "ramp");
   ramp.style.background = `linear-gradient(to right, ${Array.from({ length: 17 }, (_, i) => colourAt(i / 16)).join()})`;
   const ends = [low, (low + high) / 2, high].map((end) => make("span", "", number(end)));

@@ -1,6 +1,6 @@
 // A matrix of cells: coloured, hatched where hidden, painted where it is a control.
 
-import { apart, clamp, hasModifier, make, short } from "../dom.js";
+import { apart, clamp, hasModifier, inkOn, make, short } from "../dom.js";
 import { figure, word } from "./bars.js";
 
 const RISE = Math.sin((55 / 180) * Math.PI); // of the names above the columns, which are turned by 55 degrees
@@ -13,11 +13,8 @@ export function shade(ramp, value, low, high) {
   return ramp[Math.round(share * (ramp.length - 1))];
 }
 
-/** Say whether black is easier to read on a colour than white: by WCAG's formula for contrast. */
-export function pale(color) {
-  const light = [1, 3, 5].map((at) => (parseInt(color.slice(at, at + 2), 16) / 255) ** 2.2);
-  return 0.2126 * light[0] + 0.7152 * light[1] + 0.0722 * light[2] > 0.179;
-}
+/** Return the ink for a colour such as #1f6fc4. */
+export const inkOf = (color) => inkOn([1, 3, 5].map((at) => parseInt(color.slice(at, at + 2), 16)));
 
 let pen = null; // a canvas that only measures words
 
@@ -118,7 +115,7 @@ class Matrix {
     const [number, hidden] = [this.value(i, j), this.isHidden(i, j)];
     const color = this.colorOf(number, hidden);
     cell.style.backgroundColor = color;
-    if (this.ramp && color) cell.style.color = pale(color) ? "#000" : "#fff";
+    if (this.ramp && color) cell.style.color = inkOf(color);
     cell.classList.toggle("on", Boolean(number));
     cell.classList.toggle("over", hidden);
     cell.classList.toggle("leaks", hidden && color !== ""); // a weight where there must be none
