@@ -219,8 +219,6 @@ def test_measures_on_weights_that_are_known():
 
 
 @pytest.mark.slow
-def test_the_report_and_the_score_of_the_shipped_model():
-    model = example.trained_model()
-    assert authoring.score(model) > 3.2
-    lines = authoring.report(model).splitlines()
+def test_the_report_of_the_shipped_model():
+    lines = authoring.report(example.trained_model()).splitlines()
     assert [line.split()[0] for line in lines] == list(authoring.RELATIONS)

@@ -1,21 +1,17 @@
-"""For whoever maintains the course: train what ships, execute the notebooks, set the address."""
+"""For whoever maintains the course: train what ships, execute the notebooks."""
 
 from __future__ import annotations
 
 import argparse
-import itertools
 import math
 import os
 import re
 import sys
-import tomllib
 from collections.abc import Sequence
-from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
 import nbformat
-import torch
 from nbclient import NotebookClient
 from nbformat import NotebookNode
 
@@ -33,38 +29,14 @@ RELATIONS = ("pronoun", "subject", "adjective", "noun", "state", "adverb")
 EXERCISE = re.compile(r"\*\*Exercise `\w+`\*\* [●○]+ (\d+) minutes")
 MOVES = re.compile(r"\b\w*(?:Lab|Explorer|Player|Tracer|Scene|Panel)\(")
 HIDDEN = {"setup", "drawing"}  # tags of cells whose source a reader opens only to see how it is done
-SHIPPED_SEED = 10  # the best of 0 to 12 by score()
+SHIPPED_SEED = 10
 
 
-def train_command(seeds: Sequence[int]) -> None:
-    """Train a model per seed, keep the one that scores best on validation sentences, report on test sentences."""
-    found = []
-    for seed in seeds:
-        model, losses = example.train_model(seed)
-        value = score(model)
-        found.append((value, seed, model))
-        print(f"seed {seed}: loss {sum(losses[-100:]) / 100:.3f}, validation score {value:.3f}")
-    _, seed, model = max(found, key=itemgetter(0))
+def train_command(seed: int) -> None:
+    """Train the model of the running example, save it, and report on test sentences."""
+    model, losses = example.train_model(seed)
     example.save(model)
-    print(f"seed {seed} is saved. On test sentences:\n{report(model)}")
-
-
-def score(model: MaskedWordModel) -> float:
-    """Say how worth looking at the heads of the last layer are, on validation sentences.
-
-    The weight from pronoun to antecedent, from noun to adjective and from consequence to state, each of
-    another head, and the accuracy on pronouns and on nouns' adjectives that is lost without its head.
-    """
-    texts = sentences(2000, "validation", seed=1)
-    weights = head_analysis.all_weights(model, texts)
-    relations = ("pronoun", "adjective", "state")
-    table = torch.stack([head_analysis.relation_weights(weights, texts, relation)[-1] for relation in relations])
-    ways = itertools.permutations(range(table.size(1)), 3)
-    value, way = max((sum(table[i, h].item() for i, h in enumerate(way)), way) for way in ways)
-    for relation, head in zip(("pronoun", "adjective"), way, strict=False):
-        ablated = head_analysis.ablate_heads(model, [(-1, head)])
-        value += head_analysis.accuracy(model, texts, relation) - head_analysis.accuracy(ablated, texts, relation)
-    return value
+    print(f"seed {seed}: loss {sum(losses[-100:]) / 100:.3f}. On test sentences:\n{report(model)}")
 
 
 def report(model: MaskedWordModel) -> str:
@@ -167,41 +139,16 @@ def fold_source(cell: NotebookNode) -> None:
             cell.metadata.pop(name, None)
 
 
-def address() -> str:
-    """Return the repository's address, which stands in pyproject.toml."""
-    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
-    return str(project["urls"]["Repository"])
-
-
-def address_command(new: str) -> None:
-    """Write another address into pyproject.toml, the README, and the badges and first cells of all lessons.
-
-    Raises: ValueError for anything but https://github.com/OWNER/NAME.
-    """
-    match = re.fullmatch(r"https://github\.com/([\w.-]+/[\w.-]+?)(\.git|/)?", new)
-    if match is None:
-        raise ValueError(f"address: expected https://github.com/OWNER/NAME, got {new}")
-    old = address().removeprefix("https://github.com/")
-    for path in (ROOT / "pyproject.toml", ROOT / "README.md", *sorted(LESSONS.glob("*.ipynb"))):
-        text = path.read_text(encoding="utf-8")
-        for before in ("https://github.com/", "research.google.com/github/", "mybinder.org/v2/gh/"):
-            text = text.replace(before + old, before + match[1])
-        path.write_text(text, encoding="utf-8")
-
-
 def main(argv: Sequence[str]) -> int:
     """Run one authoring command."""
     parser = argparse.ArgumentParser(prog="python3 -m mha_course")
     commands = parser.add_subparsers(required=True)
     train = commands.add_parser("train", help="train the model of the running example, save it and report on it")
     train.set_defaults(run=train_command)
-    train.add_argument("seeds", nargs="*", type=int, default=[SHIPPED_SEED], help="several: the best is saved")
+    train.add_argument("seed", nargs="?", type=int, default=SHIPPED_SEED)
     rendering = commands.add_parser("render", help="execute lessons in place")
     rendering.set_defaults(run=render_command)
     rendering.add_argument("numbers", nargs="*", help="such as 00 03; all without")
-    moving = commands.add_parser("address", help="set the repository's address everywhere, for a fork")
-    moving.set_defaults(run=address_command)
-    moving.add_argument("new", metavar="url", help="https://github.com/OWNER/NAME")
     chosen = vars(parser.parse_args(argv))
     chosen.pop("run")(**chosen)
     return 0

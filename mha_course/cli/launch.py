@@ -24,7 +24,6 @@ GIB_NEEDED = {"cpu": 2.5, "cuda": 9.0}
 AUTHORING = {
     "render": "execute notebooks in place",
     "train": "train the model of the running example",
-    "address": "set the repository's address everywhere",
 }
 SUITS = "import sys; sys.exit(not (3, 11) <= sys.version_info[:2] < (3, 15))"
 NETWORK_SIGNS = (

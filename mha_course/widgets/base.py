@@ -58,9 +58,9 @@ def esm(name: str, *, folder: Path) -> str:
     return "\n".join([*parts, main])
 
 
-def style(common: str, sheet: Path) -> str:
-    """Join the style sheet of a widget to one of those that several share: picture.css or player.css."""
-    return "\n".join(file.read_text(encoding="utf-8") for file in (HERE / common, sheet))
+def style(sheet: Path) -> str:
+    """Join the style sheet of a widget to what all share."""
+    return "\n".join(file.read_text(encoding="utf-8") for file in (HERE / "picture.css", sheet))
 
 
 def alone(widget: Any) -> dict[str, Any]:

@@ -3,40 +3,12 @@
 
 import { make, short } from "./dom.js";
 
-const buildSlider = ({ words }, moved) => {
-  const range = Object.assign(make("input"), { type: "range", min: 0, max: words.length - 1, step: 1 });
-  const output = make("output");
-  output.style.minWidth = `${Math.max(...words.map((one) => one.length)) + 0.5}ch`; // nothing moves when the word does
-  const read = () => Number(range.value);
-  function show(value) {
-    range.value = value;
-    output.textContent = words[value];
-    range.setAttribute("aria-valuetext", words[value]);
-  }
-  range.addEventListener("input", () => {
-    show(read());
-    moved(read());
-  });
-  return { parts: [range, output], show, read };
-};
-
-const decimalsOf = (size) => (size >= 100 ? 0 : size >= 0.1 || !size ? 2 : 4);
-
-/** A slider over all numbers between two ends; a double click brings the start back. */
-const buildNumber = ({ kind, start, low, high }, moved) => {
-  const [log, whole] = [kind === "log", kind === "whole"];
-  const place = (value) => (log ? Math.log10(value) : value);
-  const [min, max] = [place(low), place(high)];
-  const step = whole ? 1 : (max - min) / 200;
-  const range = Object.assign(make("input"), { type: "range", min, max, step });
-  const output = make("output");
-  const read = () => {
-    const at = Number(range.value);
-    if (Math.abs(at - place(start)) <= step / 2) return start; // it may lie between two steps
-    return log ? 10 ** at : at;
-  };
+/** Make a slider: where a value has its place, which value a place has, and how that is written. */
+function makeRange(attributes, place, valueAt, words, moved) {
+  const [range, output] = [Object.assign(make("input"), { type: "range", ...attributes }), make("output")];
+  const read = () => valueAt(Number(range.value));
   function write() {
-    output.textContent = whole ? `${read()}` : read().toFixed(decimalsOf(Math.abs(read())));
+    output.textContent = words(read());
     range.setAttribute("aria-valuetext", output.textContent);
   }
   function show(value) {
@@ -47,12 +19,29 @@ const buildNumber = ({ kind, start, low, high }, moved) => {
     write();
     moved(read());
   });
-  range.title = "Double-click: back to the start";
-  range.addEventListener("dblclick", () => {
-    show(start);
-    moved(read());
-  });
   return { parts: [range, output], show, read };
+}
+
+const same = (value) => value;
+
+const buildSlider = ({ words }, moved) => {
+  const built = makeRange({ min: 0, max: words.length - 1, step: 1 }, same, same, (at) => words[at], moved);
+  const longest = Math.max(...words.map((one) => one.length));
+  built.parts[1].style.minWidth = `${longest + 0.5}ch`; // nothing moves when the word does
+  return built;
+};
+
+const decimalsOf = (size) => (size >= 100 ? 0 : size >= 0.1 || !size ? 2 : 4);
+
+/** A slider over all numbers between two ends. */
+const buildNumber = ({ kind, start, low, high }, moved) => {
+  const place = kind === "log" ? Math.log10 : same;
+  const [min, max] = [place(low), place(high)];
+  const step = kind === "whole" ? 1 : (max - min) / 200;
+  const near = (at) => Math.abs(at - place(start)) <= step / 2; // it may lie between two steps
+  const valueAt = (at) => (near(at) ? start : kind === "log" ? 10 ** at : at);
+  const words = (value) => (kind === "whole" ? `${value}` : value.toFixed(decimalsOf(Math.abs(value))));
+  return makeRange({ min, max, step }, place, valueAt, words, moved);
 };
 
 const buildChoice = ({ name, label, words }, moved, scope) => {

@@ -5,22 +5,26 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 from mha_course.errors import require
 
 
 class Control:
-    """Something with a name that can be moved, and the value that it starts with."""
+    """Something with a name that can be moved, and the value that it starts with.
+
+    ``kind`` is by which controls.js knows how to build it, ``sent`` what else the browser builds it from.
+    """
 
     name: str
     label: str
-    kind: str  # by which controls.js knows how to build it
+    kind: str
     start: Any
+    sent: ClassVar[tuple[str, ...]] = ()
 
     def spec(self) -> dict[str, Any]:
         """Return what the browser builds the control from."""
-        return {"name": self.name, "label": self.label, "kind": self.kind, **self._details()}
+        return {name: getattr(self, name) for name in ("name", "label", "kind", *self.sent)}
 
     def accept(self, place: str, value: Any) -> Any:
         """Return a value that was set from Python, or raise ShapeError."""
@@ -33,9 +37,6 @@ class Control:
     def write(self, value: Any) -> Any:
         """Return a value as the browser knows it."""
         return value
-
-    def _details(self) -> dict[str, Any]:
-        return {}
 
 
 @dataclass(frozen=True)
@@ -69,8 +70,9 @@ class ChoiceControl(Control):
         """Return the place of an option."""
         return self.options.index(value)
 
-    def _details(self) -> dict[str, Any]:
-        return {"words": list(self.words or map(str, self.options))}
+    def spec(self) -> dict[str, Any]:
+        """Return what the browser builds the control from."""
+        return {**super().spec(), "words": list(self.words or map(str, self.options))}
 
 
 @dataclass(frozen=True)
@@ -99,15 +101,13 @@ class NumberControl(Control):
     low: float
     high: float
     kind: str = "linear"
+    sent = ("start", "low", "high")
 
     def accept(self, place: str, value: Any) -> float:
         """Return a finite number, rounded where the scale is ``whole``, or raise ShapeError."""
         finite = isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
         require(finite, place, f"{self.name} is a number", expected="a finite number", got=repr(value))
         return round(value) if self.kind == "whole" else float(value)
-
-    def _details(self) -> dict[str, Any]:
-        return {"start": self.start, "low": self.low, "high": self.high}
 
 
 @dataclass(frozen=True)
@@ -118,14 +118,12 @@ class TextControl(Control):
     label: str
     start: str
     kind: str = "text"
+    sent = ("start",)
 
     def accept(self, place: str, value: Any) -> str:
         """Return a text as it is, or raise ShapeError."""
         require(isinstance(value, str), place, f"{self.name} is a text", expected="a str", got=repr(value))
         return str(value)
-
-    def _details(self) -> dict[str, Any]:
-        return {"start": self.start}
 
 
 @dataclass(frozen=True)

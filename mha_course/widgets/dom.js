@@ -107,6 +107,13 @@ export function number(value, sign = false, decimals = 2) {
 export const clamp = (value, low, high) => Math.max(low, Math.min(high, value));
 export const product = (numbers) => numbers.reduce((all, number) => all * number, 1);
 
+/** Return black or white, whichever is read better on a colour (red, green, blue of 255): at least 4.5 to 1. */
+export function inkOn(colour) {
+  const parts = colour.map((part) => part / 255);
+  const [red, green, blue] = parts.map((c) => (c <= 0.04045 ? c / 12.92 : ((c + 0.055) / 1.055) ** 2.4));
+  return 0.2126 * red + 0.7152 * green + 0.0722 * blue < 0.179 ? "#fff" : "#000"; // WCAG's relative luminance
+}
+
 // Control characters, and marks that turn the direction of what follows them, even of words that are not theirs.
 const UNSEEN = /[\u0000-\u001f\u007f-\u009f\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069\ufeff]/g;
 

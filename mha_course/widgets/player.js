@@ -33,11 +33,11 @@ export function makePlayer({ model, el }, name, label, show) {
   const back = makeButton("", "◀\ufe0e Back", () => go(at - 1), "Back");
   const play = makeButton("play", PLAY, () => toggle(), "Play");
   const next = makeButton("", "Next ▶\ufe0e", () => go(at + 1), "Next");
-  const scrub = Object.assign(make("input", "scrub"), { type: "range", min: 0, max: last });
+  const scrub = Object.assign(make("input"), { type: "range", min: 0, max: last });
   scrub.setAttribute("aria-label", "Step");
   scrub.addEventListener("input", () => go(Number(scrub.value)));
   const count = make("span", "count");
-  const root = make("div", `${name} mha-player`, make("div", "controls", back, play, next, scrub, count));
+  const root = make("div", `${name} mha-player mha-picture`, make("div", "controls", back, play, next, scrub, count));
   root.tabIndex = 0;
   root.setAttribute("role", "group");
   root.setAttribute("aria-label", `${label}. Arrow keys step, space plays, Home and End jump.`);

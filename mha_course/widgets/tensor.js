@@ -40,11 +40,6 @@ export function layout(sizes, scale) {
   return { sheet, sheets, runs, dots, extent };
 }
 
-export function margins(form) {
-  const wide = (axis) => (axis < 0 ? 0 : label(form, axis).length * 7.5 + 24);
-  return wide(form[0].length - 2) + wide(form[0].length - 4);
-}
-
 /** Say of each number which token it belongs to: by the tensor's own token axis, or by that of what was reshaped. */
 export function tokens(form, before) {
   const [names, from, colours] = before ?? form;

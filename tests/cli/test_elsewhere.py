@@ -1,4 +1,4 @@
-"""The course away from a clone: a notebook alone on Colab, Binder's files, and a fork's address."""
+"""The course away from a clone: a notebook alone on Colab, Binder's files."""
 
 import json
 import os
@@ -6,6 +6,7 @@ import re
 import shutil
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 
 import nbformat
@@ -37,13 +38,18 @@ print(json.dumps({
 """
 
 
+def address():
+    """Return the repository's address, which stands in pyproject.toml."""
+    return tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]["urls"]["Repository"]
+
+
 def pins(path):
     return {line for line in path.read_text().splitlines() if "==" in line}
 
 
 def alone(path):
     """Return a lesson as Colab opens it: fetching from this clone, and telling at the end what it stands on."""
-    text = path.read_text(encoding="utf-8").replace(authoring.address(), ROOT.as_uri())
+    text = path.read_text(encoding="utf-8").replace(address(), ROOT.as_uri())
     notebook = nbformat.reads(text, as_version=4)
     notebook.cells.insert(0, nbformat.v4.new_code_cell(STUB + RECORD))
     notebook.cells.append(nbformat.v4.new_code_cell(TELL))
@@ -105,32 +111,9 @@ def test_binders_script_is_sound():
 
 
 def test_the_address_stands_in_badges_and_first_cells():
-    slug = authoring.address().removeprefix("https://github.com/")
+    slug = address().removeprefix("https://github.com/")
     for path in authoring.LESSONS.glob("*.ipynb"):
         text = path.read_text(encoding="utf-8")
         assert text.count(slug) == 3, path.name
         assert f"https://colab.research.google.com/github/{slug}/blob/main/notebooks/{path.name}" in text
         assert f"https://mybinder.org/v2/gh/{slug}/main?urlpath=lab/tree/notebooks/{path.name}" in text
-
-
-def test_one_command_sets_it_for_a_fork(tmp_path, monkeypatch):
-    shutil.copytree(ROOT / "notebooks", tmp_path / "notebooks")
-    for name in ("README.md", "pyproject.toml"):
-        shutil.copy(ROOT / name, tmp_path)
-    monkeypatch.setattr(authoring, "ROOT", tmp_path)
-    monkeypatch.setattr(authoring, "LESSONS", tmp_path / "notebooks")
-    old = authoring.address().removeprefix("https://github.com/")
-    assert authoring.main(["address", "https://github.com/someone/their-fork"]) == 0
-    assert authoring.address() == "https://github.com/someone/their-fork"
-    for path in (tmp_path / "README.md", *authoring.LESSONS.glob("*.ipynb")):
-        text = path.read_text(encoding="utf-8")
-        assert "someone/their-fork" in text
-        assert old not in text
-        if path.suffix == ".ipynb":
-            nbformat.validate(nbformat.reads(text, as_version=4))
-
-
-@pytest.mark.parametrize("wrong", ["someone/fork", "https://example.org/a/b", "https://github.com/a"])
-def test_an_address_that_is_none(wrong):
-    with pytest.raises(ValueError, match=r"expected https://github\.com/OWNER/NAME, got"):
-        authoring.address_command(wrong)

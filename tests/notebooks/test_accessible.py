@@ -15,7 +15,7 @@ from mha_course import widgets
 from mha_course.cli import authoring
 from mha_course.tracing import trace
 from mha_course.variants import FusedQKV
-from mha_course.widgets import HeadExplorer, LayoutPlayer, ShapeTracer
+from mha_course.widgets import LayoutPlayer, ShapeTracer
 
 LESSONS = sorted(authoring.LESSONS.glob("*.ipynb"))
 HERE = Path(widgets.__file__).parent
@@ -156,8 +156,10 @@ WATCH = """() => {
 }"""
 
 
-@pytest.mark.parametrize("kind", [LayoutPlayer, ShapeTracer])
-@pytest.mark.parametrize(("motion", "moves"), [("reduce", False), ("no-preference", True)])
+@pytest.mark.parametrize(
+    ("kind", "motion", "moves"),
+    [(LayoutPlayer, "reduce", False), (LayoutPlayer, "no-preference", True), (ShapeTracer, "no-preference", False)],
+)
 def test_players_step_without_motion(widget_page, draw, kind, motion, moves):
     followed = trace(FusedQKV(8, 2).double(), draw(1, 3, 8), axes="B S C", sizes={"H": 2})
     page = widget_page(kind(followed), reduced_motion=motion)
@@ -166,28 +168,6 @@ def test_players_step_without_motion(widget_page, draw, kind, motion, moves):
     page.wait_for_timeout(4500)
     assert page.evaluate("model.get('position')") > 0
     assert bool(page.evaluate("flights")) == moves
-
-
-@pytest.mark.parametrize(("motion", "least", "most"), [("reduce", 1, 3), ("no-preference", 5, 40)])
-def test_arrows_turn_step_by_step_for_those_who_want_less_motion(lab_page, motion, least, most):
-    page = lab_page(["from mha_course.widgets import RotaryLab", "RotaryLab()"], reduced_motion=motion)
-    page.wait_for_selector(".mha-lab[data-serial]")
-    place = page.locator("[data-control=position]")
-    before = int(place.input_value())
-    page.get_by_role("button", name="Move both on").click()
-    page.wait_for_timeout(3500)
-    page.get_by_role("button", name="Stop").click()
-    assert least <= int(place.input_value()) - before <= most
-
-
-def test_arrow_keys_pass_over_the_head_that_is_shown_already(widget_page, draw):
-    page = widget_page(HeadExplorer(draw(3, 4, 4).softmax(-1)))
-    menu = page.get_by_label("compare with")
-    menu.focus()
-    for wanted in ("1", "2", "3"):  # head 0 is shown: to compare it with itself says nothing
-        page.keyboard.press("ArrowDown")
-        page.wait_for_timeout(60)
-        assert menu.input_value() == wanted
 
 
 PANEL = """

@@ -56,7 +56,7 @@ CASES = {
     "HeadExplorer": (
         "HeadExplorer(weights(1), queries=words, recompute=weights)",
         {"request": {"serial": 1, "values": {"temperature": 5.0}}},
-        "abs(made._maps.numbers[0, 0, :1] - weights(5).numpy()).max() < 1e-3", "packet",
+        "abs(made._maps.numbers[0, :1] - weights(5).numpy()).max() < 1e-3", "packet",
     ),
     "LayoutPlayer": ("LayoutPlayer(followed)", {"position": 2}, "made.position == 2", None),
     "Panel": ("Panel(draw, size=W.IntSlider(2))", {"value": 5}, "made.text == 'An identity of 5.'", "value"),

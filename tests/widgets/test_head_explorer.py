@@ -32,12 +32,12 @@ def weights(draw, *shape, **options):
 
 
 def opened(packet):
-    """Read a packet as the browser does: itself, facts of each map, cells (M, T, S), hidden (L, B, slots, T, S)."""
-    L, B, _, T, S = packet["shape"]
-    five = (L, B, packet["slots"], T, S)
+    """Read a packet as the browser does: itself, facts of each map, cells (M, T, S), hidden (L · B, slots, T, S)."""
+    R, _, T, S = packet["shape"]
+    four = (R, packet["slots"], T, S)
     numbers = np.frombuffer(packet["numbers"], "<f4").reshape(-1, T, S)
-    hidden = packet["hidden"] and np.frombuffer(packet["hidden"], bool).reshape(five)
-    assert len(packet["facts"]) == len(numbers) == L * B * packet["slots"]
+    hidden = packet["hidden"] and np.frombuffer(packet["hidden"], bool).reshape(four)
+    assert len(packet["facts"]) == len(numbers) == R * packet["slots"]
     return packet, packet["facts"], numbers, hidden
 
 
@@ -58,12 +58,12 @@ def test_every_cell_comes_whole(draw, shape):
     given = draw(*shape) * 7
     explorer = HeadExplorer(given, queries=tokens(shape[-2]), keys=tokens(shape[-1], "s"))
     head, facts, cells, _ = opened(explorer.packet)
-    five = given.float().reshape((1,) * (5 - given.dim()) + shape).numpy()
-    assert head["shape"] == list(five.shape)
-    if five.shape[2] > 1:  # the average stands last
-        five = np.concatenate([five, five.mean(2, keepdims=True)], 2)
-    wanted = five.reshape(-1, *shape[-2:])
-    assert head["slots"] == five.shape[2]
+    four = given.float().reshape(-1, *(1, *shape)[-3:]).numpy()
+    assert head["shape"] == list(four.shape)
+    if four.shape[1] > 1:  # the average stands last
+        four = np.concatenate([four, four.mean(1, keepdims=True)], 1)
+    wanted = four.reshape(-1, *shape[-2:])
+    assert head["slots"] == four.shape[1]
     assert np.array_equal(cells, wanted)
     assert [(fact["low"], fact["high"]) for fact in facts] == [(one.min(), one.max()) for one in wanted]
     assert (head["low"], head["high"]) == (wanted.min(), wanted.max())
@@ -95,7 +95,7 @@ def test_what_is_no_number_stays_none(draw):
     assert [fact["nans"] for fact in facts[:2]] == [1, 0]
     given = given.float()
     assert (facts[0]["low"], facts[1]["high"]) == (given[0][given[0].isfinite()].min(), given[1][given[1] < 99].max())
-    assert np.array_equal(hidden[0, 0, :2], given.isneginf())  # a score of -inf is hidden
+    assert np.array_equal(hidden[0, :2], given.isneginf())  # a score of -inf is hidden
     nothing = opened(HeadExplorer(np.full((2, 2), np.nan)).packet)
     assert np.isnan(nothing[2]).all()
 
@@ -103,7 +103,7 @@ def test_what_is_no_number_stays_none(draw):
 def test_numbers_too_large_for_the_browser_are_infinite():
     _, facts, cells, hidden = opened(HeadExplorer([[1.0, torch.finfo(torch.float64).min], [0.5, 0.5]]).packet)
     assert cells[0].tolist() == [[1, -math.inf], [0.5, 0.5]]
-    assert hidden.tolist() == [[[[[False, True], [False, False]]]]]
+    assert hidden.tolist() == [[[[False, True], [False, False]]]]
     assert facts[0]["low"] == 0.5
 
 
@@ -158,20 +158,22 @@ def test_masks_spread_as_torch_spreads_them(draw, shape):
     full = (4, 5, 6) if shape == (4, 5, 6) else full
     mask = draw(*shape) > 0
     head, _, _, hidden = opened(HeadExplorer(weights(draw, *full), mask=mask).packet)
-    L, B, H, T, S = head["shape"]
-    wanted = ~mask.expand(full).reshape(L, B, H, T, S).numpy()
-    assert np.array_equal(hidden[:, :, :H], wanted)
-    assert np.array_equal(hidden[:, :, H], wanted.all(2))
+    R, H, T, S = head["shape"]
+    wanted = ~mask.expand(full).reshape(R, H, T, S).numpy()
+    assert np.array_equal(hidden[:, :H], wanted)
+    assert np.array_equal(hidden[:, H], wanted.all(1))
 
 
 def test_tokens_of_each_sentence(draw):
-    lists = [["a", "b", "c"], ["d", "e", "f"]]
+    lists, names = [["a", "b", "c"], ["d", "e", "f"]], ["0", "1", "2"]
     head, *_ = opened(HeadExplorer(weights(draw, 2, 4, 3, 3), queries=lists).packet)
-    assert (head["queries"], head["keys"]) == (lists, lists)
-    head, *_ = opened(HeadExplorer(weights(draw, 2, 4, 3, 5), queries=lists, keys=tokens(5)).packet)
-    assert (head["queries"], head["keys"]) == (lists, [tokens(5)] * 2)
+    assert head["tokens"] == [(one, one) for one in lists]
+    assert head["rows"] == ["sentence 0", "sentence 1"]
+    head, *_ = opened(HeadExplorer(weights(draw, 3, 2, 4, 3, 5), queries=lists, keys=tokens(5)).packet)
+    assert head["tokens"] == [(one, tokens(5)) for one in lists] * 3
+    assert head["rows"][:3] == ["layer 0, sentence 0", "layer 0, sentence 1", "layer 1, sentence 0"]
     head, *_ = opened(HeadExplorer(weights(draw, 3, 5)).packet)
-    assert (head["queries"], head["keys"]) == ([["0", "1", "2"]], [["0", "1", "2", "3", "4"]])
+    assert (head["tokens"], head["rows"]) == ([(names, ["0", "1", "2", "3", "4"])], [""])
 
 
 BAD = {
@@ -241,8 +243,7 @@ class Module(torch.nn.Module):
 @pytest.mark.parametrize(
     ("function", "names"),
     [
-        (lambda a, b, c, d: np.eye(2), ["temperature", "scale", "mask", "sentence"]),
-        (lambda *args: np.eye(2), ["temperature", "scale", "mask", "sentence"]),
+        (lambda scale, *args, mask: np.eye(2), ["scale", "mask"]),
         (lambda a=1, b=2, c=3, d=4: np.eye(2), ["a", "b", "c", "d"]),
         (lambda temperature, **more: np.eye(2), ["temperature"]),
         (Module(), ["scale"]),
@@ -254,12 +255,12 @@ def test_any_callable_is_called_as_it_wants_to_be(function, names):
     assert ask(explorer) == ""
 
 
-def test_four_by_position_get_what_the_controls_say():
+def test_a_function_gets_what_the_controls_say():
     calls = []
 
-    def function(a, b, c, d):
-        calls.append((a, b, c, d))
-        return np.eye(len(d.split()))
+    def function(temperature, scale, mask, sentence):
+        calls.append((temperature, scale, mask, sentence))
+        return np.eye(len(sentence.split()))
 
     explorer = HeadExplorer(np.eye(2), queries=["it", "sat"], recompute=function)
     assert ask(explorer, temperature=0.5, scale=2, mask="causal", sentence="it sat down") == ""
@@ -268,10 +269,10 @@ def test_four_by_position_get_what_the_controls_say():
     assert (temperature, scale, sentence) == (0.5, 2.0, "it sat down")
     assert torch.equal(mask, causal_mask(3))
     head, _, cells, hidden = opened(explorer.packet)
-    assert head["queries"] == head["keys"] == [["it", "sat", "down"]]
+    assert head["tokens"] == [(["it", "sat", "down"],) * 2]
     assert head["serial"] == explorer.request["serial"]
     assert cells[0].tolist() == np.eye(3).tolist()
-    assert np.array_equal(hidden[0, 0, 0], ~causal_mask(3).numpy())
+    assert np.array_equal(hidden[0, 0], ~causal_mask(3).numpy())
 
 
 def test_weights_follow_a_control(draw):
@@ -283,7 +284,7 @@ def test_weights_follow_a_control(draw):
         assert ask(explorer, temperature=sent) == ""  # where it makes no sense, the control is at its start
         head, _, cells, _ = opened(explorer.packet)
         assert np.abs(cells[:3] - (scores / temperature).softmax(-1).numpy()).max() < 1e-5
-        assert (head["serial"], head["queries"]) == (explorer.request["serial"], [tokens(4)])
+        assert (head["serial"], head["tokens"]) == (explorer.request["serial"], [(tokens(4), tokens(4))])
     assert "largest number is" in explorer.text
     assert explorer.text == HeadExplorer((scores / 3).softmax(-1), queries=tokens(4)).text
 
@@ -304,7 +305,7 @@ def test_results_in_any_form(draw, returned, queries, keys):
     explorer = HeadExplorer(given, queries=tokens(3), keys=tokens(4, "s"), recompute=lambda scale: returned(given))
     assert ask(explorer, scale=2.0) == ""
     head, *_ = opened(explorer.packet)
-    assert (head["queries"], head["keys"]) == ([queries], [keys])
+    assert head["tokens"] == [(queries, keys)]
 
 
 def raises(temperature):
@@ -387,7 +388,7 @@ def test_a_mask_of_other_tokens_is_left_out():
     assert ask(explorer, sentence="a b c d") == ""
     assert opened(explorer.packet)[3] is None
     assert ask(explorer, sentence="a b c") == ""
-    assert np.array_equal(opened(explorer.packet)[3][0, 0, 0], ~causal_mask(3).numpy())
+    assert np.array_equal(opened(explorer.packet)[3][0, 0], ~causal_mask(3).numpy())
 
 
 # ---- what is shown, and its static picture ----
@@ -395,8 +396,11 @@ def test_a_mask_of_other_tokens_is_left_out():
 
 def test_what_is_chosen_stays_within_what_there_is(draw):
     given = weights(draw, 2, 3, 4, 5, 5)
-    assert HeadExplorer(given, layer=9, item=9, head=9).text == HeadExplorer(given, layer=1, item=2, head=4).text
-    assert HeadExplorer(given, layer=-5, item=-5, head=-5).text == HeadExplorer(given).text
+    last = HeadExplorer(given, layer=5, head=4).text
+    assert HeadExplorer(given, layer=9, head=9).text == last
+    assert "2 layers, 3 sentences" in last
+    assert "in layer 1, sentence 2, the average of heads" in last
+    assert HeadExplorer(given, layer=-5, head=-5).text == HeadExplorer(given).text
 
 
 def test_a_sentence_starts_from_its_default_or_from_the_queries():
@@ -446,7 +450,7 @@ def test_the_static_picture_is_with_alt_text(draw, case):
 
 def test_the_static_picture_draws_the_heads_that_are_shown(draw):
     given = weights(draw, 2, 4, 5, 5)
-    explorer = HeadExplorer(given, item=1)
+    explorer = HeadExplorer(given, layer=1)
     figure = explorer.picture()
     meshes = [ax.collections[0].get_array() for ax in figure.axes[:4]]
     for mesh, head in zip(meshes, given[1], strict=True):
@@ -468,8 +472,8 @@ def in_node(expression, explorer=None):
     helpers = f"const packet = {state}, bytes = (list) => list && new Uint8Array(list);"
     folder = Path(maps.__file__).parent.as_uri()
     script = (
-        f'import {{ difference, inkOn, limits, readMaps }} from "{folder}/data.js";\n'
-        f'import {{ notesOf, readoutOf }} from "{folder}/text.js";'
+        f'import {{ readMaps, rgbOf }} from "{folder}/data.js";\n'
+        f'import {{ inkOn }} from "{folder}/../dom.js"; import {{ notesOf, readoutOf }} from "{folder}/text.js";'
     )
     # JSON knows no NaN and no infinity.
     plain = "(_, value) => (typeof value === 'number' && !Number.isFinite(value) ? `${value}` : value)"
@@ -481,13 +485,10 @@ def in_node(expression, explorer=None):
     return json.loads(done.stdout)
 
 
-def readout(explorer, row, column, *, slot=0, compared=None):
+def readout(explorer, row, column, *, slot=0):
     """Return what is written where a cell, a row or a column is pointed at."""
-    at, lit = {"layer": 0, "item": 0, "slot": slot}, {"row": row, "column": column}
-    other = {"layer": 0, "item": 0, "slot": compared}
-    second = f"compared: {json.dumps(other)}, other: maps.matrix({json.dumps(other)})" if compared is not None else ""
-    scene = f"{{ at: {json.dumps(at)}, one: maps.matrix({json.dumps(at)}), {second} }}"
-    return in_node(f"readoutOf(maps, {scene}, {json.dumps(lit)})", explorer)
+    at, lit = {"layer": 0, "slot": slot}, {"row": row, "column": column}
+    return in_node(f"readoutOf(maps, {json.dumps(at)}, {json.dumps(lit)})", explorer)
 
 
 def test_the_browser_reads_what_python_sent(draw):
@@ -495,7 +496,7 @@ def test_the_browser_reads_what_python_sent(draw):
     mask = draw(2, 3, 4, 5, 6, seed=1) > 0
     explorer = HeadExplorer(given, mask=mask)
     for layer, item, slot in ((0, 0, 0), (1, 2, 3), (1, 0, 4)):
-        matrix = in_node(f"maps.matrix({{ layer: {layer}, item: {item}, slot: {slot} }})", explorer)
+        matrix = in_node(f"maps.matrix({{ layer: {3 * layer + item}, slot: {slot} }})", explorer)
         wanted = given[layer, item, slot] if slot < 4 else given[layer, item].mean(0)
         hidden = ~mask[layer, item, slot] if slot < 4 else ~mask[layer, item].any(0)
         assert list(matrix["values"].values()) == pytest.approx(wanted.flatten().tolist())
@@ -507,7 +508,7 @@ def test_numbers_can_be_read_on_every_colour():
     for palette in ("cividis", "vlag"):
         colors = [to_hex(color) for color in mpl.colormaps[palette](np.arange(256))]
         codes = [int.from_bytes(bytes.fromhex(color[1:]), "little") for color in colors]
-        inks = in_node(f"{codes}.map((code) => inkOn(code))")
+        inks = in_node(f"{codes}.map((code) => inkOn(rgbOf(code)))")
         assert min(contrast(ink, color) for ink, color in zip(inks, colors, strict=True)) >= TEXT
 
 
@@ -522,8 +523,6 @@ def test_cells_rows_and_columns_are_put_into_words():
     assert readout(explorer, 1, 0) == "head 0: b → a NaN, not a number"
     assert readout(explorer, 2, 2) == "head 0: c → c 0.70, though hidden by the mask"
     assert readout(explorer, 0, 1, slot=1) == "head 1: a → b hidden (−∞)"
-    assert readout(explorer, 0, 0, compared=1) == "head 0 − head 1: a → a 0 − (−1.00) = +1.00"
-    assert readout(explorer, 1, 1, compared=1) == "head 0 − head 1: b → b 0.50 − 1.00 = −0.50"
     assert readout(explorer, 2, None) == "head 0: c looks at b 0.30"
     assert readout(explorer, None, 1) == "head 0: b is seen by a 1.00, b 0.50, c 0.30"
     hidden = HeadExplorer(np.eye(2), mask=torch.zeros(2, 2, dtype=torch.bool))
@@ -531,28 +530,17 @@ def test_cells_rows_and_columns_are_put_into_words():
     assert readout(hidden, None, 1) == "head 0: 1 is seen by nobody"
 
 
-def test_differences_hide_what_one_of_them_hides():
-    given = np.array([[[1.0, -np.inf], [np.nan, np.inf]], [[0.5, -np.inf], [1.0, np.inf]]])
-    mask = np.array([[[True, True], [True, True]], [[False, True], [True, True]]])
-    one = "difference(maps.matrix({ layer: 0, item: 0, slot: 0 }), maps.matrix({ layer: 0, item: 0, slot: 1 }))"
-    made = in_node(one, HeadExplorer(given, mask=mask))
-    assert list(made["values"].values()) == [0, 0, "NaN", 0]
-    assert list(made["hidden"].values()) == [1, 1, 0, 0]
-
-
 def test_colours_reach_as_far_as_numbers_do(draw):
-    def ends(given, scale):
-        return in_node(f"limits(maps, {{ layer: 0, item: 0, slot: 0 }}, '{scale}')", HeadExplorer(given))
+    def ends(given):
+        return in_node("[maps.low, maps.high]", HeadExplorer(given))
 
     given = np.array([[[0.25, 0.5]], [[0.0, 1.0]]])
-    assert (ends(given, "fixed"), ends(given, "head")) == ({"low": 0, "high": 1}, {"low": 0, "high": 0.5})
-    assert (ends(4 * given, "fixed"), ends(4 * given, "head")) == ({"low": 0, "high": 4}, {"low": 0, "high": 2})
-    assert (ends(-given, "fixed"), ends(-given, "head")) == ({"low": -1, "high": 1}, {"low": -0.5, "high": 0.5})
+    assert (ends(given), ends(given / 2), ends(4 * given), ends(-given)) == ([0, 1], [0, 1], [0, 4], [-1, 1])
 
 
 def test_what_is_unusual_is_noted():
     def notes(given, **options):
-        return in_node("notesOf(maps, { layer: 0, item: 0, slot: 0 })", HeadExplorer(given, **options))
+        return in_node("notesOf(maps, { layer: 0, slot: 0 })", HeadExplorer(given, **options))
 
     assert notes(np.eye(2)) == []
     over = notes([[0.9, 0.6], [0.1, 0.4]])
@@ -604,6 +592,7 @@ def test_a_sentence_may_have_more_tokens_than_words():
     explorer = HeadExplorer(np.eye(3), queries=["<start>", "it", "sat"], recompute=function)
     for sentence, last in (("it sat", "sat"), ("it sat down", "down"), ("down", "down"), ("it was it", "it₂")):
         assert ask(explorer, sentence=sentence, mask="causal") == ""
-        assert explorer.packet["queries"][0][0] == "<start>"
-        assert explorer.packet["queries"][0][-1] == last
+        ((queries, keys),) = explorer.packet["tokens"]
+        assert queries == keys
+        assert (queries[0], queries[-1]) == ("<start>", last)
     assert sizes == [True] * 5

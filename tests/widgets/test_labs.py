@@ -88,7 +88,7 @@ def test_every_value_of_every_control_is_drawn_and_the_start_again(name):
             seen.add(json.dumps(view["panels"]))
             assert repr(lab) == f"{type(lab).__name__}: {view['text']}"
             assert view["text"].endswith(".")
-    assert len(seen) >= 3
+    assert len(seen) >= min(3, len(lab._controls))
     again = ask(lab, **lab.spec["start"])
     assert (again["panels"], again["text"]) == (start["panels"], start["text"])
 
@@ -396,23 +396,9 @@ def test_the_other_weights_keep_their_proportions():
     assert lab.values["weights"] == pytest.approx([0.4, *[0.15] * 4])
 
 
-def test_scores_make_weights_by_softmax():
-    lab = WeightedSumLab()
-    before = lab.values["weights"]
-    lab.set(drag="the scores")
-    assert lab.values["weights"] == pytest.approx(before)  # nothing jumps
-    ask(lab, scores=[None, 2.5, None, None, None])
-    scores = torch.tensor(lab.values["scores"], dtype=torch.float64)
-    assert float(scores[1]) == 2.5
-    assert lab.values["weights"] == pytest.approx(scores.softmax(-1).tolist())
-    assert panel(lab, "bars")["drag"] == "scores"
-
-
 def test_free_weights_leave_the_hull_and_come_back():
     lab = WeightedSumLab()
-    lab.set(drag="the scores")
     lab.set(free=True)
-    assert lab.values["drag"] == "the weights"
     ask(lab, weights=[1.5, None, None, None, None])
     assert lab.values["weights"][1:] == pytest.approx([0.15] * 4)  # none makes room
     assert "outside the hull" in lab.text

@@ -1,7 +1,7 @@
 // The whole of multi-head attention in one picture: it is walked, followed and looked into without a kernel.
 
-import { apart, bytesOf, catchKeys, clamp, followModel, make, makeButton, makeSpeaker, say } from "../dom.js";
-import { makeRecompute } from "../recompute.js";
+import { apart, bytesOf, clamp, make, makeButton, say } from "../dom.js";
+import { Stage } from "../stage.js";
 import { Picture } from "./draw.js";
 import { STAGES, lookInside, readSteps, sentenceOf, strongest } from "./numbers.js";
 
@@ -13,31 +13,20 @@ const KEYS =
   "In the picture: Space or → goes to the next stage, ← back, Escape to the overview; ↑ and ↓ follow another word, " +
   "Page Up and Page Down another head. Enter looks inside: arrow keys then go from number to number, Escape leaves.";
 
-class Scene {
-  constructor(model, el) {
-    this.model = model;
+class Scene extends Stage {
+  constructor({ model, el }) {
+    super(model);
     this.hover = this.cursor = this.playing = null;
     this.stage = model.get("stage");
     const { signed, weights } = model.get("options");
     this.palettes = { signed: bytesOf(signed), weights: bytesOf(weights) };
-    this.recompute = makeRecompute(model);
-    this.speaker = makeSpeaker();
-    this.build(el);
-    const soon = () => this.soon();
-    const size = new ResizeObserver(soon); // it may have been out of sight
-    size.observe(this.root);
-    this.stops = [
-      catchKeys(this.root, (event, target) => target === this.paper && this.answer(event.key)),
-      followModel(model, { packet: () => this.packetCame(), stage: soon, row: soon, head: soon }),
-      () => size.disconnect(),
-      () => this.setPlaying(false),
-      this.recompute.stop,
-      this.speaker.stop,
-    ];
+    this.build();
+    this.start(el, ["stage", "row", "head"], { packet: () => this.packetCame() });
+    this.stops.push(() => this.setPlaying(false));
     this.packetCame();
   }
 
-  build(el) {
+  build() {
     const step = (by) => () => this.go(this.model.get("stage") + by);
     this.back = makeButton("back", "Back", step(-1));
     this.next = makeButton("next", "Next", step(1));
@@ -60,7 +49,6 @@ class Scene {
     const parts = [bar, this.sentence, this.paper, this.readout, this.speaker.node, foot, keys];
     this.root = make("div", "mha-scene mha-picture", ...parts);
     Object.assign(this.root, { role: "group", ariaLabel: "Multi-head attention as a whole" });
-    el.append(this.root);
     const { colours } = this.model.get("options");
     for (const [name, colour] of Object.entries(colours)) this.root.style.setProperty(`--${name}-on-white`, colour);
     this.paper.addEventListener("pointermove", (event) => this.point(this.found(event)));
@@ -69,7 +57,8 @@ class Scene {
   }
 
   /** Answer to a key in the picture, and say whether it was one of ours. */
-  answer(key) {
+  answer({ key }, target) {
+    if (target !== this.paper) return false;
     const { stage, row, head } = this.view();
     const { S } = this.steps;
     const turns = {
@@ -172,9 +161,8 @@ class Scene {
 
   put(values) {
     const most = { stage: LAST, row: this.steps.S - 1, head: this.steps.H - 1 };
-    for (const [name, value] of Object.entries(values))
-      this.model.set(name, clamp(value, name === "head" ? 0 : -1, most[name]));
-    this.model.save_changes();
+    const within = ([name, value]) => [name, clamp(value, name === "head" ? 0 : -1, most[name])];
+    super.put(Object.fromEntries(Object.entries(values).map(within)));
   }
 
   packetCame() {
@@ -200,14 +188,8 @@ class Scene {
     return { stage: get("stage", -1, LAST), row, head, best: row >= 0 ? strongest(this.steps, head, row) : null };
   }
 
-  /** Draw with the next frame, when all changes of this moment are there. */
-  soon() {
-    this.due ??= requestAnimationFrame(() => this.draw());
-  }
-
   draw() {
-    this.due = null;
-    if (!this.root.isConnected || !this.paper.clientWidth) return;
+    if (!this.paper.clientWidth) return; // it is out of sight
     const view = this.view();
     this.picture.zoom(clamp(this.paper.clientWidth / this.steps.plan.width, LEAST, MOST));
     const pointed = this.hover ?? this.cursor;
@@ -243,16 +225,10 @@ class Scene {
     say(this.readout, text || "Click a word to follow it; point at a number to see what it is made of.");
     this.speaker.speak(text);
   }
-
-  remove() {
-    for (const stop of this.stops) stop();
-    cancelAnimationFrame(this.due);
-    this.root.remove();
-  }
 }
 
-function render({ model, el }) {
-  const scene = new Scene(model, el);
+function render(context) {
+  const scene = new Scene(context);
   return () => scene.remove();
 }
 

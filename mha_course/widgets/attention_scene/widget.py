@@ -53,7 +53,7 @@ class AttentionScene(RecomputingWidget):
     """
 
     _esm = esm("widget.js", folder=HERE)
-    _css = style("picture.css", HERE / "attention_scene.css")
+    _css = style(HERE / "attention_scene.css")
     expected = "steps, or (out, weights)"
     stage = traitlets.Int(-1).tag(sync=True)
     row = traitlets.Int(-1).tag(sync=True)

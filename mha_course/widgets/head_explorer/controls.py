@@ -19,24 +19,22 @@ from mha_course.errors import ShapeError, require
 from mha_course.widgets.controls import ChoiceControl, Control, NumberControl, TextControl, ToggleControl
 from mha_course.widgets.head_explorer.maps import PLACE
 
-FOUR = ("temperature", "scale", "mask", "sentence")
+NAMES = ("temperature", "scale", "mask", "sentence")
 MASKS = ("none", "causal", "window of 3")
 GIVEN = "as given"  # a mask that is none of these
 
 
-def controls_of(function: Any, sentence: str, mask: str) -> tuple[dict[str, Control], bool]:
-    """Choose a control for each parameter of a function by its name; return also whether they are given by position.
-
-    ``sentence`` and ``mask`` are where controls of these names start.
+def controls_of(function: Any, sentence: str, mask: str) -> dict[str, Control]:
+    """Choose a control for each parameter of a function by its name; ``sentence`` and ``mask`` are where two start.
 
     Raises: ShapeError if a parameter is no control and has no default.
     """
     expected, got = "def recompute(temperature): …", type(function).__name__
     require(callable(function), PLACE, "recompute must be a function", expected=expected, got=got)
-    defaults, by_position = _parameters(function)
+    defaults = _parameters(function)
     require(bool(defaults), PLACE, "recompute must have a parameter", expected=expected, got="none")
     starts = {**defaults, "mask": mask, "sentence": defaults.get("sentence") or sentence}
-    return {name: _control(name, starts[name]) for name in defaults}, by_position
+    return {name: _control(name, starts[name]) for name in defaults}
 
 
 def read_values(controls: Mapping[str, Control], sent: Mapping[str, Any]) -> dict[str, Any]:
@@ -50,32 +48,23 @@ def read_values(controls: Mapping[str, Control], sent: Mapping[str, Any]) -> dic
     return values
 
 
-def _parameters(function: Callable[..., Any]) -> tuple[dict[str, Any], bool]:
-    """Return the parameters that become controls, with their defaults, and whether they are given by position."""
+def _parameters(function: Callable[..., Any]) -> dict[str, Any]:
+    """Return the parameters that become controls, with their defaults."""
     signature = inspect.signature(getattr(function, "forward", function))
-    parameters = [one for one in signature.parameters.values() if one.kind not in (one.VAR_POSITIONAL, one.VAR_KEYWORD)]
-    defaults = {one.name: None if one.default is one.empty else one.default for one in parameters}
-    known = {name: value for name, value in defaults.items() if name in FOUR or _is_number(value)}
-    unknown = [one.name for one in parameters if one.name not in known and one.default is one.empty]
-    if (unknown or not known) and not any(name in FOUR for name in known) and _takes_four(signature):
-        return dict.fromkeys(FOUR), True
-    if unknown:
-        rule = f"recompute has no control for its parameter {unknown[0]!r}"
-        expected = f"{', '.join(FOUR)}, or a number as default"
-        raise ShapeError(PLACE, rule, expected=expected, got=f"recompute{signature}", fix=f"{unknown[0]}=1.0")
-    return known, False
+    known = {}
+    for one in signature.parameters.values():
+        default = None if one.default is one.empty else one.default
+        if one.name in NAMES or _is_number(default):
+            known[one.name] = default
+        elif one.default is one.empty and one.kind not in (one.VAR_POSITIONAL, one.VAR_KEYWORD):
+            rule = f"recompute has no control for its parameter {one.name!r}"
+            expected = f"{', '.join(NAMES)}, or a number as default"
+            raise ShapeError(PLACE, rule, expected=expected, got=f"recompute{signature}", fix=f"{one.name}=1.0")
+    return known
 
 
 def _is_number(default: Any) -> bool:
     return isinstance(default, (bool, int, float)) and math.isfinite(default)
-
-
-def _takes_four(signature: inspect.Signature) -> bool:
-    try:
-        signature.bind(*FOUR)
-    except TypeError:
-        return False
-    return True
 
 
 def _control(name: str, default: Any) -> Control:
@@ -84,10 +73,7 @@ def _control(name: str, default: Any) -> Control:
         return TextControl(name, name, default)
     if name == "mask":
         return ChoiceControl(name, name, "menu", tuple(dict.fromkeys((*MASKS, default))), default)
-    if name == "temperature":
-        start = default if _is_number(default) and 0.1 <= default <= 10 else 1.0
-        return NumberControl(name, name, float(start), 0.1, 10.0, "log")
-    if name == "scale":
+    if name in ("temperature", "scale"):
         start = float(default) if _is_number(default) and default > 0 else 1.0
         return NumberControl(name, name, start, start / 10, start * 10, "log")
     if isinstance(default, bool):
@@ -100,8 +86,8 @@ def _control(name: str, default: Any) -> Control:
 
 
 def choice_of_mask(hidden: NDArray[np.bool_]) -> str:
-    """Return which choice of a mask hides what is hidden in all maps (L, B, M, T, S)."""
-    first = hidden[0, 0, 0]
+    """Return which choice of a mask hides what is hidden in all maps (L · B, M, T, S)."""
+    first = hidden[0, 0]
     if not first.any() or (hidden != first).any():
         return "none"  # a menu cannot say a mask for each head
     allowed = torch.from_numpy(~first)

@@ -1,6 +1,6 @@
 // Pointer and keyboard: what is pointed at, and what is chosen. `explorer` is that of widget.js.
 
-import { catchKeys, clamp } from "../dom.js";
+import { clamp } from "../dom.js";
 import { cellAt } from "./picture.js";
 
 export function followPointer(explorer) {
@@ -30,7 +30,7 @@ export function followPointer(explorer) {
 }
 
 /** Answer to a key in the large picture, and say whether it was one of ours. */
-function pressLarge(explorer, key) {
+export function pressLarge(explorer, { key }) {
   const { T, S } = explorer.maps;
   const { row, column } = { row: 0, column: 0, ...explorer.cursor };
   const { layer, slot } = explorer.current();
@@ -46,8 +46,8 @@ function pressLarge(explorer, key) {
     ArrowUp: move(-1, 0),
     Home: move(0, -S),
     End: move(0, S),
-    PageUp: () => explorer.choose(layer, slot - 1),
-    PageDown: () => explorer.choose(layer, slot + 1),
+    PageUp: () => explorer.choose({ layer, slot: slot - 1 }),
+    PageDown: () => explorer.choose({ layer, slot: slot + 1 }),
     Escape: () => explorer.light({ cursor: null }),
   };
   const ours = Object.hasOwn(answers, key);
@@ -56,31 +56,14 @@ function pressLarge(explorer, key) {
 }
 
 /** Answer to a key among the small pictures, and say whether it was one of ours. */
-function pressThumb(explorer, { key, shiftKey }, target) {
-  const { slots, L } = explorer.maps;
-  const { layer, slot } = explorer.current();
-  const last = L * slots - 1;
-  const own = explorer.thumbs.findIndex(({ node }) => node === target);
-  if (key === "Enter" && shiftKey) {
-    explorer.compare(own);
-    return true;
-  }
-  const from = shiftKey ? own : layer * slots + slot;
-  const across = L > 1 ? slots : getComputedStyle(explorer.list).gridTemplateColumns.split(" ").length;
+export function pressThumb({ maps, thumbs, list, current, choose }, { key }) {
+  const { layer, slot } = current();
+  const [last, from] = [thumbs.length - 1, layer * maps.slots + slot];
+  const across = maps.R > 1 ? maps.slots : getComputedStyle(list).gridTemplateColumns.split(" ").length;
   const steps = { ArrowRight: 1, ArrowLeft: -1, ArrowDown: across, ArrowUp: -across, Home: -from, End: last - from };
   if (!Object.hasOwn(steps, key)) return false;
-  const to = from + steps[key];
-  if (to < 0 || to > last) return true;
-  explorer.thumbs[to].node.focus();
-  if (!shiftKey) explorer.choose(Math.floor(to / slots), to % slots); // with Shift one looks for a head to compare with
+  const to = thumbs[from + steps[key]];
+  to?.node.focus();
+  if (to) choose(to.at);
   return true;
-}
-
-/** Answer to keys; return how to stop. */
-export function followKeys(explorer) {
-  const { root, glass, list } = explorer;
-  return catchKeys(root, (event, target) => {
-    if (target === glass) return pressLarge(explorer, event.key);
-    return list.contains(target) && pressThumb(explorer, event, target);
-  });
 }

@@ -1,13 +1,14 @@
 """Weights, tokens and masks in one form, whatever they came as, and what the browser gets of them.
 
-Axes: L layers, B sentences, H heads, T query tokens, S key tokens. A map is one matrix (T, S); every layer has
-M maps: its heads and, if there are several, their average.
+Axes: L layers, B sentences, H heads, T query tokens, S key tokens. A map is one matrix (T, S); every layer of every
+sentence is a row of M maps: its heads and, if there are several, their average.
 """
 
 from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from itertools import product
 from typing import Any
 
 import numpy as np
@@ -25,9 +26,10 @@ HALF = ("torch.float16", "torch.bfloat16", "float16")
 
 @dataclass(frozen=True)
 class Maps:
-    """Numbers (L, B, M, T, S), names of rows and columns, and which cells a mask or a score of -inf hides.
+    """Numbers (L · B, M, T, S), and which cells a mask or a score of -inf hides.
 
-    ``tokens`` has a pair of lists for each sentence; ``tolerance`` is by how much a row of weights may miss 1.
+    ``rows`` says which layer and sentence each is, ``tokens`` has a pair of lists for each sentence; ``tolerance`` is
+    by how much a row of weights may miss 1.
     """
 
     numbers: NDArray[np.float32]
@@ -35,38 +37,43 @@ class Maps:
     tokens: list[tuple[list[str], list[str]]]
     hidden: NDArray[np.bool_]
     tolerance: float
+    rows: list[str]
 
     @property
-    def shape(self) -> tuple[int, int, int, int, int]:
-        """Return L, B, H, T, S."""
-        L, B, _, T, S = self.numbers.shape
-        return L, B, self.num_heads, T, S
+    def shape(self) -> tuple[int, int, int, int]:
+        """Return L · B, H, T, S."""
+        R, _, T, S = self.numbers.shape
+        return R, self.num_heads, T, S
 
     @property
     def slots(self) -> int:
-        """Count the maps of a layer: its heads and their average."""
-        return self.numbers.shape[2]
+        """Count the maps of a row: its heads and their average."""
+        return self.numbers.shape[1]
 
     def message(self) -> dict[str, Any]:
         """Return what the browser draws: facts as JSON, numbers as float32, hidden cells as one byte each."""
-        facts = [self._facts(*index) for index in np.ndindex(self.numbers.shape[:3])]
+        facts = [self._facts(*index) for index in np.ndindex(self.numbers.shape[:2])]
         return {
             "shape": list(self.shape), "slots": self.slots, "facts": facts,
-            "queries": [numbered(queries) for queries, _ in self.tokens],
-            "keys": [numbered(keys) for _, keys in self.tokens],
+            "rows": self.rows,
+            "tokens": [tuple(map(numbered, self.tokens_of(row))) for row in range(len(self.rows))],
             "low": min(fact["low"] for fact in facts), "high": max(fact["high"] for fact in facts),
             "numbers": self.numbers.astype("<f4", copy=False).tobytes(),
             "hidden": self.hidden.tobytes() if self.hidden.any() else None,
         }  # fmt: skip
 
-    def _facts(self, layer: int, item: int, slot: int) -> dict[str, Any]:
+    def tokens_of(self, row: int) -> tuple[list[str], list[str]]:
+        """Return the queries and keys of a row: those of its sentence."""
+        return self.tokens[row % len(self.tokens)]
+
+    def _facts(self, row: int, slot: int) -> dict[str, Any]:
         """Describe one map.
 
         Rows that see nothing or hold NaN do not count. ``sums`` are the least and the largest sum of a row;
         ``entropy`` is the mean over rows, in nats, where each of them sums to 1; ``over_queries`` says that instead the
         columns do; ``leak`` is the largest weight in a cell that the mask hides.
         """
-        matrix, hidden = self.numbers[layer, item, slot], self.hidden[layer, item, slot]
+        matrix, hidden = self.numbers[row, slot], self.hidden[row, slot]
         finite, nans = np.isfinite(matrix), np.isnan(matrix)
         numbers = np.where(finite, matrix, 0)
         low, high = (float(matrix[finite].min()), float(matrix[finite].max())) if finite.any() else (0.0, 0.0)
@@ -95,16 +102,19 @@ def read(weights: Any, queries: Any = None, keys: Any = None, mask: Any = None) 
     given = as_numbers(PLACE, weights)
     _check_size(given.shape)
     five = (1,) * (5 - given.ndim) + given.shape
-    _, B, H, T, S = five
+    L, B, H, T, S = five
     names = _names(B, T, S, queries, keys)
-    hidden = _hidden(mask, given.shape).reshape(five)
+    hidden = _hidden(mask, given.shape).reshape(L * B, H, T, S)
     with np.errstate(over="ignore", invalid="ignore"):  # the average of inf and -inf is NaN
-        numbers = given.reshape(five).astype(np.float32)
+        numbers = given.reshape(L * B, H, T, S).astype(np.float32)
         if H > 1:
-            numbers = np.concatenate([numbers, numbers.mean(2, keepdims=True)], 2)
-            hidden = np.concatenate([hidden, hidden.all(2, keepdims=True)], 2)
+            numbers = np.concatenate([numbers, numbers.mean(1, keepdims=True)], 1)
+            hidden = np.concatenate([hidden, hidden.all(1, keepdims=True)], 1)
     tolerance = 2e-2 if str(getattr(weights, "dtype", "")) in HALF else 1e-3
-    return Maps(numbers, H, names, hidden | np.isneginf(numbers), tolerance)
+    layers = [f"layer {n}" * (L > 1) for n in range(L)]
+    sentences = [f"sentence {n}" * (B > 1) for n in range(B)]
+    rows = [", ".join(filter(None, pair)) for pair in product(layers, sentences)]
+    return Maps(numbers, H, names, hidden | np.isneginf(numbers), tolerance, rows)
 
 
 def _check_size(shape: tuple[int, ...]) -> None:

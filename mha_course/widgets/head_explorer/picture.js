@@ -1,11 +1,10 @@
 // The large picture: a canvas with a pixel a cell, and over it words, numbers and what is lit. Sizes are CSS pixels.
 
-import { clamp, make, number, short, svg } from "../dom.js";
-import { inkOn, isHidden, leaks, shade } from "./data.js";
+import { clamp, inkOn, make, number, short, svg } from "../dom.js";
+import { isHidden, leaks, rgbOf, shade } from "./data.js";
 
 const SLANT = 52; // degrees by which the words above the columns are turned
 const [RISE, RUN] = [Math.sin((SLANT * Math.PI) / 180), Math.cos((SLANT * Math.PI) / 180)];
-const WIDEST_WORD = 110; // of the words along the sides
 const TALLEST = 512; // of the matrix, with which it is still seen as a whole
 const LARGEST_CELL = 58; // its side
 const OBLONG_CELL = 22; // up to which cells need not be square
@@ -30,12 +29,6 @@ export function paintCells(canvas, cells, colours) {
   canvas.getContext("2d").putImageData(image, 0, 0);
 }
 
-/** Bring a canvas to a size on the page; where many cells share a pixel it shows their mean. */
-export function sizeCanvas(canvas, { w, h }, columns) {
-  const imageRendering = columns > w ? "auto" : "pixelated";
-  Object.assign(canvas.style, { width: `${w}px`, height: `${h}px`, imageRendering });
-}
-
 /** Return the sides of a cell, whole pixels where there is space for that. */
 function cellSize({ T, S }, wide, high) {
   const whole = (size) => (size > 1 ? Math.floor(size) : size);
@@ -54,14 +47,9 @@ function measuring(font) {
 }
 
 /** Find where everything stands in so much space: the words, the matrix, one cell of it, and the whole picture. */
-export function arrange(maps, item, space, fontFamily) {
+export function arrange(maps, tokens, space, fontFamily) {
   const widthOf = measuring(`bold 12px ${fontFamily}`); // as words are when they are lit
-  function fitting(name) {
-    let [most, text] = [14, short(name)];
-    while (most > 1 && widthOf(text) > WIDEST_WORD) text = short(name, --most); // wide letters take more
-    return text;
-  }
-  const [queries, keys] = [maps.queries(item).map(fitting), maps.keys(item).map(fitting)];
+  const [queries, keys] = tokens.map((names) => names.map((name) => short(name, 12)));
   const longest = (words) => Math.max(...words.map(widthOf));
   const [left, top] = [Math.ceil(longest(queries)) + 14, Math.ceil(longest(keys) * RISE) + 16];
   const right = Math.ceil(longest(keys) * RUN) + 6;
@@ -111,7 +99,7 @@ function writeNumbers(cells, colours, plan) {
     if (!none && (decimals === undefined || (isHidden(cells, i) && !leaks(value)))) return;
     const x = box.x + ((i % cells.columns) + 0.5) * cell.w;
     const y = box.y + (Math.floor(i / cells.columns) + 0.5) * cell.h;
-    const fill = none ? "#fff" : inkOn(colours.palette[shade(value, colours)]);
+    const fill = none ? "#fff" : inkOn(rgbOf(colours.palette[shade(value, colours)]));
     const text = none && decimals === undefined ? "×" : number(value, false, decimals);
     texts.push(svg("text", { class: "number", x, y, fill }, text));
   });
@@ -135,8 +123,9 @@ function everyNth(words, least, size) {
 export function drawPicture(canvas, cells, colours, plan) {
   const { box, cell } = plan;
   paintCells(canvas, cells, colours);
-  sizeCanvas(canvas, box, cells.columns);
-  Object.assign(canvas.style, { left: `${box.x}px`, top: `${box.y}px` });
+  const imageRendering = cell.w < 1 ? "auto" : "pixelated"; // where many cells share a pixel it shows their mean
+  const [left, top, width, height] = [box.x, box.y, box.w, box.h].map((size) => `${size}px`);
+  Object.assign(canvas.style, { left, top, width, height, imageRendering });
   canvas.dataset.place = [box.x, box.y, cell.w, cell.h].join(" "); // for those who measure
   return [
     ...(Math.min(cell.w, cell.h) < 9 ? [] : [gapsBetween(plan, cells)]),
@@ -165,10 +154,7 @@ export function drawLit(plan, { row, column }) {
 
 /** Return which colour is which number, and a sample of each of the marks that stand for none. */
 export function makeLegend({ values, hidden }, { palette, low, high }) {
-  const colourAt = (share) => {
-    const colour = palette[Math.round(share * 255)];
-    return `rgb(${[0, 8, 16].map((shift) => (colour >> shift) & 255).join()})`;
-  };
+  const colourAt = (share) => `rgb(${rgbOf(palette[Math.round(share * 255)]).join()})`;
   const ramp = make("span", "ramp");
   ramp.style.background = `linear-gradient(to right, ${Array.from({ length: 17 }, (_, i) => colourAt(i / 16)).join()})`;
   const ends = [low, (low + high) / 2, high].map((end) => make("span", "", number(end)));

@@ -18,13 +18,14 @@ MAX_HEADS = 16  # as many as can be told apart in a picture
 MAX_TOKENS = 64  # beyond which one head alone is drawn: with more, matplotlib takes seconds
 
 
-def caption(maps: Maps, layer: int, item: int, slot: int) -> str:
+def caption(maps: Maps, layer: int, slot: int) -> str:
     """Say in one sentence how much there is, and where the head that is shown is largest.
 
     A row that sees a single key has no choice, so it is passed over where others see more.
     """
-    L, B, H, T, S = maps.shape
-    counts = [f"{n} {word}s" for n, word in ((L, "layer"), (B, "sentence")) if n > 1]
+    R, H, T, S = maps.shape
+    B = len(maps.tokens)
+    counts = [f"{n} {word}s" for n, word in ((R // B, "layer"), (B, "sentence")) if n > 1]
     heads, tokens = f"{H} head{'s' * (H > 1)}", f"{T} query and {S} key token{'s' * (S > 1)}"
     counted = ", ".join([*counts, heads, tokens])
     if max(T, S) > MAX_TOKENS:
@@ -32,27 +33,27 @@ def caption(maps: Maps, layer: int, item: int, slot: int) -> str:
     elif H > MAX_HEADS:
         counted += f" (a still picture shows the first {MAX_HEADS} heads)"
     where = _name(maps, layer, slot, "the average of heads")
-    matrix = maps.numbers[layer, item, slot]
-    seen = np.isfinite(matrix) & ~maps.hidden[layer, item, slot]
+    matrix = maps.numbers[layer, slot]
+    seen = np.isfinite(matrix) & ~maps.hidden[layer, slot]
     if not seen.any():
         return f"{counted}; in {where} there is no number to be seen."
     choosing = seen & (seen.sum(axis=1, keepdims=True) > 1)
     candidates = np.where(choosing if choosing.any() else seen, matrix, -np.inf)
     row, column = np.unravel_index(candidates.argmax(), matrix.shape)
-    queries, keys = map(numbered, maps.tokens[item])
+    queries, keys = map(numbered, maps.tokens_of(layer))
     pair = f"from “{apart(queries[row], 14)}” to “{apart(keys[column], 14)}”"
     return f"{counted}; in {where} the largest number is {matrix[row, column]:.2f}, {pair}."
 
 
-def figure(maps: Maps, layer: int, item: int, slot: int) -> Axes | Figure:
+def figure(maps: Maps, layer: int, slot: int) -> Axes | Figure:
     """Draw up to 16 heads of a layer, or one head alone where numbers are no weights or tokens are many."""
-    L, _, H, T, S = maps.shape
-    matrices, seen = maps.numbers[layer, item], ~maps.hidden[layer, item]
+    R, H, T, S = maps.shape
+    matrices, seen = maps.numbers[layer], ~maps.hidden[layer]
     numbers = matrices[seen & np.isfinite(matrices)]
     weights = not numbers.size or (numbers.min() >= 0 and numbers.max() <= 1.01)
-    queries, keys = ([shorten(name) for name in names] for names in maps.tokens[item])
+    queries, keys = ([shorten(name) for name in names] for names in maps.tokens_of(layer))
     if H > 1 and weights and max(T, S) <= MAX_TOKENS:
-        shown, above = slice(min(H, MAX_HEADS)), layer if L > 1 else None
+        shown, above = slice(min(H, MAX_HEADS)), layer if R > 1 else None
         return plots.head_grid(matrices[shown], mask=seen[shown], layer=above, queries=queries, keys=keys)
     title = _name(maps, layer, slot, "average of heads")
     return plots.heatmap(matrices[slot], mask=seen[slot], title=title, queries=queries, keys=keys)
@@ -60,9 +61,8 @@ def figure(maps: Maps, layer: int, item: int, slot: int) -> Axes | Figure:
 
 def _name(maps: Maps, layer: int, slot: int, average: str) -> str:
     """Name a map: head 3, or layer 1, head 3."""
-    L, _, H, *_ = maps.shape
-    head = f"head {slot}" if slot < H else average
-    return f"layer {layer}, {head}" if L > 1 else head
+    head = f"head {slot}" if slot < maps.num_heads else average
+    return f"{maps.rows[layer]}, {head}" if maps.rows[layer] else head
 
 
 @cache

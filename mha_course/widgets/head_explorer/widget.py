@@ -42,29 +42,25 @@ class HeadExplorer(RecomputingWidget):
         mask: bool, True = may attend, (T, S) or broadcastable to the weights.
         recompute: a function that is called at the start, and while a control moves. Its parameters are the controls:
             ``temperature``, ``scale``, ``mask`` (bool (T, S) or None), ``sentence`` (str) and others with a number as
-            default; or any four by position, in this order. It returns weights, (weights, queries) or (weights,
-            queries, keys).
+            default. It returns weights, (weights, queries) or (weights, queries, keys).
         whose: the line that stands under the numbers of recompute.
     Raises: ShapeError.
 
     With ``recompute`` the numbers are those of this function from the start; where it returns None or raises, the given
     ones stay, and a line says so.
 
-    ``layer``, ``item`` (the sentence), ``head``, ``beside`` (what it is compared with, counted through all layers, -1
-    for nothing) and ``scale`` ("fixed" or "head") follow the learner and may be set. The average counts as a head.
+    ``layer`` and ``head`` follow the learner and may be set. The average counts as a head; sentences stand below each
+    other as layers do, and count as such: sentence 1 of layer 2, of three, is 7.
 
     >>> HeadExplorer([[0.9, 0.1], [0.3, 0.7]], queries=["it", "sat"])
     HeadExplorer: 1 head, 2 query and 2 key tokens; in head 0 the largest number is 0.90, from “it” to “it”.
     """
 
     _esm = esm("widget.js", folder=HERE)
-    _css = style("picture.css", HERE / "head_explorer.css")
+    _css = style(HERE / "head_explorer.css")
     expected = "weights, such as (H, T, S)"
     layer = traitlets.Int(0).tag(sync=True)
-    item = traitlets.Int(0).tag(sync=True)
     head = traitlets.Int(0).tag(sync=True)
-    beside = traitlets.Int(-1).tag(sync=True)
-    scale = traitlets.Enum(["fixed", "head"], "fixed").tag(sync=True)
 
     def __init__(
         self,
@@ -76,39 +72,31 @@ class HeadExplorer(RecomputingWidget):
         recompute: Callable[..., Any] | None = None,
         whose: str = YOURS,
         layer: int = 0,
-        item: int = 0,
         head: int = 0,
-        beside: int = -1,
-        scale: str = "fixed",
     ) -> None:
         self._maps, self._mask = read(weights, queries, keys, mask), mask
         self._sentence, self._whose = " ".join(self._maps.tokens[0][0]), "" if recompute is None else COURSES
-        self._given_mask = torch.from_numpy(~self._maps.hidden[0, 0, 0]).to(getattr(weights, "device", "cpu"))
+        self._given_mask = torch.from_numpy(~self._maps.hidden[0, 0]).to(getattr(weights, "device", "cpu"))
         self._recompute, self._of_recompute = recompute, whose
         self._controls: dict[str, Control] = {}
-        self._by_position = False
         if recompute is not None:
-            choice = choice_of_mask(self._maps.hidden)
-            self._controls, self._by_position = controls_of(recompute, self._sentence, choice)
+            self._controls = controls_of(recompute, self._sentence, choice_of_mask(self._maps.hidden))
             self._sentence = getattr(self._controls.get("sentence"), "start", self._sentence)
         # On a slide nothing recomputes.
         specs = [] if plots.figures.ON_SLIDES else [control.spec() for control in self._controls.values()]
         request = {"serial": 0, "values": {name: one.write(one.start) for name, one in self._controls.items()}}
         trouble = {"serial": 0, "text": "" if recompute is None else self._try(request)}
-        shown = {"layer": layer, "item": item, "head": head, "beside": beside, "scale": scale}
         options = {"controls": specs, "palettes": static.palettes()}
         packet = {**self._message(), "serial": 0}
-        super().__init__(packet=packet, trouble=trouble, request=request, options=options, **shown)
+        super().__init__(packet=packet, trouble=trouble, request=request, options=options, layer=layer, head=head)
         self._describe()
 
-    def _shown(self) -> tuple[int, int, int]:
-        """Return layer, sentence and head that are shown: of new maps there may be fewer than before."""
-        L, B, *_ = self._maps.shape
-        counts = {"layer": L, "item": B, "head": self._maps.slots}
-        layer, item, head = (max(0, min(getattr(self, name), count - 1)) for name, count in counts.items())
-        return layer, item, head
+    def _shown(self) -> tuple[int, int]:
+        """Return layer and head that are shown: of new maps there may be fewer than before."""
+        last_layer, last_head = len(self._maps.rows) - 1, self._maps.slots - 1
+        return max(0, min(self.layer, last_layer)), max(0, min(self.head, last_head))
 
-    @traitlets.observe("layer", "item", "head")
+    @traitlets.observe("layer", "head")
     def _describe(self, _: Any = None) -> None:
         """Say in one sentence what is to be seen."""
         self.text = static.caption(self._maps, *self._shown())
@@ -123,21 +111,21 @@ class HeadExplorer(RecomputingWidget):
         sentence = values.get("sentence", self._sentence)
         # A function may count tokens that are no words, such as [CLS]: sizes change by as many as words were added.
         more = len(sentence.split()) - len(self._sentence.split())
-        T, S = (max(size + more, 1) for size in self._maps.shape[3:])
+        T, S = (max(size + more, 1) for size in self._maps.shape[2:])
         if "mask" in values:
             values["mask"] = mask = mask_from_choice(values["mask"], (T, S), self._given_mask)
         self._asked = sentence, mask
-        return self._recompute(*values.values()) if self._by_position else self._recompute(**values)
+        return self._recompute(**values)
 
     def _keep(self, result: Any) -> None:
         """Read a result; tokens that it does not name are those of the sentence, or as before, where they fit."""
         sentence, mask = self._asked
         weights, queries, keys = split_result(result)
         maps = read(weights, queries, keys)
-        _, B, _, T, S = maps.shape
+        _, _, T, S = maps.shape
         if queries is None:
             words = sentence.split() if sentence != self._sentence else []
-            if self._maps.shape[3:] == (T, S) and self._maps.shape[1] == B:
+            if self._maps.shape[2:] == (T, S) and len(self._maps.tokens) == len(maps.tokens):
                 queries, keys = ([names[side] for names in self._maps.tokens] for side in (0, 1))
             queries = words if len(words) == T else queries
             keys = words if len(words) == S else keys

@@ -1,32 +1,10 @@
 // A lab: controls, panels, and a sentence. What is moved goes to the kernel, which answers with what to draw.
 
 import { GONE, makeControls, makeQueue } from "../controls.js";
-import { keepKeys, make, makeButton, svg } from "../dom.js";
+import { keepKeys, make, makeButton, makeSpeaker } from "../dom.js";
 import { KINDS } from "./panels.js";
 
-const SPOKEN = 500; // milliseconds until what changed is read aloud, so that a drag is not
 const sizeOf = (panel) => panel.size ?? "big";
-
-/** A paragraph for those who listen: words are read once nothing has moved for a moment. */
-function makeSpeaker() {
-  const node = make("p", "aloud");
-  let timer = null;
-  node.setAttribute("aria-live", "polite");
-  const speak = (words) => {
-    clearTimeout(timer);
-    timer = setTimeout(() => (node.textContent = words), SPOKEN);
-  };
-  return { node, speak, stop: () => clearTimeout(timer) };
-}
-
-/** The hatching of hidden cells, for all panels of a lab: an id counts in the whole page. */
-function makeHatching(id) {
-  const patterns = ["dim", "bright"].map((name) => {
-    const strokes = svg("path", { d: "M-1 1L1 -1M0 6L6 0M5 7L7 5", class: `hatch ${name}` });
-    return svg("pattern", { id: `${id}-${name}`, width: 6, height: 6, patternUnits: "userSpaceOnUse" }, strokes);
-  });
-  return svg("svg", { width: 0, height: 0, class: "shared", "aria-hidden": "true" }, svg("defs", {}, ...patterns));
-}
 
 /** Return what a panel must be built anew for; all else is an update. */
 const formOf = ({ kind, names, rows, columns, size, drag, head }) =>
@@ -109,14 +87,13 @@ export function render({ model, el }) {
     queue.ask({ ...queue.waiting(), [name]: value }); // all that moved since the last question
   }
   const controls = makeControls(specs, move, asker);
-  const tools = { move, idle: queue.idle, read, palettes, hatch: `hatch-${asker}`, value: (name) => local[name] };
+  const tools = { move, idle: queue.idle, read, palettes, value: (name) => local[name] };
   const boards = makeBoards(tools);
 
   const again = makeButton("again", "Start again", () => Object.entries(start).forEach((pair) => move(...pair)));
   const bar = make("div", "controls", ...[...controls.values()].map(({ node }) => node), again);
   const parts = [make("p", "question", question), bar, sentence, trouble, boards.node, readout];
-  const root = make("section", "mha-lab", ...parts, ...(hint ? [make("p", "hint", hint)] : []), aloud);
-  root.append(makeHatching(tools.hatch));
+  const root = make("section", "mha-lab mha-picture", ...parts, ...(hint ? [make("p", "hint", hint)] : []), aloud);
   root.setAttribute("aria-label", kind);
   keepKeys(root);
   el.append(root);

@@ -16,7 +16,7 @@ from matplotlib.figure import Figure
 from torch import Tensor
 
 from mha_course.errors import ShapeError, require
-from mha_course.widgets.base import INTERRUPTED, LearnerFunctionError, StaticFallbackWidget, error_line, esm
+from mha_course.widgets.base import INTERRUPTED, LearnerFunctionError, StaticFallbackWidget, error_line, esm, style
 from mha_course.widgets.controls import Control
 from mha_course.widgets.labs import static
 from mha_course.widgets.labs.panels import PALETTES, Panels
@@ -30,9 +30,6 @@ class Lab(StaticFallbackWidget):
     A subclass sets ``question``, gives its controls to ``__init__``, and draws in ``draw``, whose arguments are the
     controls' values by name. ``values`` holds them. Each move calls ``reconcile`` first, where one control may set
     others. What ``draw`` raises is shown in place, the last picture stays, and the next move tries again.
-
-    A kind of panel that no other lab has is a script, which registers it with ``KINDS`` of panels.js, and a static
-    drawing: see rotary.py.
     """
 
     needs_kernel = True
@@ -40,7 +37,7 @@ class Lab(StaticFallbackWidget):
     hint = ""
     draw: Callable[..., tuple[Panels, str]]
     _esm = esm("lab.js", folder=HERE)
-    _css = HERE / "lab.css"
+    _css = style(HERE / "lab.css")
     spec = traitlets.Dict().tag(sync=True)
     request = traitlets.Dict().tag(sync=True)
     view = traitlets.Dict().tag(sync=True)

@@ -1,9 +1,11 @@
 // A matrix of cells: coloured, hatched where hidden, painted where it is a control.
 
-import { apart, clamp, hasModifier, setAttributes, svg } from "../dom.js";
-import { figure, wide, word } from "./bars.js";
+import { apart, clamp, hasModifier, inkOn, make, short } from "../dom.js";
+import { figure, word } from "./bars.js";
 
-const SLANT = 55; // degrees, of the names above the columns
+const RISE = Math.sin((55 / 180) * Math.PI); // of the names above the columns, which are turned by 55 degrees
+const RUN = Math.cos((55 / 180) * Math.PI);
+const [SMALLEST_CELL, LEAST_CELL] = [5, 12]; // pixels; from the second on names do not overlap
 
 /** Return the colour of a number between two ends of a ramp. */
 export function shade(ramp, value, low, high) {
@@ -11,44 +13,38 @@ export function shade(ramp, value, low, high) {
   return ramp[Math.round(share * (ramp.length - 1))];
 }
 
-/** Say whether black is easier to read on a colour than white: by WCAG's formula for contrast. */
-export function pale(color) {
-  const light = [1, 3, 5].map((at) => (parseInt(color.slice(at, at + 2), 16) / 255) ** 2.2);
-  return 0.2126 * light[0] + 0.7152 * light[1] + 0.0722 * light[2] > 0.179;
-}
+/** Return the ink for a colour such as #1f6fc4. */
+export const inkOf = (color) => inkOn([1, 3, 5].map((at) => parseInt(color.slice(at, at + 2), 16)));
 
-const LEAST_CELL = 12; // pixels, with which names do not overlap
-const SMALLEST_CELL = 5; // where there is no space for more
+let pen = null; // a canvas that only measures words
 
-/** Return how many pixels stand left and right of cells of a size: names, sums, and what leans over from above. */
-function margins({ rows, columns, rows_sum: sums }, cell = LEAST_CELL) {
-  const after = (j) => cell * (columns.length - 1 - j);
-  const leaning = columns.map((name, j) => Math.cos((SLANT / 180) * Math.PI) * wide([name]) - 4 - after(j));
-  return [wide(rows), Math.max(sums ? 42 : 4, ...leaning)];
+/** Return how many pixels the longest of some words takes, and a gap. */
+export function wide(words, most = 12) {
+  if (!pen) {
+    pen = make("canvas").getContext("2d");
+    const family = getComputedStyle(document.body).getPropertyValue("--jp-ui-font-family");
+    pen.font = `12px ${family || "system-ui, sans-serif"}`;
+  }
+  return Math.max(...words.map((one) => pen.measureText(short(one, most)).width)) + 8;
 }
 
 /** The largest cells of a matrix. Without names they are as many as can be compared at a glance. */
 const mostOf = ({ rows, columns, size }) =>
   size === "big" ? Math.min(40, Math.max(23, 360 / rows.length)) : Math.min(24, 210 / columns.length);
 
-/** Return how wide a matrix is at least, and at most. */
-export function roomOfMatrix(panel) {
-  const count = panel.columns.length;
-  if (panel.size !== "big") return Array(2).fill(Math.max(90, Math.ceil(mostOf(panel) * count + 2)));
-  const [left, right] = margins(panel);
-  const most = Math.ceil(left + mostOf(panel) * count + right);
-  return [Math.min(most, Math.max(300, Math.ceil(left + LEAST_CELL * count + right))), most];
+/** Return how many pixels stand beside the cells: names, and sums or what leans over from above. */
+function margins({ rows, columns, rows_sum: sums, size }) {
+  if (size !== "big") return [0, 2];
+  const leaning = columns.map((name, j) => RUN * wide([name]) - LEAST_CELL * (columns.length - 1 - j));
+  return [wide(rows), Math.max(sums ? 42 : 4, ...leaning)];
 }
 
-/** Lay the cells out in so many pixels: where they begin, how wide each is, and what stands around them. */
-function layOut(panel, width) {
-  const { columns, size, rows_sum: sums } = panel;
-  if (size !== "big") return { left: 1, top: 1, cell: mostOf(panel), right: 1, bottom: 1 };
-  const tight = roomOfMatrix(panel)[0] > width;
-  const [[left, right], rise] = [margins(panel, tight ? SMALLEST_CELL : LEAST_CELL), wide(columns)];
-  const room = Math.floor((width - left - right) / columns.length);
-  const cell = Math.max(SMALLEST_CELL, Math.min(mostOf(panel), room));
-  return { left, top: Math.sin((SLANT / 180) * Math.PI) * rise + 12, cell, right, bottom: sums ? 34 : 2 };
+/** Return how wide a matrix is at least, and at most. */
+export function roomOfMatrix(panel) {
+  const [left, right] = margins(panel);
+  const most = Math.ceil(left + mostOf(panel) * panel.columns.length + right);
+  if (panel.size !== "big") return [Math.max(90, most), Math.max(90, most)];
+  return [Math.min(most, Math.max(300, Math.ceil(left + LEAST_CELL * panel.columns.length + right))), most];
 }
 
 /** Where an arrow key, Home or End leads from a cell; null for all other keys. */
@@ -64,96 +60,73 @@ export function neighbour(key, [row, column], columns) {
   return Object.hasOwn(ways, key) ? ways[key] : null;
 }
 
-/** A matrix that keeps its cursor and its listeners; all else is drawn anew on every update. */
+/** Put a node into the grid, whose first row and column are names; to the end of the row where it is as wide. */
+function put(node, i, j, area = `${i + 2} / ${j + 2}`) {
+  node.style.gridArea = area;
+  return node;
+}
+
 class Matrix {
   constructor(panel, tools) {
     const { rows, columns, size, paint, pick, palette } = panel;
     Object.assign(this, { rows, columns, paint, pick, tools, cursor: [0, 0], brush: null });
     this.big = size === "big";
-    this.at = layOut(panel, tools.width);
-    const { left, top, cell, right, bottom } = this.at;
     this.ramp = tools.palettes[palette]; // a mask has none: its cells are full or empty
-    this.written = this.big && this.ramp && cell >= 30;
-    this.root = svg("svg", {
-      width: left + cell * columns.length + right,
-      height: top + cell * rows.length + bottom,
-      class: `matrix ${size}${paint ? " paint" : ""}${pick ? " pick" : ""}`,
-      role: "img",
-    });
-    this.ring = svg("rect", { x: left, y: top, width: cell, height: cell, class: "ring" });
-    if (this.big) this.listen();
+    const [left, right] = margins(panel);
+    this.cell = clamp(Math.floor((tools.width - left - right) / columns.length), SMALLEST_CELL, mostOf(panel));
+    this.written = this.big && this.ramp && this.cell >= 30;
+    this.cells = rows.map((_, i) => columns.map((_, j) => put(make("span", "cell"), i, j)));
+    const area = `2 / 2 / ${rows.length + 2} / ${columns.length + 2}`;
+    this.root = make("div", `cells ${size}${paint ? " paint" : ""}${pick ? " pick" : ""}`, ...this.cells.flat());
+    this.root.append(put(make("i", "frame"), 0, 0, area));
+    const style = { gridTemplateColumns: `auto repeat(${columns.length}, ${this.cell}px)`, paddingRight: `${right}px` };
+    const above = this.big ? RISE * wide(columns) + 12 : 0;
+    Object.assign(this.root.style, { ...style, gridTemplateRows: `${above}px`, gridAutoRows: `${this.cell}px` });
+    this.root.role = "img";
+    if (this.big) this.makeEdges(panel);
     this.update(panel);
   }
 
-  x(column) {
-    return this.at.left + column * this.at.cell;
-  }
-
-  y(row) {
-    return this.at.top + row * this.at.cell;
+  /** Make what stands around the cells of a big matrix, and let it answer. */
+  makeEdges({ rows_sum: down = [], columns_sum: across = [] }) {
+    const { rows, columns, root } = this;
+    [this.ring, this.chosen] = [make("i", "ring"), make("i", "chosen")];
+    this.sums = [down.map((_, i) => put(make("span", "sum"), i, columns.length))];
+    this.sums.push(across.map((_, j) => put(make("span", "sum below"), rows.length, j)));
+    const beside = rows.map((name, i) => put(word(name, "word"), i, -1));
+    const above = columns.map((name, j) => put(make("span", "above", word(name, "")), -1, j));
+    root.append(...beside, ...above, ...this.sums.flat(), ...(this.pick ? [this.chosen] : []), this.ring);
+    this.listen();
   }
 
   update(next) {
     this.now = next;
-    const { cell, left, top } = this.at;
-    const [width, height] = [cell * this.columns.length, cell * this.rows.length];
-    const cells = this.rows.flatMap((_, i) => this.columns.map((_, j) => this.drawCell(i, j)));
-    const frame = svg("rect", { x: left, y: top, width, height, class: "frame" });
-    this.root.replaceChildren(...cells.map(({ fill }) => fill), ...cells.flatMap(({ marks }) => marks), frame);
-    if (this.big) this.root.append(...this.drawNames(), ...this.drawSums(), this.ring);
-    if (this.pick)
-      this.root.append(svg("rect", { x: left, y: this.y(next.lit), width, height: cell, class: "chosen" }));
+    this.cells.forEach((row, i) => row.forEach((cell, j) => this.show(cell, i, j)));
+    const edges = [next.rows_sum ?? [], next.columns_sum ?? []];
+    edges.forEach((texts, at) => texts.forEach((text, n) => (this.sums[at][n].textContent = text)));
+    if (this.pick) put(this.chosen, 0, 0, `${next.lit + 2} / 2 / auto / span ${this.columns.length}`);
     const keys = ` Arrow keys walk${this.paint ? ", space paints, shift with an arrow key paints on" : ""}.`;
-    const spoken = `${next.title}. ${this.rows.length} rows, ${this.columns.length} columns.${this.big ? keys : ""}`;
-    this.root.setAttribute("aria-label", spoken);
+    const size = `${this.rows.length} rows, ${this.columns.length} columns`;
+    this.root.ariaLabel = `${next.title}. ${size}.${this.big ? keys : ""}`;
   }
 
-  /** Draw a cell, and what lies on it: hatching where it is hidden, and its number. */
-  drawCell(i, j) {
+  /** Show a cell: its colour, hatching where it is hidden, and its number where there is room. */
+  show(cell, i, j) {
     const [number, hidden] = [this.value(i, j), this.isHidden(i, j)];
-    const box = { x: this.x(j), y: this.y(i), width: this.at.cell, height: this.at.cell };
-    const leaks = Boolean(this.ramp && number); // a weight where there must be none
-    const marks = hidden ? [this.drawHatching(box, leaks)] : [];
-    if (!this.ramp) return { fill: svg("rect", { ...box, class: number ? "cell yes" : "cell no" }), marks };
-    const empty = number === null || (hidden && number === 0);
-    const color = empty ? "none" : shade(this.ramp, number, this.now.low, this.now.high);
-    if (number === null || (this.written && !empty)) marks.push(this.drawNumber(box, number, color));
-    return { fill: svg("rect", { ...box, class: "cell", fill: color }), marks };
+    const color = this.colorOf(number, hidden);
+    cell.style.backgroundColor = color;
+    if (this.ramp && color) cell.style.color = inkOf(color);
+    cell.classList.toggle("on", Boolean(number));
+    cell.classList.toggle("over", hidden);
+    cell.classList.toggle("leaks", hidden && color !== ""); // a weight where there must be none
+    cell.classList.toggle("none", number === null);
+    if (number === null) cell.textContent = this.cell >= 22 ? "NaN" : "×";
+    else cell.textContent = this.written && color ? figure(number).replace("0.", ".") : "";
   }
 
-  drawHatching(box, leaks) {
-    const [look, pattern] = leaks ? ["over leaks", "bright"] : ["over", "dim"];
-    return svg("rect", { ...box, class: look, fill: `url(#${this.tools.hatch}-${pattern})` });
-  }
-
-  drawNumber({ x, y, width }, number, color) {
-    const middle = { x: x + width / 2, y: y + width / 2 + 4 };
-    if (number === null) return svg("text", { ...middle, class: "in none" }, width >= 22 ? "NaN" : "×");
-    const look = pale(color) ? "in dark" : "in";
-    return svg("text", { ...middle, class: look }, figure(number).replace("0.", "."));
-  }
-
-  drawNames() {
-    const beside = this.rows.map((name, i) =>
-      word(name, { x: this.at.left - 6, y: this.y(i + 0.5) + 4, class: "word" }),
-    );
-    const above = this.columns.map((name, j) => {
-      const [x, y] = [this.x(j + 0.5) + 2, this.at.top - 5];
-      return word(name, { x, y, class: "over-column", transform: `rotate(${-SLANT} ${x} ${y})` });
-    });
-    return [...beside, ...above];
-  }
-
-  /** Write the sum of each row beside it and that of each column below it, if the panel has them. */
-  drawSums() {
-    const { rows_sum: rows = [], columns_sum: columns = [] } = this.now;
-    const right = this.x(this.columns.length) + 5;
-    const beside = rows.map((sum, i) => svg("text", { x: right, y: this.y(i + 0.5) + 4, class: "sum" }, sum));
-    const below = columns.map((sum, j) => {
-      const [x, y] = [this.x(j + 0.5) + 4, this.y(this.rows.length) + 4];
-      return svg("text", { x, y, class: "sum", transform: `rotate(90 ${x - 4} ${y}) translate(0 4)` }, sum);
-    });
-    return [...beside, ...below];
+  colorOf(number, hidden) {
+    if (!this.ramp) return number ? "var(--bar)" : "";
+    return number === null || (hidden && number === 0) ? "" : shade(this.ramp, number, this.now.low, this.now.high);
   }
 
   /** The number of a cell: of a painted one what the learner sees, which may be ahead of the kernel. */
@@ -174,12 +147,12 @@ class Matrix {
   /** Move the cursor, and say what the cell holds. */
   go(i, j, spoken = true) {
     this.cursor = [clamp(i, 0, this.rows.length - 1), clamp(j, 0, this.columns.length - 1)];
-    setAttributes(this.ring, { x: this.x(this.cursor[1]), y: this.y(this.cursor[0]) });
+    put(this.ring, ...this.cursor);
     this.tools.read(this.describe(...this.cursor), spoken);
   }
 
   /** Paint a cell. */
-  put(i, j, number) {
+  set(i, j, number) {
     const mask = this.tools.value(this.paint);
     if (mask[i][j] === number) return;
     const next = mask.map((row) => [...row]);
@@ -190,20 +163,16 @@ class Matrix {
   }
 
   /** Return the cell under the pointer. */
-  under(event) {
-    const { left, top } = this.root.getBoundingClientRect();
-    const row = Math.floor((event.clientY - top - this.at.top) / this.at.cell);
-    const column = Math.floor((event.clientX - left - this.at.left) / this.at.cell);
-    return row >= 0 && column >= 0 && row < this.rows.length && column < this.columns.length ? [row, column] : null;
+  under({ target }) {
+    const at = this.cells.flat().indexOf(target.closest(".cell"));
+    return at < 0 ? null : [Math.floor(at / this.columns.length), at % this.columns.length];
   }
 
   listen() {
-    setAttributes(this.root, { tabindex: 0, role: "application", "aria-roledescription": "matrix" });
+    Object.assign(this.root, { tabIndex: 0, role: "application", ariaRoleDescription: "matrix" });
     const on = (event, call) => this.root.addEventListener(event, call);
-    const lift = () => (this.brush = null);
     on("pointerdown", (event) => this.press(event));
     on("pointermove", (event) => this.pass(event));
-    for (const end of ["pointerup", "pointercancel", "lostpointercapture"]) on(end, lift);
     on("pointerleave", () =>
       this.root.matches(":focus") ? this.go(...this.cursor, false) : this.tools.read("", false),
     );
@@ -214,19 +183,21 @@ class Matrix {
   press(event) {
     const found = this.under(event);
     if (!found) return;
+    event.preventDefault(); // nothing is marked as text
+    event.target.releasePointerCapture(event.pointerId); // a finger that moves on is over other cells
     this.root.focus({ preventScroll: true });
     this.go(...found);
     if (this.pick) this.tools.move(this.pick, found[0]);
     if (!this.paint) return;
-    this.root.setPointerCapture(event.pointerId);
     this.brush = 1 - this.value(...found); // all cells of a stroke become what its first one becomes
-    this.put(...found, this.brush);
+    this.set(...found, this.brush);
   }
 
   pass(event) {
     const found = this.under(event);
+    if (!event.buttons) this.brush = null;
     if (!found) return;
-    if (this.brush !== null) this.put(...found, this.brush);
+    if (this.brush !== null) this.set(...found, this.brush);
     else this.tools.read(this.describe(...found), false);
   }
 
@@ -240,8 +211,8 @@ class Matrix {
     if (next) this.go(...next);
     if (this.pick && this.cursor[0] !== this.now.lit) this.tools.move(this.pick, this.cursor[0]);
     if (!this.paint) return;
-    if (toggles) this.put(...this.cursor, 1 - held);
-    else if (event.shiftKey) this.put(...this.cursor, held); // what is left is painted on
+    if (toggles) this.set(...this.cursor, 1 - held);
+    else if (event.shiftKey) this.set(...this.cursor, held); // what is left is painted on
   }
 }
 

@@ -1,7 +1,7 @@
 // The kinds of panels. Here are lines.
 
 import { make, svg } from "../dom.js";
-import { bars, figure, leastOfBars } from "./bars.js";
+import { bars, figure } from "./bars.js";
 import { matrix, roomOfMatrix } from "./matrix.js";
 import { arrows } from "./plane.js";
 import { afresh, shares, table } from "./table.js";
@@ -56,12 +56,12 @@ const lines = afresh((panel, { width }) => {
   return make("div", "", root, make("div", "legend", ...legend));
 });
 
-/** How each kind is drawn, and how many pixels it needs and can use at most. Labs with a kind of their own add it. */
+/** How each kind is drawn, and how many pixels it needs and can use at most. */
 export const KINDS = {
-  bars: { draw: bars, room: (panel) => [Math.max(230, leastOfBars(panel)), 430] },
+  bars: { draw: bars, room: () => [230, 430] },
   matrix: { draw: matrix, room: roomOfMatrix },
   lines: { draw: lines, room: () => [280, 560] },
-  arrows: { draw: arrows, room: () => [300, 420] },
+  arrows: { draw: arrows, room: ({ size }) => (size === "small" ? [140, 140] : [300, 420]) },
   shares: { draw: shares, room: () => [380, 900] },
   table: { draw: table, room: () => [270, 420] },
 };

@@ -99,15 +99,17 @@ def arrows(
     dots: Sequence[Panel] = (),
     paths: Sequence[Any] = (),
     note: str = "",
+    **more: Any,
 ) -> Panel:
     """Describe arrows from 0 in a plane that reaches so far.
 
     Args: hull: of how many tips, the first ones, the hull is shaded, in their order. dots: dicts of name, at, color
         and tie, the place of the arrow that it belongs to, or None. paths: lists of points, joined by dashed lines.
+        more: ``size``, small for a circle in the place of the plane; ``group``, the title above all small ones.
     """
     drag = "arrows" if any(one["control"] for one in drawn) else ""
     words = {"kind": "arrows", "title": title, "note": note, "drag": drag, "reach": reach, "hull": hull}
-    return {**words, "arrows": list(drawn), "dots": list(dots), "paths": plain(list(paths))}
+    return {**words, "arrows": list(drawn), "dots": list(dots), "paths": plain(list(paths)), **more}
 
 
 def shares(title: str, rows: Sequence[Panel], *, columns: Sequence[str] = (), note: str = "") -> Panel:

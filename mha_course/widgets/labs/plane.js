@@ -1,7 +1,6 @@
 // A plane: arrows from 0, whose tips may be moved, the hull of tips, dots, and dashed paths.
 
 import { clamp, hasModifier, setAttributes, svg } from "../dom.js";
-import { word } from "./bars.js";
 
 const STEP = 0.1; // what an arrow key moves a tip by; five times as much with Shift
 const KEYS = { ArrowLeft: [-1, 0], ArrowRight: [1, 0], ArrowUp: [0, 1], ArrowDown: [0, -1] };
@@ -16,8 +15,9 @@ export function scaleOf(size, reach) {
   };
 }
 
-/** Draw lines at whole numbers, and their names. */
-function drawGrid(size, reach, pixels) {
+/** Draw lines at whole numbers, and their names; a small plane is a circle. */
+function drawGrid(size, reach, pixels, small) {
+  if (small) return [svg("circle", { cx: size / 2, cy: size / 2, r: size / 2, class: "rim" })];
   const ends = Math.floor(reach);
   const numbers = Array.from({ length: 2 * ends + 1 }, (_, i) => i - ends);
   return numbers.flatMap((n) => {
@@ -29,7 +29,7 @@ function drawGrid(size, reach, pixels) {
 }
 
 /** Draw a line with a head. */
-export function arrow([x, y], [toX, toY], name, thick) {
+function arrow([x, y], [toX, toY], name, thick) {
   const length = Math.hypot(toX - x, toY - y);
   const [a, b] = length ? [(toX - x) / length, (toY - y) / length] : [0, 0];
   const [head, half] = [Math.min(9 + thick, length), 3 + thick];
@@ -50,7 +50,7 @@ function drawArrow({ name, of, style, color, thick }, zero, end, size) {
   }
   const length = Math.hypot(end[0] - zero[0], end[1] - zero[1]) || 1;
   const beside = (axis) => clamp(end[axis] + ((end[axis] - zero[axis]) / length) * 20, 12, size - 12);
-  const label = word(name, { x: beside(0), y: beside(1) + 4, class: "label strong" });
+  const label = svg("text", { x: beside(0), y: beside(1) + 4, class: "label strong" }, name);
   if (of) label.append(svg("tspan", { dy: 3, class: "sub" }, of));
   return [made, label];
 }
@@ -111,7 +111,7 @@ export function arrows(panel, { width, move, idle, read }) {
   }
   const makeOne = (_, i) => makeHandle(root, scale, () => at(i), to.bind(null, i)); // prettier-ignore
   const handles = panel.drag ? panel.arrows.map(makeOne) : [];
-  root.append(...drawGrid(size, panel.reach, scale.pixels), drawn, ...handles);
+  root.append(...drawGrid(size, panel.reach, scale.pixels, panel.size === "small"), drawn, ...handles);
 
   function draw() {
     const ends = shown.arrows.map((_, i) => scale.pixels(at(i)));

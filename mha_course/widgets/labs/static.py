@@ -12,7 +12,7 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.colors import ListedColormap
 from matplotlib.figure import Figure
-from matplotlib.patches import Rectangle
+from matplotlib.patches import Circle, Rectangle
 
 from mha_course import plots
 from mha_course.plots.figures import ON_SLIDES, SLIDE_HEIGHT, SLIDE_INCH, SLIDE_WIDTH, SMALL, TEXT, TITLE
@@ -46,7 +46,7 @@ def figure(question: str, panels: Sequence[Panel]) -> Figure:
     if ON_SLIDES and len(small) == 1:
         small = []
     big = [panel for panel in panels if panel not in whole and panel not in small]
-    across = 4 if len(small) <= 4 else 8
+    across = min(max(len(small), 4), 8)
     batches = [small[start : start + across] for start in range(0, len(small), across)]
     rows = [*([panel] for panel in whole), big, *batches]
     rows = [row for row in rows if row]
@@ -83,9 +83,11 @@ def _height(panel: Panel) -> float:
     own = KINDS[panel["kind"]].row
     if own:
         return own(panel)
+    if panel.get("size") == "small":
+        return 2.0
     if panel["kind"] == "matrix":
         above = 1.4 if ON_SLIDES else 1.9  # the names of columns, and the title above them
-        return {"big": above + 0.25 * len(panel["rows"]), "small": 2.0}[panel["size"]]
+        return above + 0.25 * len(panel["rows"])
     return 1.2 + 0.24 * max(9, len(panel.get("names", ())))
 
 
@@ -170,8 +172,11 @@ def _arrows(ax: Axes, panel: Panel) -> None:
         if dot["tie"] is not None:
             ax.plot(*zip(tips[dot["tie"]], (x, y), strict=True), ":", color=color, linewidth=1.6)
         ax.plot(x, y, "o", color=color, markeredgecolor=plots.INK, markersize=8, zorder=3)
-    places, ends = range(-whole, whole + 1), (-reach, reach)
+    small, ends = panel.get("size") == "small", (-reach, reach)
+    places = [] if small else range(-whole, whole + 1)
     ax.set(xlim=ends, ylim=ends, aspect="equal", anchor="W", xticks=places, yticks=places)
+    if small:
+        ax.add_patch(Circle((0, 0), reach, fill=False, edgecolor=plots.QUIET, clip_on=False))
     ax.grid(color=plots.QUIET, linewidth=0.8)
     ax.tick_params(length=0, labelsize=SMALL)
     ax.spines[:].set_visible(False)
@@ -229,7 +234,7 @@ def _table(ax: Axes, panel: Panel) -> None:
     ax.annotate(note, (0, 1), (0, -20 * len(lines) - 14), color="#5b606b", **look)
 
 
-KINDS = {  # a lab with a kind of its own adds it
+KINDS = {
     "bars": Kind(_bars, share=1.0), "matrix": Kind(_matrix, share=1.5), "lines": Kind(_lines),
     "arrows": Kind(_arrows, share=1.0), "shares": Kind(_shares, share=1.7),
     "table": Kind(_table, inches=lambda panel: _ends(panel)[-1]),

@@ -1,8 +1,8 @@
 // Tables of words, and of bars that are cut into shares of one whole.
 
 import { apart, make, setAttributes, visible } from "../dom.js";
-import { figure, wide } from "./bars.js";
-import { pale } from "./matrix.js";
+import { figure } from "./bars.js";
+import { inkOf, wide } from "./matrix.js";
 
 const TAKEN = 0.56; // of the width, by bars; as in lab.css
 
@@ -40,8 +40,7 @@ function makePart(part, room) {
   const fits = [wordsOf(part), apart(part.name)].find((words) => wide([words], 40) <= part.value * room);
   const node = make("span", "part", fits ?? "");
   node.title = wordsOf(part);
-  const color = pale(part.color) ? "#000" : "#fff";
-  Object.assign(node.style, { width: `${100 * part.value}%`, background: part.color, color });
+  Object.assign(node.style, { width: `${100 * part.value}%`, background: part.color, color: inkOf(part.color) });
   return node;
 }
 

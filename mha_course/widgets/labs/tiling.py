@@ -16,6 +16,7 @@ from mha_course.widgets.labs.inputs import scores_and_tokens
 from mha_course.widgets.labs.lab import Lab
 from mha_course.widgets.labs.panels import Panels, bars, matrix, table
 
+SIZES = (4, 3, 5, 8)  # the sides of a tile to choose from
 NOW, DONE = 0.8, -0.35  # red and pale blue on the scale from -1 to 1; what is to come is white
 
 
@@ -25,19 +26,18 @@ class TilingLab(Lab):
     Args:
         scores: scaled scores (T, S) with T = S, of one head; axes of size 1 in front are dropped.
         tokens: the S words.
-        sizes: the sides of a tile to choose from; the first is chosen at the start.
     """
 
     question = "What must be remembered of a tile before it is thrown away?"
 
-    def __init__(self, scores: Any, tokens: Sequence[str], *, sizes: Sequence[int] = (4, 3, 5, 8)) -> None:
+    def __init__(self, scores: Any, tokens: Sequence[str]) -> None:
         self._scores, self._tokens = scores_and_tokens("TilingLab", scores, tokens)
-        most = max(len(self._tiles(size, causal=False)) for size in sizes)
-        words = tuple(f"{size} × {size}" for size in sizes)
+        most = max(len(self._tiles(size, causal=False)) for size in SIZES)
+        words = tuple(f"{size} × {size}" for size in SIZES)
         super().__init__(
             [
                 ChoiceControl("tile", "tile", "slider", tuple(range(1, most + 1)), 1),
-                ChoiceControl("size", "tiles of", "choice", tuple(sizes), sizes[0], words),
+                ChoiceControl("size", "tiles of", "choice", SIZES, SIZES[0], words),
                 ToggleControl("causal", "causal mask"),
             ]
         )

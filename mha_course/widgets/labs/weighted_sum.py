@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -10,7 +9,7 @@ import torch
 from torch import Tensor
 
 from mha_course import plots
-from mha_course.widgets.controls import ChoiceControl, PaintedControl, ToggleControl
+from mha_course.widgets.controls import PaintedControl, ToggleControl
 from mha_course.widgets.labs.inputs import dragged_numbers
 from mha_course.widgets.labs.lab import Lab
 from mha_course.widgets.labs.panels import Panels, arrow, arrows, bars, plain
@@ -19,10 +18,8 @@ from mha_course.widgets.labs.panels import Panels, arrow, arrows, bars, plain
 VALUES = torch.tensor([[2.0, 0.5], [0.6, 2.1], [-1.7, 1.3], [-1.2, -1.5], [1.3, -1.4]], dtype=torch.float64)  # (S, 2)
 TOKENS = ("cat", "hungry", "ate", "chased", "dogs")
 FIRST = 0.4  # the weight of the first token at the start
-STEEPEST = 4.0  # the largest score that can be dragged
 FREE = (-1.0, 1.5)  # weights that need not sum to 1
 OUTSIDE = "#e0453a"
-SHARES, SCORES = "the weights", "the scores"
 
 
 class WeightedSumLab(Lab):
@@ -34,47 +31,21 @@ class WeightedSumLab(Lab):
     def __init__(self) -> None:
         rest = (1 - FIRST) / (len(VALUES) - 1)
         start = [FIRST, *[rest] * (len(VALUES) - 1)]
-        super().__init__(
-            [
-                ChoiceControl("drag", "drag", "choice", (SHARES, SCORES), SHARES),
-                ToggleControl("free", "let weights be negative, or not sum to 1"),
-                PaintedControl("weights", start, _checked),
-                PaintedControl("scores", [math.log(share / FIRST) for share in start], _checked),
-            ]
-        )
+        free = ToggleControl("free", "let weights be negative, or not sum to 1")
+        super().__init__([free, PaintedControl("weights", start, _checked)])
 
     def reconcile(self, values: dict[str, Any], moved: Mapping[str, Any]) -> dict[str, Any]:
-        """Keep weights, scores and the two switches in step: only weights that are dragged can be free."""
-        if moved.get("free") or "weights" in moved:
-            values = {**values, "drag": SHARES}
-        elif moved.get("drag") == SCORES or "scores" in moved:
-            values = {**values, "drag": SCORES, "free": False}
+        """Keep the weights within their bounds, and let the others make room for one that is dragged."""
         (low, high), weights = FREE, values["weights"]
-        scores = [max(-STEEPEST, min(STEEPEST, x)) for x in values["scores"]]
-        if values["drag"] == SCORES and "drag" not in moved:
-            weights = torch.tensor(scores, dtype=torch.float64).softmax(-1).tolist()
-        elif values["free"]:
-            weights = [max(low, min(high, x)) for x in weights]
-        else:
-            weights = shared(weights, self.values["weights"])
-        if values["drag"] == SHARES or "drag" in moved:
-            top = max(weights)
-            scores = [max(-STEEPEST, math.log(x / top)) if x > 0 else -STEEPEST for x in weights]
-        return {**values, "weights": weights, "scores": scores}
+        clamped = [max(low, min(high, x)) for x in weights]
+        return {**values, "weights": clamped if values["free"] else shared(weights, self.values["weights"])}
 
-    def draw(self, drag: str, free: bool, weights: list[float], scores: list[float]) -> tuple[Panels, str]:
+    def draw(self, free: bool, weights: list[float]) -> tuple[Panels, str]:
         """Draw the bars that can be dragged, and the plane."""
         shares = torch.tensor(weights, dtype=torch.float64)
         context = shares @ VALUES  # (2,)
         low, high = FREE if free else (0.0, 1.0)
-        total = f"sum {sum(weights):.2f}"
-        if drag == SCORES:
-            left = [
-                bars("scores", TOKENS, scores, low=-STEEPEST, high=STEEPEST, drag="scores"),
-                bars(f"weights that softmax makes, {total}", TOKENS, weights),
-            ]
-        else:
-            left = [bars(f"weights, {total}", TOKENS, weights, low=low, high=high, drag="weights")]
+        bar = bars(f"weights, sum {sum(weights):.2f}", TOKENS, weights, low=low, high=high, drag="weights")
         holds = inside(context, VALUES)
         color = plots.ACCENT if holds else OUTSIDE
         drawn = [
@@ -94,7 +65,7 @@ class WeightedSumLab(Lab):
         away = (VALUES - context).norm(dim=-1)
         near = int(away.argmin())
         told = ", ".join(f"{word} {share:.2f}" for word, share in zip(TOKENS, weights, strict=True))
-        return (*left, picture), (
+        return (bar, picture), (
             f"Weights {told}: the context is ({context[0]:.2f}, {context[1]:.2f}), {'inside' if holds else 'outside'} "
             f"the hull of the values. The nearest value is that of “{TOKENS[near]}”, {away[near]:.2f} away."
         )

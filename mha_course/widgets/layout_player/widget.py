@@ -37,7 +37,7 @@ class LayoutPlayer(Player):
     """
 
     _esm = esm("widget.js", folder=HERE)
-    _css = style("player.css", HERE / "layout_player.css")
+    _css = style(HERE / "layout_player.css")
 
     def __init__(self, trace: Trace, beside: Trace | None = None) -> None:
         traces = [trace, *([beside] if beside else [])]

@@ -1,8 +1,7 @@
 // The tensors that a step reads, and the one that it makes.
 
 import { make, makeButton, product, short, svg } from "../dom.js";
-import { fly, spotOf, still } from "../player.js";
-import { label, layout, margins, tensor } from "../tensor.js";
+import { label, tensor } from "../tensor.js";
 import { quiet } from "./facts.js";
 
 const INPUT = 0.64; // inputs are drawn smaller than what is made of them
@@ -36,33 +35,21 @@ export function cutsOf(ordered, from, made) {
 export class Flow {
   constructor({ steps }, jump) {
     Object.assign(this, { steps, jump });
-    [this.free, this.scale] = [0, 1];
     this.node = make("div", "flow");
   }
 
-  /** Take so much room. The trace has one scale, so that an axis stays as long as it is. */
+  /** Take so much room, in pixels. All tensors have one scale, so that an axis stays as long as it is. */
   fit(free) {
-    this.free = free;
     this.node.classList.toggle("beside", free >= BESIDE);
     this.node.style.minHeight = "";
-    const simple = this.steps.filter(({ form }) => form[0].length < 5);
-    this.scale = Math.max(0.6, Math.min(1.5, ...simple.map((step) => this.scaleOf(step))));
-  }
-
-  scaleOf({ form, inputs }) {
-    const beside = this.free >= BESIDE;
-    const given = beside ? inputs.map(([, one]) => one) : [];
-    const long = (one) => layout(one[1], 1).extent[0];
-    const taken = beside ? 118 + Math.max(0, ...given.map(margins)) : 0; // the arrow, and the names
-    const room = this.free - taken - margins(form);
-    return room / (long(form) + INPUT * Math.max(0, ...given.map(long)));
+    this.scale = Math.max(0.6, Math.min(1.5, free / (free >= BESIDE ? 660 : 400)));
   }
 
   show(step, i) {
     const { op, name, storage, form: made } = step;
     const from = step.inputs[0]?.[1];
     const ordered = ORDERED.includes(op) && from && product(from[1]) === product(made[1]);
-    const scale = Math.max(0.35, Math.min(this.scale, this.scaleOf(step)));
+    const { scale } = this;
     const cuts = cutsOf(ordered, from, made);
     const title = [short(name || op, 40), quiet(`step ${i + 1}`)];
     const options = { scale, storage, every: cuts.ofResult, before: ordered ? from : undefined };
@@ -97,16 +84,5 @@ export class Flow {
     const line = svg("path", { d: "M0 8H62M54 2l8 6-8 6" });
     const shaft = svg("svg", { viewBox: "0 0 64 16", class: "shaft", "aria-hidden": "true" }, line);
     return make("div", "arrow", make("b", "", short(op, 24)), shaft);
-  }
-
-  /** Let the chips of the axes that stay wander from the input to the result. */
-  wander() {
-    if (still()) return;
-    const before = [...(this.node.querySelector(".inputs .block")?.querySelectorAll(".chip") ?? [])];
-    const pairs = [...this.node.lastChild.querySelectorAll(".chip")].flatMap((chip) => {
-      const from = before.find((other) => other.textContent === chip.textContent);
-      return from ? [[chip, spotOf(from), spotOf(chip)]] : [];
-    });
-    for (const [chip, from, to] of pairs) fly(chip, from, to, { duration: 450 });
   }
 }

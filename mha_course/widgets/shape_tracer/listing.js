@@ -2,32 +2,13 @@
 
 import { make } from "../dom.js";
 
-const PYTHON =
-  "and as assert class def elif else False for from if import in is lambda None not or raise return True while with";
-const TEXT = `"""[^]*?"""|'''[^]*?'''|"(?:\\\\.|[^"\\\\\\n])*"|'(?:\\\\.|[^'\\\\\\n])*'`;
-const TOKENS = new RegExp(`(${TEXT})|(#.*)|\\b(${PYTHON.replaceAll(" ", "|")})\\b`, "g");
-
-/** Cut code into lines; its texts, remarks and words of the language are marked. */
-function coloured(text) {
-  const rows = [make("code", "")];
-  const put = (piece, kind) =>
-    piece.split("\n").forEach((part, i) => {
-      if (i) rows.push(make("code", ""));
-      rows.at(-1).append(kind ? make("span", kind, part) : part);
-    });
-  let end = 0;
-  for (const found of text.matchAll(TOKENS)) {
-    put(text.slice(end, found.index));
-    put(found[0], found[1] ? "text" : found[2] ? "remark" : "word");
-    end = found.index + found[0].length;
-  }
-  put(text.slice(end));
-  for (const row of rows) {
-    const [start, indent] = [row.firstChild, row.textContent.search(/\S|$/)];
-    start.textContent = start.textContent.slice(indent); // so that what is wrapped stays to the right of it
-    row.style.paddingLeft = `calc(${indent}ch + 1.6em)`;
-  }
-  return rows;
+/** Return a line of code, its remark marked; what is wrapped stays to the right of where it begins. */
+function makeCode(line) {
+  const indent = line.search(/\S|$/);
+  const [, code, remark] = /^([^#]*)(.*)$/.exec(line.slice(indent));
+  const row = make("code", "", code, make("span", "remark", remark));
+  row.style.paddingLeft = `calc(${indent}ch + 1.6em)`;
+  return row;
 }
 
 /** Return a pane, and how to light a step in it; `go` is called with the first step of a line that is clicked. */
@@ -45,9 +26,9 @@ export function listing({ steps, sources }, go) {
     const source = alone ? { name: "line", first: step.lineno, code: step.line } : sources[step.source];
     const key = alone ? `line ${step.line}` : step.source;
     if (key !== shown) {
-      const rows = coloured(source.code).map((text, i) => {
+      const rows = source.code.split("\n").map((line, i) => {
         const target = firsts.get(`${step.source}:${source.first + i}`);
-        const row = make("div", "line", make("span", "number", `${source.first + i}`), text);
+        const row = make("div", "line", make("span", "number", `${source.first + i}`), makeCode(line));
         row.classList.toggle("ran", target !== undefined);
         if (target !== undefined) row.addEventListener("click", () => go(target));
         return row;

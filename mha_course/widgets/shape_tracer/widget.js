@@ -60,7 +60,6 @@ function render(context) {
     flow.show(step, at);
     facts.replaceChildren(...factsOf(step, at === last ? failure : null));
     code.light(step);
-    if (before >= 0 && at === before + 1) flow.wander();
     scrollTo(timeline.pill(at));
   }
 

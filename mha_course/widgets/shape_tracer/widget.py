@@ -25,7 +25,7 @@ class ShapeTracer(Player):
     """
 
     _esm = esm("widget.js", folder=HERE)
-    _css = style("player.css", HERE / "shape_tracer.css")
+    _css = style(HERE / "shape_tracer.css")
 
     def __init__(self, trace: Trace) -> None:
         self.text, self.static = sentence(trace), trace._repr_html_()
