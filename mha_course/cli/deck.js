@@ -71,13 +71,14 @@ function joined(slide, next) {
   return false;
 }
 
+const isOneTall = ([image, other]) => image && !other && image.naturalWidth < 1.4 * image.naturalHeight;
+
 /** Make the letters of a slide as large as they have room; return false where it should have fewer parts. */
 function fits(slide, content, smallest = 0) {
   const images = content.querySelectorAll("figure img");
   const [last, title] = [content.lastElementChild, slide.matches(".title")];
   const single = title || content.children.length < 2;
-  const tall = images.length === 1 && images[0].naturalWidth < 1.4 * images[0].naturalHeight;
-  slide.classList.toggle("beside", tall && !single);
+  slide.classList.toggle("beside", isOneTall(images) && !single);
   const least = single || last.matches(".fragment") || last.textContent.length < SHORT ? LEAST : SPLIT;
   for (let size = images.length || title ? 1 : 1.25; size >= Math.max(least, smallest); size -= 0.025) {
     slide.style.setProperty("--fit", size.toFixed(3));
