@@ -117,10 +117,8 @@ def _how_probed(answer: Callable[..., Any], fn: Callable[[Tensor], Tensor], x: T
         return None
     missed = f"{int((leaks & ~found).sum())} of {int(leaks.sum())} dependencies were not found. "
     largest = max(float((one - x).abs().max()) for one in given)
-    if largest < 10:
-        return None, f"{missed}No change was larger than {largest:.2g}: try changes that are large as well, such as 30."
-    if times.max() < 4:
-        return None, f"{missed}Each token was changed {int(times.max())} times at most: draw more changes, of each size."
+    if largest < 10 or times.max() < 4:
+        return None, f"{missed}A change that moves nothing proves nothing: draw several, small and large ones, such as 30."
     return None, f"{missed}Is there a tolerance? Outputs that do not depend on a token are equal to the last bit."
 
 
