@@ -118,7 +118,7 @@ def _how_probed(answer: Callable[..., Any], fn: Callable[[Tensor], Tensor], x: T
     missed = f"{int((leaks & ~found).sum())} of {int(leaks.sum())} dependencies were not found. "
     largest = max(float((one - x).abs().max()) for one in given)
     if largest < 10 or times.max() < 4:
-        return None, f"{missed}A change that moves nothing proves nothing: draw several, small and large ones, such as 30."
+        return None, f"{missed}A change that moves nothing proves nothing: draw several, small and large ones."
     return None, f"{missed}Is there a tolerance? Outputs that do not depend on a token are equal to the last bit."
 
 
