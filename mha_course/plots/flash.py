@@ -141,6 +141,6 @@ def memory_traffic() -> Figure:
             box(ax, (x - 0.42, 1.66), 0.84, 0.5, name, color=ACCENT if name in ("scores", "weights") else "#ffffff")
         ax.set(xlim=(-0.05, 4.55), ylim=(-0.1, 2.7))
         ax.axis("off")
-    box(left, (3.14, 2.23), 0.42, 0.32, "v")  # between weights and context, down to their product
+    box(left, (3.14, 2.23), 0.42, 0.32, "v", color="#ffffff")  # between weights and context, down to their product
     arrow(left, (3.35, 2.2), (3.35, 0.66), width=1.3)
     return figure
