@@ -99,7 +99,7 @@ def _how_probed(answer: Callable[..., Any], fn: Callable[[Tensor], Tensor], x: T
             "fn was given tokens of another shape than x. Products of other sizes may round differently, and then "
             "outputs differ by a bit that depend on nothing: hand it one changed x after the other."
         )
-    changed = [(one != x).any(-1).any(0) for one in given]  # (S,) each
+    changed = [(one != x).any(-1).any(0) for one in given]  # for each call, one flag a token
     changed = [tokens for tokens in changed if tokens.any()]
     if not changed:
         return None, (
@@ -108,7 +108,7 @@ def _how_probed(answer: Callable[..., Any], fn: Callable[[Tensor], Tensor], x: T
         )
     if any(tokens.sum() > 1 for tokens in changed):
         return None, "Several tokens are changed at once, so nobody knows which it was. Begin with a fresh x.clone()."
-    times = torch.stack(changed).sum(0)  # (S,)
+    times = torch.stack(changed).sum(0)  # how often each token was changed
     if (times > 0).sum() == 1:
         return "one-token-only", (
             f"Only token {int(times.argmax())} was ever changed, so only this column says anything. Change each token."
