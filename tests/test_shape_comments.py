@@ -227,7 +227,9 @@ def test_comments_tell_the_truth(name):
 
 
 # Lessons whose inputs have sizes of their own.
-LESSON_CASES = {11: (None, {"R": 9}), 15: (use_next_words, {"V": 11}), 16: (None, {"S": 9, "D": 4})}
+LESSON_CASES = {
+    8: (None, {"B": 5}), 11: (None, {"R": 9}), 15: (use_next_words, {"V": 11}), 16: (None, {"S": 9, "D": 4}),
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("lesson", LESSONS, ids=lambda lesson: lesson.title)

@@ -14,30 +14,35 @@ from torch import Tensor
 from mha_course.errors import ShapeError, require_tokens
 
 
-def token_dependence(fn: Callable[[Tensor], Any], x: Tensor, *, seed: int = 0) -> Tensor:
-    """Change one token after the other and see which outputs change.
+@torch.no_grad()
+def find_leaks(fn: Callable[[Tensor], Tensor], x: Tensor) -> Tensor:
+    """Change each token in turn, by little and by much, and see which outputs change: (S, S), True where t feels s."""
+    before, generator = fn(x), torch.Generator().manual_seed(0)
+    leaks = torch.zeros(before.size(1), x.size(1), dtype=torch.bool)  # (S, S)
+    for size in 3 * (0.01, 30.0):
+        for s in range(x.size(1)):
+            changed = x.clone()  # (B, S, C)
+            changed[:, s] += size * torch.randn(x[:, s].shape, generator=generator, dtype=x.dtype).to(x.device)
+            leaks[:, s] |= (fn(changed) != before).any(-1).any(0).cpu()  # to the bit: no tolerance
+    return leaks
 
-    Args: fn maps x (B, S, C) to an output (B, T, C), or to a tuple that starts with it; x as fn wants it;
-        seed draws the changes. A single bit that changes counts, in any sentence of the batch.
-    Returns: (T, S), bool, on the CPU, True where output t changes with token s. For one causal layer this is
-        causal_mask(S).
+
+def token_dependence(fn: Callable[[Tensor], Any], x: Tensor) -> Tensor:
+    """Find by ``find_leaks`` which outputs depend on which tokens, of whatever fn returns.
+
+    Args: fn maps x (B, S, C) to an output (B, T, C), or to a tuple that starts with it; x as fn wants it.
+    Returns: (T, S), bool, on the CPU, True where output t changes with token s, in any sentence of the batch and be it
+        by a single bit. For one causal layer this is causal_mask(S). False is no proof: see lesson 8.
     Raises: ShapeError where fn gives NaN, infinite numbers, or not the same twice.
 
     >>> token_dependence(lambda x: x.cumsum(dim=1), torch.zeros(1, 3, 2)).int().tolist()
     [[1, 0, 0], [1, 1, 0], [1, 1, 1]]
     """
     require_tokens("token_dependence", "x", x, "B S C")
-    before = _output(fn, x)
-    if not torch.equal(before, _output(fn, x)):
+    if not torch.equal(_output(fn, x), _output(fn, x)):
         rule, fix = "fn must give the same twice", "fn.eval(), if it is a module with dropout"
         raise ShapeError("token_dependence", rule, expected="no randomness", got="two outputs that differ", fix=fix)
-    changes = torch.randn(x.shape, generator=torch.Generator().manual_seed(seed)).to(x)  # (B, S, C)
-    columns = []
-    for token in range(x.size(1)):
-        changed = x.clone()
-        changed[:, token] += changes[:, token]
-        columns.append((_output(fn, changed) != before).any(-1).any(0))  # (T,)
-    return torch.stack(columns, dim=1).cpu()  # (T, S)
+    return find_leaks(lambda changed: _output(fn, changed), x)
 
 
 @torch.no_grad()

@@ -9,10 +9,7 @@ import html
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
-import numpy as np
-import seaborn as sns
 import torch
-from matplotlib.figure import Figure
 from torch import Tensor, nn
 from torch.nn import functional as F
 
@@ -76,8 +73,8 @@ def _chip(token: str, seen: bool) -> str:
 def mask_readings(mask: Tensor, tokens: Sequence[str]) -> MaskReadings:
     """Hand one mask to everybody who reads masks, as it is and converted, and see which keys one query sees.
 
-    A key is seen if the output changes when its token does; seaborn sees the cells that it draws. Added to
-    scores as it is, the mask becomes the numbers 1 and 0.
+    A key is seen if the output changes when its token does. Added to scores as it is, the mask becomes the numbers 1
+    and 0.
 
     Args: mask is (S,), bool, True = may attend, with at least one True and one False; tokens names the S keys.
     Raises: ShapeError.
@@ -118,12 +115,5 @@ def _readers(keys: int) -> list[tuple[str, str, Callable[[Tensor], Keys]]]:
         ("scaled_dot_product_attention", "sdpa", fused),
         ("nn.MultiheadAttention, attn_mask", "multihead", attn_mask),
         ("nn.MultiheadAttention, key_padding_mask", "multihead", key_padding_mask),
-        ("seaborn.heatmap, mask", "seaborn", _drawn),
         ("added to the scores", "additive", added),
     ]
-
-
-def _drawn(mask: Tensor) -> Keys:
-    """Return which cells of a row seaborn draws."""
-    ax = sns.heatmap(np.ones(mask.shape), mask=mask.numpy(), cbar=False, ax=Figure().subplots())
-    return tuple((~np.ma.getmaskarray(ax.collections[0].get_array())).ravel().tolist())

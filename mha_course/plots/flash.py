@@ -119,7 +119,7 @@ def memory_traffic() -> Figure:
     """Draw what goes between a GPU's large, slow memory and its small, fast one: step by step, and fused."""
     figure = new_figure(11, 3.6)
     left, right = figure.subplots(1, 2)
-    steps = ((0.6, "q, k, v"), (1.7, "scores"), (2.8, "weights"), (3.9, "context"))
+    steps = ((0.6, "q, k"), (1.7, "scores"), (2.8, "weights"), (3.9, "context"))
     fused = ((1.15, "q, k, v"), (3.4, "context"))
     ways = (
         (left, "step by step: T × S numbers go out and come back, twice", steps, ("q kᵀ", "softmax", "weights · v")),
@@ -141,4 +141,6 @@ def memory_traffic() -> Figure:
             box(ax, (x - 0.42, 1.66), 0.84, 0.5, name, color=ACCENT if name in ("scores", "weights") else "#ffffff")
         ax.set(xlim=(-0.05, 4.55), ylim=(-0.1, 2.7))
         ax.axis("off")
+    box(left, (3.14, 2.23), 0.42, 0.32, "v", color="#ffffff")  # between weights and context, down to their product
+    arrow(left, (3.35, 2.2), (3.35, 0.66), width=1.3)
     return figure

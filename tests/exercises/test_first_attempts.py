@@ -68,6 +68,33 @@ def merged_by_view(x, w_q, w_k, w_v, w_o, h, mask=None):
     return context.transpose(1, 2).view(x.size(0), x.size(1), -1) @ w_o.T, context
 
 
+def probing(sizes, tokens=None, differ=torch.ne, fresh=True):
+    """Return find_leaks with other sizes of the changes, of some tokens, compared in another way, or adding up."""
+
+    def find_leaks(fn, x):
+        before, leaks, generator = fn(x), torch.zeros(x.size(1), x.size(1)), torch.Generator().manual_seed(1)
+        changed = x.clone()
+        for size in sizes:
+            for s in range(x.size(1)) if tokens is None else tokens:
+                changed = x.clone() if fresh else changed.clone()
+                changed[:, s] += size * torch.randn(x[:, s].shape, generator=generator, dtype=x.dtype)
+                leaks[:, s] += differ(fn(changed), before).float().amax((0, 2))
+        return leaks > 0 if differ(before, before).dtype == torch.bool else leaks
+
+    return find_leaks
+
+
+def in_one_batch(fn, x):
+    """Change each token in a copy of its own, and hand all copies over at once."""
+    copies = torch.stack([x] * x.size(1))
+    copies[range(x.size(1)), :, range(x.size(1))] += 1
+    return (fn(copies.flatten(0, 1)).view_as(copies) != fn(x)).any(-1).any(1).T
+
+
+def by_gradient(fn, x):
+    return (torch.autograd.functional.jacobian(lambda x: fn(x).sum((0, 2)), x) != 0).any(-1).any(1)
+
+
 def no_test_for_none(x, w_q, w_k, w_v, w_o, h, mask=None):
     return split(x, h).masked_fill(~mask, -math.inf), x
 
@@ -219,6 +246,10 @@ WRONG = [
     ("to_attend", "convention-misread", lambda m, c: m == 0 if c == "additive" else ~m if c != "bool" else m),
     ("to_attend", "convention-misread", lambda m, c: m if c in ("sdpa", "additive") else ~m),
     ("additive_mask", "masked-row-uniform", lambda m, dtype: torch.zeros(m.shape, dtype=dtype).masked_fill(~m, -1e30)),
+    ("find_leaks", "leaks-transposed", lambda fn, x: probing((1.0,))(fn, x).T),
+    ("find_leaks", "one-token-only", probing((0.01, 30.0) * 3, tokens=[3])),
+    ("find_leaks", "values-not-changes", lambda fn, x: fn(x + 1) - fn(x)),
+    ("find_leaks", "values-not-changes", probing((30.0,), differ=lambda a, b: (a - b).abs())),
     ("cross_attention", "memory-and-input-joined", lambda x, memory, *rest: solutions.cross_attention(
         x, torch.cat((x, memory), 1), *rest)),
     ("rope", "positions-ignored", lambda x, p, base=10000.0: solutions.rope(x, range(x.size(2)), base)),
@@ -320,6 +351,12 @@ SAID = [
     ("self_attention", lambda *a: solutions.self_attention(*a)[::-1], "Result 0 (context) has shape (2, 7, 7)"),
     ("multi_head_attention", asks_the_mask, "if mask is not None"),
     ("multi_head_attention", mask_of_each_head, "It was called with a mask (B, 1, S, S)"),
+    ("find_leaks", probing((1.0,)), "draw several, small and large ones"),
+    ("find_leaks", probing((0.01,) * 6), "draw several, small and large ones"),
+    ("find_leaks", probing((0.01, 30.0) * 3, differ=lambda a, b: (a - b).abs() > 1e-5), "Is there a tolerance?"),
+    ("find_leaks", in_one_batch, "tokens of another shape"),
+    ("find_leaks", by_gradient, "no token was ever changed"),
+    ("find_leaks", probing((0.01, 30.0) * 3, fresh=False), "Several tokens are changed at once"),
     ("parameter_count", lambda c, h, bias: 4 * (c * c + c), "although bias is False"),
     ("build_subtractor", second_row, "With d = 2, head 0 looks at token a with weight 0.111"),
     ("build_subtractor", subtractor(asks=(1.0, 100.0)), "token a with weight 0.182 and adds its content; head 1"),

@@ -95,6 +95,10 @@ def test_lessons_are_what_the_notebooks_are(number):
 AROUND = {
     "self_attention": ("q, k, v = x @ w_q.T, x @ w_k.T, x @ w_v.T", ""),
     "build_subtractor": ("w_q, w_k, w_v, w_o = torch.zeros(4, 3 * d, 3 * d)", "return w_q, w_k, w_v, w_o"),
+    "find_leaks": (
+        "before = fn(x)\nleaks = torch.zeros(x.size(1), x.size(1), dtype=torch.bool)",
+        "return leaks",
+    ),
     "multi_head_attention": ("q, k, v = (split_heads(x @ w.T, num_heads) for w in (w_q, w_k, w_v))", ""),
     "cross_attention": (
         "",

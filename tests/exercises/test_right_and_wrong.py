@@ -1,5 +1,6 @@
 """Right answers in other styles pass, and whatever else an exercise is answered with does not."""
 
+import itertools
 import math
 
 import numpy as np
@@ -125,6 +126,32 @@ def named(mask, convention):
     return {"sdpa": lambda: mask, "multihead": lambda: ~mask, "seaborn": lambda: ~mask, "additive": lambda: mask == 0}[
         convention
     ]()
+
+
+def replaced(fn, x):
+    """Put other tokens in the place of each, and add up by how much outputs differ."""
+    before, columns = fn(x), []
+    for s in range(x.size(1)):
+        found = 0
+        for scale in (0.01, 30) * 3:
+            other = x.clone()
+            other[:, s] = torch.where(torch.tensor(scale < 1), other[:, s], 0) + scale * torch.randn_like(x[:, s])
+            found = found + (fn(other) - before).abs().sum((0, 2))
+        columns.append(found)
+    return torch.stack(columns, -1).bool()
+
+
+def one_by_one(fn, x):
+    """Try one token of one sentence at a time, and compare each output with equal."""
+    size = x.size(1)
+    found = [[False] * size for _ in range(size)]
+    for b, s, scale in itertools.product(range(len(x)), range(size), (0.01, 30.0) * 3):
+        other = x.clone()
+        other[b, s] = other[b, s] + torch.randn(x.size(2), dtype=x.dtype) * scale
+        before, after = fn(x), fn(other)
+        for t in range(size):
+            found[t][s] = found[t][s] or not torch.equal(before[:, t], after[:, t])
+    return torch.tensor(found)
 
 
 def blocks_at_once(scores, block_size):
@@ -303,6 +330,7 @@ RIGHT = {
         lambda new, total: rows_and_columns(total)[-new:],
         lambda new, total: torch.arange(total) <= torch.arange(total - new, total)[:, None],
     ],
+    "find_leaks": [replaced, one_by_one],
     "to_attend": [others, named],
     "additive_mask": [
         lambda m, dtype: torch.where(m, 0.0, -math.inf).to(dtype),

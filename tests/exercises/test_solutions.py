@@ -72,6 +72,14 @@ def cache_mask_is_the_last_rows_of_the_causal_mask(dtype):
             assert torch.equal(solutions.causal_mask_for_cache(new, total), masks.causal_mask(total)[total - new :])
 
 
+def leaks_are_those_of_the_mask(dtype):
+    x, module = numbers(B, S, C, dtype=dtype), torch_module(dtype)
+    for attend in (masks.causal_mask(S), masks.causal_mask(S).triu(-2), numbers(S, S) > 0):
+        visible = attend | torch.eye(S, dtype=torch.bool)
+        found = solutions.find_leaks(lambda x, hidden=~visible: module(x, x, x, attn_mask=hidden)[0], x)
+        assert torch.equal(found, visible)
+
+
 def sinusoids_equal_the_formula(dtype):
     before = torch.get_default_dtype()
     torch.set_default_dtype(dtype)
@@ -346,6 +354,7 @@ def relations_are_means_of_single_weights(dtype):
 CHECKS = {
     "to_attend": (converters_agree_with_the_modules_that_use_the_masks, seaborn_leaves_out_what_is_hidden),
     "additive_mask": (converters_agree_with_the_modules_that_use_the_masks,),
+    "find_leaks": (leaks_are_those_of_the_mask,),
     "causal_mask_for_cache": (cache_mask_is_the_last_rows_of_the_causal_mask,),
     "sinusoidal_encoding": (sinusoids_equal_the_formula,),
     "rope": (rope_is_a_product_of_complex_numbers,),

@@ -10,8 +10,10 @@ import torch
 from torch import Tensor
 
 from mha_course import masks
-from mha_course.exercises.inputs import S, T, draw
+from mha_course.attention import attention, merge_heads, split_heads
+from mha_course.exercises.inputs import C, H, S, T, draw, square
 from mha_course.exercises.spec import Exercise, Lesson, mistake, question
+from mha_course.experiments.leakage import find_leaks
 
 
 def with_dtype(answer: Callable[..., Any], mask: Tensor, dtype: torch.dtype) -> Any:
@@ -58,6 +60,68 @@ def _misread(answer: Callable[..., Any], *_: Any) -> tuple[str, str] | None:
     return "convention-misread", f'"{wrong[0]}" was read {taken}. {meant}'
 
 
+def _suspect(
+    ahead: int = 0, *, sharpness: float = 1.0, late: bool = False, mean: float = 0.0
+) -> tuple[Callable[[Tensor], Tensor], Tensor]:
+    """Return a module that is causal, or nearly so, and tokens for it: what is ``fn`` and ``x`` of find_leaks.
+
+    Args: so many later tokens are seen; sharpness multiplies the scores, which are largest between what is alike; late
+        masks after softmax; so much of the mean of all tokens is added.
+    """
+    w_qk, w_v = square(2, 3)
+
+    def fn(x: Tensor) -> Tensor:
+        attend = torch.ones(x.size(1), x.size(1), dtype=torch.bool).tril(ahead)  # (S, S)
+        q, v = (split_heads(x @ w.T.to(x.dtype), H) for w in (w_qk, w_v))  # (B, H, S, D)
+        weights = attention(sharpness * q, q, v, None if late else attend)[1]  # (B, H, S, S)
+        context = weights.masked_fill(~attend, 0.0) @ v  # (B, H, S, D)
+        return merge_heads(context) + mean * x.mean(1, keepdim=True)  # (B, S, C)
+
+    return fn, draw(5, S, C, seed=1)  # with five sentences and four heads, three large changes miss nothing
+
+
+def _how_probed(answer: Callable[..., Any], fn: Callable[[Tensor], Tensor], x: Tensor) -> tuple[str | None, str] | None:
+    """Look at what an answer hands to fn: which tokens it changes, how often, and by how much."""
+    given: list[Tensor] = []
+
+    def watched(tokens: Tensor) -> Tensor:
+        given.append(tokens.detach().clone())
+        return fn(tokens)
+
+    found, leaks = answer(watched, x), find_leaks(fn, x)
+    if not isinstance(found, Tensor) or found.dtype != torch.bool:
+        return "values-not-changes", (
+            "It should return where outputs change, as True and False, not the outputs or by how much they differ: "
+            "compare with !=, and ask with any."
+        )
+    if any(one.shape != x.shape for one in given):
+        return None, (
+            "fn was given tokens of another shape than x. Products of other sizes may round differently, and then "
+            "outputs differ by a bit that depend on nothing: hand it one changed x after the other."
+        )
+    changed = [(one != x).any(-1).any(0) for one in given]  # for each call, one flag a token
+    changed = [tokens for tokens in changed if tokens.any()]
+    if not changed:
+        return None, (
+            "fn was given x alone, and no token was ever changed. A gradient says what the smallest of changes does, "
+            "and where softmax is saturated it is exactly 0 for tokens that a larger change lets in."
+        )
+    if any(tokens.sum() > 1 for tokens in changed):
+        return None, "Several tokens are changed at once, so nobody knows which it was. Begin with a fresh x.clone()."
+    times = torch.stack(changed).sum(0)  # how often each token was changed
+    if (times > 0).sum() == 1:
+        return "one-token-only", (
+            f"Only token {int(times.argmax())} was ever changed, so only this column says anything. Change each token."
+        )
+    if found.shape != leaks.shape or bool((found & ~leaks).any()) or not bool((leaks & ~found).any()):
+        return None
+    missed = f"{int((leaks & ~found).sum())} of {int(leaks.sum())} dependencies were not found. "
+    largest = max(float((one - x).abs().max()) for one in given)
+    if largest < 10 or times.max() < 4:
+        return None, f"{missed}A change that moves nothing proves nothing: draw several, small and large ones."
+    return None, f"{missed}Is there a tolerance? Outputs that do not depend on a token are equal to the last bit."
+
+
 def _mask() -> Tensor:
     return draw(T, S, seed=8) > 0
 
@@ -85,8 +149,9 @@ WILD: dict[str, Callable[[], Tensor]] = {  # one mask as each convention writes 
 VOCABULARY = "8, Masks: Masks: one vocabulary"
 BROADCAST = "8, Masks: Broadcasting: which mask goes to whom"
 CORNER = "8, Masks: When T is not S: which corner?"
-TABLE = "8, Masks: Four conventions, one table"
-FILL = "8, Masks: The number that hides"
+TABLE = "8, Masks: Deeper: conventions in the wild"
+FILL = "8, Masks: Deeper: the number that hides"
+SILENCE = "8, Masks: A probe that finds nothing"
 MISTAKES = [
     mistake("causal-hides-self", "A token does not see itself.",
         "The diagonal is allowed: a token sees itself and what came before.", VOCABULARY,
@@ -138,6 +203,9 @@ MISTAKES = [
         "Both must allow a key.", VOCABULARY,
         combine_masks=[lambda a, b: a.expand(len(b), 1, *a.shape), lambda a, b: b.expand(-1, 1, *a.shape),
                        lambda a, b: a, lambda a, b: b]),
+    mistake("leaks-transposed", "Rows and columns have changed places.",
+        "What follows from a change of token s is column s of the result: leaks[:, s].", SILENCE,
+        find_leaks=lambda fn, x: find_leaks(fn, x).T),
     mistake("mask-fill-positive-inf", "Hidden keys got +inf.",
         "Hidden means as small as can be: -inf.", FILL,
         additive_mask=_filled(math.inf)),
@@ -204,6 +272,38 @@ EXERCISES = [
         axes="new total",
         done="You can mask where queries are fewer than keys. Try new = 1: nothing is hidden, so one new token needs "
         "no mask.",
+    ),
+    Exercise(
+        find_leaks,
+        "If output t moves when token s is changed, what do you know? And if it does not move?",
+        "For each token: copy x, add something to this one token, call `fn`, and compare with what came before, to the "
+        "bit. Then again with other changes, small and large. What was found once is found.",
+        "`fn(changed) != before` is (B, S, C). `any` over the width and over the batch leaves (S), the column of token "
+        "s in the result (S, S).",
+        "for size in 3 * (0.01, 30.0):\n"
+        "    for s in range(x.size(1)):\n"
+        "        changed = x.clone()\n"
+        "        changed[:, s] += size * torch.randn_like(x[:, s])\n"
+        "        leaks[:, s] |= (fn(changed) != before).any(-1).any(0)",
+        inputs=[
+            _suspect,
+            lambda: _suspect(late=True),
+            lambda: _suspect(sharpness=1e4),
+            lambda: _suspect(1, sharpness=1e4),
+            lambda: _suspect(mean=3e-8),
+        ],
+        cases=(
+            "Here fn is causal attention.",
+            "Here fn masks after softmax.",
+            "Here fn is causal, and its scores are so large that in each row one weight is 1 and the others are 0.",
+            "Here each token sees the next one, and scores are so large that in each row one weight is 1.",
+            "Here fn is causal attention, plus a very small part of the mean of all tokens.",
+        ),
+        other_sizes=lambda: (lambda x: x.cumsum(1), draw(3, 5, 4, seed=1)),
+        axes="S S",
+        unique=False,  # changes may be drawn at random
+        diagnose=_how_probed,
+        done="You can ask any module what it depends on. Try a model of your own, in eval mode.",
     ),
     Exercise(
         masks.to_attend,
