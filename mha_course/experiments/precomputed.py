@@ -1,4 +1,4 @@
-"""Figures of lessons 3 and 16 that took too long for a lesson.
+"""Figures of lessons 3, 15 and 16 that took too long for a lesson.
 
 ``python3 -m mha_course.experiments.precomputed`` makes them in about half an hour: ``data/heads.json``.
 """
@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 from mha_course import example
 from mha_course.datasets.grammar import sentences
-from mha_course.experiments import head_analysis, scaling
+from mha_course.experiments import head_analysis, pronouns, scaling
 from mha_course.experiments.head_tasks import AssociativeRecall, TwoTokenSum, learn
 from mha_course.models import MaskedWordModel
 
@@ -21,6 +21,7 @@ HEADS = (1, 2, 4, 8, 16)
 SEEDS = tuple(range(300, 310))
 STARTS = (0, 1, 2, 3, 4)
 DIVISOR_SEEDS = (0, 1, 2)
+LANGUAGE_STARTS = (0, 1, 2, 3, 4, 5, 6, 201, 202)
 
 
 class Precomputed(NamedTuple):
@@ -30,6 +31,7 @@ class Precomputed(NamedTuple):
     thin: dict[int, list[float]]  # R² of every run on AssociativeRecall; more heads are thinner
     starts: dict[int, dict[str, Any]]  # see ``report``
     divisors: dict[int, dict[str, float]]  # for every seed, the ``final_loss`` with each of ``scaling.divisors``
+    language: dict[int, dict[str, Any]]  # see ``pronouns.report``
 
 
 def load() -> Precomputed:
@@ -72,19 +74,23 @@ def _rounded(numbers: list[float]) -> list[float]:
     return [round(value, 3) for value in numbers]
 
 
-def _report_from(start: int) -> dict[str, Any]:
-    """Train the model of the running example from a start, and report on it with three decimals."""
-    found = report(example.train_model(start)[0])
+def _rounded_report(found: dict[str, Any]) -> dict[str, Any]:
     return {name: _rounded(x) if isinstance(x, list) else round(x, 3) for name, x in found.items()}
+
+
+def language_start(seed: int) -> dict[str, Any]:
+    """Train the language model of lesson 15 from a start, and report on it with three decimals."""
+    return _rounded_report(pronouns.report_from(seed))
 
 
 if __name__ == "__main__":
     figures = {
         "difference": {heads: difference(heads) for heads in (1, 2, 4)},
         "thin": {heads: thin(heads) for heads in HEADS},
-        "starts": {start: _report_from(start) for start in STARTS},
+        "starts": {start: _rounded_report(report(example.train_model(start)[0])) for start in STARTS},
         "divisors": {
             seed: {name: final_loss(seed, by) for name, by in scaling.divisors(12, 4).items()} for seed in DIVISOR_SEEDS
         },
+        "language": {start: language_start(start) for start in LANGUAGE_STARTS},
     }
     PATH.write_text(json.dumps(figures, indent=1) + "\n", encoding="utf-8")
