@@ -71,6 +71,21 @@ def test_what_is_passed_by_gets_no_gradient():
     assert doubled.at_x[0] == pytest.approx(4 * doubled.at_x[2])
 
 
+def test_wirings_are_those_of_the_block(draw):
+    x, (block,) = draw(2, 7, depth.WIDTH), depth.blocks(1)
+    with torch.no_grad():
+        assert torch.allclose(depth.pre_norm(block, x), block(x))
+        post = models.EncoderBlock(depth.WIDTH, depth.HEADS, depth.INNER, norm_first=False).double()
+        post.load_state_dict(block.state_dict())
+        assert torch.allclose(depth.post_norm(block, x), post(x))
+        for name in ("norm1", "norm2"):
+            setattr(block, name, torch.nn.Identity())
+        assert torch.allclose(depth.sums_alone(block, x), block(x))
+        assert torch.allclose(depth.norms_alone(block, x), depth.bare(block, x))
+        block.feed_forward = torch.nn.Identity()
+        assert torch.allclose(depth.bare(block, x), block.attention(x)[0])
+
+
 def test_mean_cosine_is_the_mean_cosine_of_pairs(draw):
     x = draw(2, 5, 24) + 0.5
     pairs = [
