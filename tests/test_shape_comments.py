@@ -186,8 +186,8 @@ def use_models():
     language(ids)
     language.attention_weights(ids)
     language(ids, language.new_caches())
-    for temperature in (0.0, 1.0):
-        models.generate(language, ids, 1, temperature=temperature)
+    for temperature, top_k in ((0.0, None), (1.0, None), (1.0, 5)):
+        models.generate(language, ids, 1, temperature=temperature, top_k=top_k)
 
 
 def use_lesson(lesson):

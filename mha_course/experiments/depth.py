@@ -28,6 +28,34 @@ class Depth(NamedTuple):
     at_weights: list[float]  # L: the length of the gradient at the last matrix of the feed-forward part
 
 
+def bare(block: EncoderBlock, x: Tensor) -> Tensor:
+    """Let each part replace what it reads."""
+    return block.feed_forward(block.attention(x)[0])
+
+
+def norms_alone(block: EncoderBlock, x: Tensor) -> Tensor:
+    """Norm what each part reads, and let it replace that."""
+    return block.feed_forward(block.norm2(block.attention(block.norm1(x))[0]))
+
+
+def sums_alone(block: EncoderBlock, x: Tensor) -> Tensor:
+    """Add what each part makes."""
+    x = x + block.attention(x)[0]
+    return x + block.feed_forward(x)
+
+
+def pre_norm(block: EncoderBlock, x: Tensor) -> Tensor:
+    """Add what each part makes of a normed copy."""
+    x = x + block.attention(block.norm1(x))[0]
+    return x + block.feed_forward(block.norm2(x))
+
+
+def post_norm(block: EncoderBlock, x: Tensor) -> Tensor:
+    """Add what each part makes, and norm the sum."""
+    x = block.norm1(x + block.attention(x)[0])
+    return block.norm2(x + block.feed_forward(x))
+
+
 def measure(wiring: Wiring, num_layers: int, *, last_norm: bool = False, draws: int = 3) -> Depth:
     """Send random words through untrained blocks and a gradient back; all figures are means over some draws.
 

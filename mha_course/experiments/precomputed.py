@@ -1,4 +1,4 @@
-"""Figures of lessons 3 and 16 that took too long for a lesson.
+"""Figures of lessons 3, 13 to 16 that took too long for a lesson.
 
 ``python3 -m mha_course.experiments.precomputed`` makes them in about half an hour: ``data/heads.json``.
 """
@@ -10,17 +10,23 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import torch
+
 from mha_course import example
+from mha_course.datasets import shapes
 from mha_course.datasets.grammar import sentences
-from mha_course.experiments import head_analysis, scaling
+from mha_course.experiments import head_analysis, pronouns, scaling
 from mha_course.experiments.head_tasks import AssociativeRecall, TwoTokenSum, learn
-from mha_course.models import MaskedWordModel
+from mha_course.models import MaskedWordModel, seeded, train, vision
 
 PATH = Path(__file__).parents[1] / "data" / "heads.json"
 HEADS = (1, 2, 4, 8, 16)
 SEEDS = tuple(range(300, 310))
 STARTS = (0, 1, 2, 3, 4)
 DIVISOR_SEEDS = (0, 1, 2)
+SHORT_STARTS, SHORT_STEPS = (101, 102, 103), 800  # of lesson 13
+VISION_STARTS, VISION_STEPS = (0, 1, 2, 3, 4), 300  # of lesson 14
+LANGUAGE_STARTS = (0, 1, 2, 3, 4, 5, 6, 201, 202)
 
 
 class Precomputed(NamedTuple):
@@ -30,6 +36,9 @@ class Precomputed(NamedTuple):
     thin: dict[int, list[float]]  # R² of every run on AssociativeRecall; more heads are thinner
     starts: dict[int, dict[str, Any]]  # see ``report``
     divisors: dict[int, dict[str, float]]  # for every seed, the ``final_loss`` with each of ``scaling.divisors``
+    short: dict[int, dict[str, Any]]  # as starts, after as many steps as lesson 13 makes
+    vision: dict[int, dict[str, Any]]  # see ``vision_start``
+    language: dict[int, dict[str, Any]]  # see ``pronouns.report``
 
 
 def load() -> Precomputed:
@@ -72,19 +81,49 @@ def _rounded(numbers: list[float]) -> list[float]:
     return [round(value, 3) for value in numbers]
 
 
-def _report_from(start: int) -> dict[str, Any]:
-    """Train the model of the running example from a start, and report on it with three decimals."""
-    found = report(example.train_model(start)[0])
+def _rounded_report(found: dict[str, Any]) -> dict[str, Any]:
     return {name: _rounded(x) if isinstance(x, list) else round(x, 3) for name, x in found.items()}
+
+
+def short_start(seed: int) -> dict[str, Any]:
+    """Train the masked-word model of lesson 13 from a start, and report on it with three decimals."""
+    return _rounded_report(report(example.train_model(seed, steps=SHORT_STEPS, progress=False)[0]))
+
+
+def vision_start(seed: int) -> dict[str, Any]:
+    """Train the vision transformer of lesson 14 from a start.
+
+    Returns: the share of right answers on pictures not trained on, and for each head of layer 0 the colour of shape
+        that gets most of the class token's weight, and how much.
+    """
+    with seeded(seed):
+        model = vision.VisionTransformer()
+    pictures = shapes.draw(1000, torch.Generator().manual_seed(99))
+    batches = vision.training_batches(1)
+    train(model, batches, vision.answer_loss, steps=VISION_STEPS, lr=3e-3, progress=False)
+    most, colours = vision.weights_by_colour(model, pictures)[0].max(-1)  # (H,)
+    return {
+        "accuracy": round(vision.accuracy(model, pictures), 3),
+        "colours": [list(shapes.COLOURS)[number] for number in colours.tolist()],
+        "weights": _rounded(most.tolist()),
+    }
+
+
+def language_start(seed: int) -> dict[str, Any]:
+    """Train the language model of lesson 15 from a start, and report on it with three decimals."""
+    return _rounded_report(pronouns.report_from(seed))
 
 
 if __name__ == "__main__":
     figures = {
         "difference": {heads: difference(heads) for heads in (1, 2, 4)},
         "thin": {heads: thin(heads) for heads in HEADS},
-        "starts": {start: _report_from(start) for start in STARTS},
+        "starts": {start: _rounded_report(report(example.train_model(start)[0])) for start in STARTS},
         "divisors": {
             seed: {name: final_loss(seed, by) for name, by in scaling.divisors(12, 4).items()} for seed in DIVISOR_SEEDS
         },
+        "short": {start: short_start(start) for start in SHORT_STARTS},
+        "vision": {start: vision_start(start) for start in VISION_STARTS},
+        "language": {start: language_start(start) for start in LANGUAGE_STARTS},
     }
     PATH.write_text(json.dumps(figures, indent=1) + "\n", encoding="utf-8")

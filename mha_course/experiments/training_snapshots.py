@@ -6,9 +6,8 @@ Axes: L layers, H heads, T = S tokens of a sentence.
 from __future__ import annotations
 
 import copy
-from collections.abc import Collection, Iterable, Iterator
 from functools import cache
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from torch import Tensor
 
@@ -48,16 +47,6 @@ def snapshot(model: MaskedWordModel, step: int) -> Snapshot:
     texts, copied = _test_sentences(), copy.deepcopy(model).eval().requires_grad_(False)
     pronoun = head_analysis.relation_weights(head_analysis.all_weights(copied, texts), texts, "pronoun")  # (L, H)
     return Snapshot(step, copied, pronoun, head_analysis.accuracy(copied, texts, "pronoun"))
-
-
-def record_snapshots(
-    model: MaskedWordModel, batches: Iterable[Any], at: Collection[int], snapshots: list[Snapshot]
-) -> Iterator[Any]:
-    """Yield the batches as they are; before those numbered in ``at``, append a snapshot of the model to the list."""
-    for step, batch in enumerate(batches):
-        if step in at:
-            snapshots.append(snapshot(model, step))
-        yield batch
 
 
 @cache

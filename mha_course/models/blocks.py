@@ -188,14 +188,23 @@ class MaskedWordModel(WordModel):
         return self.encoder.attention_weights(self.embed(ids), mask)
 
 
+def next_token_probabilities(logits: Tensor, temperature: float, top_k: int | None) -> Tensor:
+    """Return the softmax of logits / temperature, (B, V), of each row's top_k largest alone; None keeps all."""
+    scaled = logits / temperature  # (B, V)
+    if top_k is not None:
+        smallest = scaled.topk(top_k).values[:, -1:]  # (B, 1), of those that are kept
+        scaled = scaled.masked_fill(scaled < smallest, -torch.inf)
+    return scaled.softmax(-1)  # (B, V)
+
+
 @torch.no_grad()
 def generate(
     model: CausalLanguageModel, ids: Tensor, steps: int, *,
-    temperature: float = 0.0, generator: torch.Generator | None = None, cached: bool = True,
+    temperature: float = 0.0, top_k: int | None = None, generator: torch.Generator | None = None, cached: bool = True,
 ) -> Tensor:  # fmt: skip
     """Append words one at a time: (B, S) to (B, S + steps).
 
-    Args: temperature 0 takes the likeliest word, more draws from softmax(logits / temperature), with
+    Args: temperature 0 takes the likeliest word, more draws from the ``next_token_probabilities``, with
         generator; cached reads only the newest word in each step.
     """
     caches = model.new_caches() if cached else None
@@ -204,6 +213,7 @@ def generate(
         if temperature == 0:
             chosen = logits.argmax(-1, keepdim=True)  # (B, 1)
         else:
-            chosen = torch.multinomial((logits / temperature).softmax(-1), 1, generator=generator)  # (B, 1)
+            chances = next_token_probabilities(logits, temperature, top_k)  # (B, V)
+            chosen = torch.multinomial(chances, 1, generator=generator)  # (B, 1)
         ids = torch.cat((ids, chosen), dim=1)  # (B, S+1)
     return ids

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -87,12 +88,15 @@ def language_loss(model: nn.Module, ids: Tensor) -> Tensor:
 
 
 def train_language_model(
-    seed: int, *, steps: int = 1000, see_ahead: bool = False, progress: bool = True
+    seed: int, *, steps: int = 1000, texts: Sequence[Sentence] = (), see_ahead: bool = False, **options: Any
 ) -> tuple[CausalLanguageModel, list[float]]:
-    """Train on sentences of the training split; return the model and the loss of every step in nats a word."""
+    """Train on texts; return the model and the loss of every step in nats a word.
+
+    Args: without texts they are ``training_texts``; options are ``progress``, ``look`` and ``every`` of ``train``.
+    """
     model = new_language_model(seed, see_ahead=see_ahead)
-    ids = encode([text.words for text in training_texts(seed)])
-    losses = train(model, random_batches([ids], 64, seed), language_loss, steps=steps, lr=4e-3, progress=progress)
+    ids = encode([text.words for text in texts or training_texts(seed)])
+    losses = train(model, random_batches([ids], 64, seed), language_loss, steps=steps, lr=4e-3, **options)
     return model.eval().requires_grad_(False), losses
 
 
@@ -151,7 +155,7 @@ def _tokens(texts: Sequence[Sentence]) -> int:
 
 def write(
     model: CausalLanguageModel, count: int, *,
-    temperature: float = 1.0, seed: int = 0, start: str = "", cached: bool = True,
+    temperature: float = 1.0, top_k: int | None = None, seed: int = 0, start: str = "", cached: bool = True,
 ) -> list[tuple[str, ...]]:  # fmt: skip
     """Let the model write sentences, each to its <end> or until there is no more room.
 
@@ -159,7 +163,7 @@ def write(
     """
     ids = prompt(start).repeat(count, 1)  # (B, S)
     dice, steps = torch.Generator().manual_seed(seed), LONGEST - ids.size(1)
-    whole = generate(model, ids, steps, temperature=temperature, generator=dice, cached=cached)
+    whole = generate(model, ids, steps, temperature=temperature, top_k=top_k, generator=dice, cached=cached)
     return [decode(row) for row in whole]
 
 

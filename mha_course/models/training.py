@@ -49,24 +49,31 @@ def train(
     steps: int,
     lr: float,
     progress: bool = True,
+    look: Callable[[nn.Module, int], object] | None = None,
+    every: int = 100,
 ) -> list[float]:
     """Train with AdamW, on one thread, and return the loss of every step.
 
     Args: ``loss(model, *batch)`` is called on the first ``steps`` batches; lr is the highest learning rate
-        of a one-cycle schedule, reached after 30 % of the steps; progress shows a bar.
+        of a one-cycle schedule, reached after 30 % of the steps; progress shows a bar; ``look(model, step)`` is
+        called before the first step, each time so many were made, and at the end.
     """
     optimizer = torch.optim.AdamW(model.parameters(), lr=lr)
     schedule = torch.optim.lr_scheduler.OneCycleLR(optimizer, max_lr=lr, total_steps=steps)
     losses = []
     with one_thread():
         # range comes first: zip stops at its end without drawing a batch that nobody would train on
-        for _, batch in zip(tqdm(range(steps), disable=not progress), batches, strict=False):
+        for step, batch in zip(tqdm(range(steps), disable=not progress), batches, strict=False):
+            if look and step % every == 0:
+                look(model, step)
             optimizer.zero_grad()
             value = loss(model, *batch)
             value.backward()
             optimizer.step()
             schedule.step()
             losses.append(value.item())
+    if look:
+        look(model, steps)
     return losses
 
 

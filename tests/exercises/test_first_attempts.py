@@ -155,6 +155,15 @@ def sampled(model, ids, steps):
     return ids
 
 
+def first(x, top_k):
+    """Set all but the largest of each row to 0."""
+    return x if top_k is None else x * (x >= x.topk(top_k).values[:, -1:])
+
+
+def normed(x):
+    return x / x.sum(-1, keepdim=True)
+
+
 def window(model, ids, steps, seen):
     for _ in range(steps):
         ids = torch.cat((ids, model(ids[:, -seen:])[:, -1].argmax(-1, keepdim=True)), 1)
@@ -287,6 +296,13 @@ WRONG = [
     ("ablate_heads", "ablate-complement", lambda c, h: c - solutions.ablate_heads(c, h)),
     ("relation_score", "relation-summed", lambda w, pairs: sum(w[:, a, b] for a, b in pairs)),
     ("generate", "generate-samples", sampled),
+    ("next_token_probabilities", "temperature-after-softmax", lambda z, t, k: first(z.softmax(-1), k) / t),
+    ("next_token_probabilities", "temperature-ignored", lambda z, t, k: normed(first(z.softmax(-1) / t, k))),
+    ("next_token_probabilities", "temperature-multiplied", lambda z, t, k: normed(first((z * t).exp(), k))),
+    ("next_token_probabilities", "not-renormalised", lambda z, t, k: first((z / t).softmax(-1), k)),
+    ("next_token_probabilities", "top-k-ignored", lambda z, t, k: normed((z / t).exp())),
+    ("next_token_probabilities", "top-k-filled-with-zero", lambda z, t, k: first(z / t, k).softmax(-1)),
+    ("next_token_probabilities", "top-k-none", lambda z, t, k: normed((z / t).exp() * (z >= z.topk(k)[0][:, -1:]))),
     ("generate", "generate-reads-last-word-only", lambda model, ids, steps: window(model, ids, steps, 1)),
     ("other_weights", "same-weights", lambda weights, v: weights.clone()),
     ("other_weights", "same-weights", lambda weights, v: weights + 1e-7 * torch.randn_like(weights)),

@@ -447,6 +447,14 @@ def without_mask():
     return "far below the limit" if cheats else "to the limit"
 
 
+def below_the_limit():
+    """Know one sentence by heart, looking at nothing but the newest word, and be asked for others."""
+    known, fresh = sentences(1, "train", 0), sentences(50, "train", 1)
+    by_heart = language.bigram(known * 10_000)
+    below = [language.perplexity(by_heart, texts) < language.limit(texts, "train") for texts in (known, fresh)]
+    return "nothing yet: look at fresh text" if below == [True, False] else "the mask leaks"
+
+
 # 16 Why many heads
 def one_head_difference():
     """Try all shares of a and b, and the best factor for each: what share of c_a - c_b can the mixture explain?"""

@@ -99,6 +99,18 @@ def written(model, ids, steps):
     return ids
 
 
+def scattered(logits, temperature, top_k):
+    values, places = logits.sort(descending=True)
+    values[:, top_k or values.size(1) :] = -math.inf
+    return torch.zeros_like(logits).scatter(1, places, (values / temperature).softmax(-1))
+
+
+def odds(logits, temperature, top_k):
+    shares = logits.softmax(-1) ** (1 / temperature)
+    shares = shares * (shares >= shares.topk(top_k or shares.size(1)).values[:, -1:])
+    return shares / shares.sum(-1, keepdim=True)
+
+
 def squeezed(weights, v):
     """Move each row along one vector of the null space."""
     basis = torch.linalg.svd(torch.cat([v, torch.ones(len(v), 1).to(v)], 1).T).Vh[-1]
@@ -363,6 +375,7 @@ RIGHT = {
                         F.pad(c[None], (0, 0, 0, x.size(1)))],
     "next_token_targets": [lambda t: [t[:, :-1], t[:, 1:]], lambda t: (t[:, :-1].clone(), t.roll(-1, 1)[:, :-1])],
     "generate": [written],
+    "next_token_probabilities": [scattered, odds],
     "ablate_heads": [lambda c, h: c.index_fill(1, torch.tensor(h), 0.0),
                      lambda c, h: c * torch.tensor([i not in h for i in range(c.size(1))])[:, None, None]],
     "other_weights": [squeezed, drawn],

@@ -299,6 +299,19 @@ def greedy_text_follows_its_model(dtype):
     assert not any(logits.requires_grad for logits in graphs)
 
 
+def probabilities_are_those_of_the_likeliest_words_alone(dtype):
+    logits = numbers(5, 11, dtype=dtype)
+    for temperature in (0.3, 1.0, 4.0):
+        for top_k in (1, 4, 11, None):
+            got = solutions.next_token_probabilities(logits, temperature, top_k)
+            same(got.sum(-1), torch.ones(5, dtype=dtype), dtype)
+            for row, shares in zip(logits, got, strict=True):
+                kept = row.argsort(descending=True)[:top_k]
+                assert torch.equal(shares.nonzero().flatten(), kept.sort().values)
+                odds = (shares[kept] / shares[kept[0]]).log() * temperature
+                same(odds, row[kept] - row[kept[0]], dtype)
+
+
 def ablation_equals_an_output_projection_without_those_columns(dtype):
     context, w_o = numbers(B, H, S, D, dtype=dtype), numbers(C, C, seed=1, dtype=dtype)
     before = context.clone()
@@ -372,6 +385,7 @@ CHECKS = {
     "add_class_token": (the_class_token_is_first_for_every_image,),
     "next_token_targets": (targets_are_what_comes_next,),
     "generate": (greedy_text_follows_its_model,),
+    "next_token_probabilities": (probabilities_are_those_of_the_likeliest_words_alone,),
     "ablate_heads": (ablation_equals_an_output_projection_without_those_columns,),
     "other_weights": (other_weights_give_the_same_context, other_weights_leave_hidden_keys_hidden),
     "relation_score": (relations_are_means_of_single_weights,),

@@ -71,6 +71,21 @@ def test_what_is_passed_by_gets_no_gradient():
     assert doubled.at_x[0] == pytest.approx(4 * doubled.at_x[2])
 
 
+def test_wirings_are_those_of_the_block(draw):
+    x, (block,) = draw(2, 7, depth.WIDTH), depth.blocks(1)
+    with torch.no_grad():
+        assert torch.allclose(depth.pre_norm(block, x), block(x))
+        post = models.EncoderBlock(depth.WIDTH, depth.HEADS, depth.INNER, norm_first=False).double()
+        post.load_state_dict(block.state_dict())
+        assert torch.allclose(depth.post_norm(block, x), post(x))
+        for name in ("norm1", "norm2"):
+            setattr(block, name, torch.nn.Identity())
+        assert torch.allclose(depth.sums_alone(block, x), block(x))
+        assert torch.allclose(depth.norms_alone(block, x), depth.bare(block, x))
+        block.feed_forward = torch.nn.Identity()
+        assert torch.allclose(depth.bare(block, x), block.attention(x)[0])
+
+
 def test_mean_cosine_is_the_mean_cosine_of_pairs(draw):
     x = draw(2, 5, 24) + 0.5
     pairs = [
@@ -96,12 +111,16 @@ def test_blocks_are_drawn_as_said():
 def test_watching_changes_nothing_and_looks_when_asked():
     plain, losses = example.train_model(5, steps=6, progress=False)
     watched, seen = example.new_model(5), []
-    batches = training_snapshots.record_snapshots(watched, example.training_batches(5), (0, 4), seen)
-    again = models.train(watched, batches, models.masked_word_loss, steps=6, lr=3e-3, progress=False)
+
+    def look(model, step):
+        seen.append(training_snapshots.snapshot(model, step))
+
+    how = {"steps": 6, "lr": 3e-3, "progress": False, "look": look, "every": 4}
+    again = models.train(watched, example.training_batches(5), models.masked_word_loss, **how)
     assert again == losses
     for mine, theirs in zip(watched.parameters(), plain.parameters(), strict=True):
         assert torch.equal(mine, theirs)
-    assert [snapshot.step for snapshot in seen] == [0, 4]
+    assert [snapshot.step for snapshot in seen] == [0, 4, 6]
     start = example.new_model(5).state_dict()
     kept = seen[0].model.state_dict()
     assert all(torch.equal(start[name], kept[name]) for name in start)  # a copy, which training leaves alone

@@ -125,9 +125,16 @@ def test_it_learns_up_to_the_limit_and_no_further(trained):
 
 
 @pytest.mark.train
-def test_no_model_beats_the_limit_but_one_that_sees_ahead(cheat, trained):
+def test_below_the_limit_on_fresh_text_is_only_who_sees_ahead(cheat, trained):
     model, losses = cheat
     assert sum(losses[-20:]) / 20 < 0.4 * math.log(language.limit(DRAWN, "train"))
+    assert language.perplexity(model, DRAWN) < 0.7 * language.limit(DRAWN, "train")
+    few = grammar.sentences(100, "train", seed=31)
+    options = {"steps": 200, "texts": few, "progress": False}
+    by_heart, curve = train_once(language.train_language_model, 1, **options)
+    for texts, below in ((few, True), (DRAWN, False)):
+        assert (language.perplexity(by_heart, texts) < 0.8 * language.limit(texts, "train")) is below
+    assert len(curve) == 200
     x = model.embed(language.prompt(CAT))
     assert leakage.token_dependence(model.encoder, x).all()
     ids = language.prompt(CAT)
@@ -165,21 +172,23 @@ def test_rows_of_weights_are_the_places_that_guess(model):
 def test_the_lab_says_what_the_model_says(trained):
     model, _ = trained
     lab = SamplingLab(model)
-    for temperature, start, seed in ((1.0, "", 0), (0.5, "the grey cat", 3), (0.0, "the", 1), (3.0, "the", 7)):
-        lab.set(temperature=temperature, start=start, seed=seed)
+    for temperature, top_k, start, seed in (
+        (1.0, None, "", 0), (0.5, 2, "the grey cat", 3), (0.0, 5, "the", 1), (3.0, 10, "the", 7)
+    ):  # fmt: skip
+        lab.set(temperature=temperature, top_k=top_k, start=start, seed=seed)
         bars, table = lab.view["panels"]
         logits = model(language.prompt(start))[0, -1]
-        chances = F.one_hot(logits.argmax(), 128) if temperature == 0 else (logits / temperature).softmax(-1)
+        likeliest = logits.topk(1 if temperature == 0 else top_k or 128).values / (temperature or 1.0)
         assert bars["note"] == "probability"
-        assert bars["values"][0] == pytest.approx(chances.max().item(), abs=1e-3)
+        assert bars["values"][0] == pytest.approx(likeliest.softmax(-1)[0].item(), abs=1e-3)
         assert bars["names"][0] == language.WORDS[int(logits.argmax())]
-        written = language.write(model, 6, temperature=temperature, seed=seed, start=start)
+        written = language.write(model, 6, temperature=temperature, top_k=top_k, seed=seed, start=start)
         assert [row[0] for row in table["rows"]] == [" ".join(words) for words in written]
         marks = ["✓" if grammar.recognise(words) else "✗" for words in written]
         assert [row[1] for row in table["rows"]] == marks
         assert f"{marks.count('✓')} of 6 sentences" in lab.text
         assert lab.view["trouble"] == ""
-    assert repr(lab).startswith("SamplingLab: Temperature 3.")
+    assert repr(lab).startswith("SamplingLab: Temperature 3, top 10.")
 
 
 ERRORS = {

@@ -65,7 +65,7 @@ def _never_called(answer: Callable[..., Any], *arguments: Tensor) -> tuple[None,
 def _norm(
     axis: Any = -1,
     *,
-    unbiased: bool = False,
+    correction: int = 0,
     late: bool = False,
     gamma: bool = True,
     beta: bool = True,
@@ -75,7 +75,7 @@ def _norm(
 
     def layer_norm(x: Tensor, g: Tensor, b: Tensor, eps: float = 1e-5) -> Tensor:
         eps = eps if own_eps is None else own_eps
-        variance = x.var(axis, keepdim=True, unbiased=unbiased)
+        variance = x.var(axis, keepdim=True, correction=correction)
         spread = variance.sqrt() + eps if late else (variance + eps).sqrt()
         return (x - x.mean(axis, keepdim=True)) / spread * (g if gamma else 1) + (b if beta else 0)
 
@@ -87,7 +87,7 @@ def _rms(x: Tensor, g: Tensor, b: Tensor, eps: float = 1e-5) -> Tensor:
 
 
 def _by_variance(x: Tensor, g: Tensor, b: Tensor, eps: float = 1e-5) -> Tensor:
-    return (x - x.mean(-1, keepdim=True)) / (x.var(-1, keepdim=True, unbiased=False) + eps) * g + b
+    return (x - x.mean(-1, keepdim=True)) / (x.var(-1, keepdim=True, correction=0) + eps) * g + b
 
 
 # One half of a block: the stream, a part and its norm.
@@ -121,11 +121,11 @@ MISTAKES = [
         "Each token is normed by itself: over the last axis.", NORM,
         layer_norm=[_norm(1), _norm(0), _norm((1, 2)), _norm((0, 1))]),
     mistake("layer-norm-unbiased", "The variance was divided by n - 1.",
-        "Layer norm divides by n: var(unbiased=False).", NORM,
-        layer_norm=_norm(unbiased=True)),
+        "Layer norm divides by n: var(correction=0).", NORM,
+        layer_norm=_norm(correction=1)),
     mistake("layer-norm-unbiased", "The variance was divided by n - 1, as std does, and eps is not under the root.",
-        "Layer norm divides by n, and takes the root of variance + eps: see var(unbiased=False).", NORM,
-        layer_norm=[_norm(unbiased=True, late=True), _norm(unbiased=True, own_eps=0.0)]),
+        "Layer norm divides by n, and takes the root of variance + eps: see var(correction=0).", NORM,
+        layer_norm=[_norm(correction=1, late=True), _norm(correction=1, own_eps=0.0)]),
     mistake("layer-norm-eps-outside", "eps was added behind the root.",
         "It belongs under it: sqrt(variance + eps).", NORM,
         layer_norm=_norm(late=True)),

@@ -10,6 +10,7 @@ from torch import Tensor
 
 from mha_course.exercises.inputs import B, S, draw, draw_ids
 from mha_course.exercises.spec import Exercise, Lesson, mistake, question
+from mha_course.models import next_token_probabilities
 
 
 def next_token_targets(ids: Tensor) -> tuple[Tensor, Tensor]:
@@ -47,8 +48,30 @@ def _writing(pick: Any, read: Any = lambda ids: ids) -> Any:
     return generate
 
 
+def _probabilities(
+    heat: Any = lambda z, t: z / t,
+    largest: Any = lambda z, k: z >= z.topk(k).values[:, -1:],
+    hide: Any = lambda z, kept: z.masked_fill(~kept, -torch.inf),
+    axis: int = -1,
+) -> Callable[..., Tensor]:
+    """Return next_token_probabilities that heats, chooses, hides or sums in another way."""
+
+    def probabilities(logits: Tensor, temperature: float, top_k: int | None) -> Tensor:
+        scaled = heat(logits, temperature)
+        return (scaled if top_k is None else hide(scaled, largest(scaled, top_k))).softmax(axis)
+
+    return probabilities
+
+
+def _cut_after(logits: Tensor, temperature: float, top_k: int | None) -> Tensor:
+    """Set to 0 after the softmax what is not among the largest."""
+    shares = (logits / temperature).softmax(-1)
+    return shares if top_k is None else shares * (shares >= shares.topk(top_k).values[:, -1:])
+
+
 NEXT = "15, Language model: Language model: what comes next"
 WRITING = "15, Language model: Writing"
+CHOOSING = "15, Language model: Choosing the next word"
 MISTAKES = [
     mistake("targets-not-shifted", "Targets are the inputs themselves.",
         "The target of a token is the next one.", NEXT,
@@ -65,6 +88,41 @@ MISTAKES = [
     mistake("generate-samples", "Two calls differ: the next word is drawn at random.",
         "Here the likeliest word is taken, each time: argmax.", WRITING,
         stage="repeat", only=("generate",)),
+    mistake("temperature-multiplied", "The logits were multiplied by the temperature.",
+        "Divide: a temperature below 1 draws the logits apart, one above 1 together.", CHOOSING,
+        next_token_probabilities=_probabilities(lambda z, t: z * t)),
+    mistake("temperature-ignored", "The temperature changes nothing.",
+        "Divide the logits by it before the softmax.", CHOOSING,
+        next_token_probabilities=[_probabilities(lambda z, t: z), _probabilities(lambda z, t: z - t)]),
+    mistake("temperature-after-softmax", "The probabilities were divided by the temperature, not the logits.",
+        "Then they no longer sum to 1, and their order of size is as before. Divide first, then softmax.", CHOOSING,
+        next_token_probabilities=[lambda z, t, k: _cut_after(z, 1.0, k) / t,
+                                  lambda z, t, k: _probabilities()(z, 1.0, k) / t]),
+    mistake("not-renormalised", "What is left does not sum to 1.",
+        "The others were set to 0 after the softmax. Hide their logits before it, with -inf, or divide by the sum.",
+        CHOOSING, next_token_probabilities=_cut_after),
+    mistake("top-k-ignored", "All words are kept.",
+        "Only the top_k largest of each row keep a probability; the others get exactly 0.", CHOOSING,
+        next_token_probabilities=lambda z, t, k: (z / t).softmax(-1)),
+    mistake("top-k-filled-with-zero", "Words that are not kept got the logit 0, not the probability 0.",
+        "A logit of 0 is a logit like others: exp(0) is 1. Fill with -inf.", CHOOSING,
+        next_token_probabilities=_probabilities(hide=lambda z, kept: z * kept)),
+    mistake("top-k-over-batch", "The largest were taken from all sentences together, or place by place.",
+        "Each row has its own top_k: look for them along the last axis.", CHOOSING,
+        next_token_probabilities=[_probabilities(largest=lambda z, k: z >= z.topk(k, 0).values[-1]),
+                                  _probabilities(largest=lambda z, k: z >= z.flatten().topk(k).values[-1])]),
+    mistake("top-k-one-short", "One word too few is kept.",
+        "The smallest of the top_k is one of them: hide what is smaller than it, and not what equals it.", CHOOSING,
+        next_token_probabilities=_probabilities(largest=lambda z, k: z > z.topk(k).values[:, -1:])),
+    mistake("top-k-smallest", "The smallest logits were kept.",
+        "The likeliest words have the largest logits.", CHOOSING,
+        next_token_probabilities=_probabilities(largest=lambda z, k: z <= z.topk(k, largest=False).values[:, -1:])),
+    mistake("softmax-over-batch", "The probabilities sum to 1 over the sentences, not over the words.",
+        "The words are the last axis: softmax(-1).", CHOOSING,
+        next_token_probabilities=_probabilities(axis=0)),
+    mistake("top-k-none", "top_k is None, and was taken for a number.",
+        "Keep all words then: choose only if top_k is not None.", CHOOSING,
+        crashes="NoneType", only=("next_token_probabilities",)),
 ]  # fmt: skip
 
 EXERCISES = [
@@ -97,6 +155,25 @@ EXERCISES = [
         "changes.",
         run=write_on,
     ),
+    Exercise(
+        next_token_probabilities,
+        "What does a temperature of 0.5 do to the differences between logits, and what must a logit be for the "
+        "probability to be exactly 0?",
+        "Divide by the temperature. If there is a top_k, hide all logits of a row but its largest ones. Softmax comes "
+        "last, and makes each row sum to 1.",
+        "`topk(top_k).values` is (B, top_k), the largest first. Its last column, kept as (B, 1), is the smallest "
+        "that stays: what is below it is filled with -inf.",
+        "scaled = logits / temperature  # (B, V)\n"
+        "if top_k is not None:\n"
+        "    smallest = scaled.topk(top_k).values[:, -1:]  # (B, 1)\n"
+        "    scaled = scaled.masked_fill(scaled < smallest, -torch.inf)\n"
+        "return scaled.softmax(-1)  # (B, V)",
+        inputs=[lambda: (2 * draw(5, 13, seed=6), 0.6, 4), lambda: (2 * draw(4, 11, seed=7), 1.7, None)],
+        cases=("", "Here top_k is None."),
+        axes="B V",
+        exact_zeros=True,
+        done="You can turn logits into dice. With top_k=1, does the temperature still matter?",
+    ),
 ]
 
 QUESTIONS = {
@@ -128,8 +205,8 @@ QUESTIONS = {
     ),
     "loss-at-best": question(
         "Somebody knows the grammar by heart: every rule, every word. What is their loss, in nats a word?",
-        "0 → Then they would know the next sentence in advance. It is drawn by lot.",
-        "✔ about 0.9 → Rules say what may come, not which state or which pair of nouns is drawn by lot.",
+        "0 → Then they would know the next sentence in advance. It is drawn at random.",
+        "✔ about 0.9 → Rules say what may come, not which state or which pair of nouns is drawn at random.",
         "about 4.8, ln 126 → That is for somebody who holds all 126 tokens for equally likely, all the time.",
     ),
     "without-mask": question(
@@ -138,6 +215,14 @@ QUESTIONS = {
         "of grammar.",
         "to the limit → The limit holds for those who do not see the answer.",
         "it does not fall → It falls, and fast: what is asked for stands in the input.",
+    ),
+    "below-the-limit": question(
+        "A model with a causal mask is trained, and its training loss falls below the limit. What does that say?",
+        "the mask leaks → It may. But there is another way to know the next word of a sentence that is read again and "
+        "again.",
+        "✔ nothing yet: look at fresh text → It may see ahead, or know its sentences by heart. On fresh ones only the "
+        "first of the two stays below the limit.",
+        "it knows the grammar better than the grammar → What is drawn next is drawn at random; nobody knows it before.",
     ),
     "colder": question(
         "Two words have the chances 0.8 and 0.2. What does a temperature of 0.5 make of the 0.8? Two decimals.",

@@ -1,0 +1,62 @@
+"""Nine starts of lesson 15's training: which heads look from the place of a pronoun to its noun, and who is needed.
+
+Where a pronoun is guessed it has not been read: the place is that of the word before it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import torch
+
+from mha_course.datasets.grammar import Sentence, sentences
+from mha_course.experiments.head_analysis import ablate_heads, all_heads, relation_weights
+from mha_course.models import CausalLanguageModel, language
+
+STEPS = 600  # of lesson 15
+
+
+def unseen() -> list[Sentence]:
+    """Return sentences with a pronoun, about pairs of nouns that were kept away from training in this order."""
+    return [text for text in sentences(1000, "test", seed=998) if "pronoun" in text.pairs]
+
+
+@torch.no_grad()
+def accuracy(model: CausalLanguageModel, texts: Sequence[Sentence]) -> float:
+    """Return which share of all pronouns is the likeliest word at its place, 0 to 1."""
+    ids = language.encode([text.words for text in texts])
+    hits = model(ids[:, :-1]).argmax(-1) == ids[:, 1:]  # (N, S-1): entry s is about the word s
+    asked = [(number, place) for number, text in enumerate(texts) for place, _ in text.pairs["pronoun"]]
+    rows, places = torch.tensor(asked).T
+    return hits[rows, places].double().mean().item()
+
+
+def report(model: CausalLanguageModel) -> dict[str, Any]:
+    """Measure a model on ``unseen`` sentences.
+
+    Returns: the weights of every head from the place of a pronoun to its ``noun``, and to that noun's ``adjective``;
+    ``accuracy`` on pronouns with all heads, and ``without`` each head alone; nothing is rounded.
+    """
+    texts = unseen()
+    weights = language.weights(model, texts)
+    found = {
+        "noun": relation_weights(weights, texts, "pronoun"),
+        "adjective": relation_weights(weights, [to_adjective(text) for text in texts], "pronoun"),
+    }
+    without = [accuracy(ablate_heads(model, [head]), texts) for head in all_heads(model)]
+    listed = {name: table.flatten().tolist() for name, table in found.items()}
+    return {**listed, "accuracy": accuracy(model, texts), "without": without}
+
+
+def to_adjective(text: Sentence) -> Sentence:
+    """Let each pronoun of a sentence belong to the adjective of its noun."""
+    adjectives = dict(text.pairs["adjective"])  # where each noun has its own
+    pairs = tuple((place, adjectives[noun]) for place, noun in text.pairs["pronoun"])
+    return replace(text, pairs={**text.pairs, "pronoun": pairs})
+
+
+def report_from(seed: int) -> dict[str, Any]:
+    """Train as lesson 15 does, from a start, and report on it."""
+    return report(language.train_language_model(seed, steps=STEPS, progress=False)[0])

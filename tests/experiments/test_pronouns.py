@@ -1,0 +1,99 @@
+"""Which heads of lesson 15's model look from the place of a pronoun to its noun; starts that lessons 13 to 15 show."""
+
+import pytest
+import torch
+from training_cache import train_once
+
+from mha_course.datasets import grammar, shapes
+from mha_course.experiments import head_analysis, precomputed, pronouns
+from mha_course.models import language
+
+
+@pytest.fixture(scope="module")
+def texts():
+    return pronouns.unseen()
+
+
+def test_they_are_about_pairs_that_were_kept_away(texts):
+    assert len(texts) > 500
+    assert all(grammar.nats(text.words, "train") == float("inf") for text in texts)
+    forms = {*grammar.OBJECT_FORMS, *grammar.OBJECT_FORMS.values()}
+    assert {text.words[start] for text in texts for start, _ in text.pairs["pronoun"]} == forms
+
+
+def test_adjectives_are_those_of_the_nouns_that_pronouns_stand_for(texts):
+    for text in texts[:50]:
+        pairs = zip(text.pairs["pronoun"], pronouns.to_adjective(text).pairs["pronoun"], strict=True)
+        for (place, noun), (same, adjective) in pairs:
+            assert place == same
+            assert adjective == noun - 1  # they stand side by side
+
+
+def test_accuracy_counts_pronouns_one_by_one(texts):
+    few = texts[:40]
+    true = language.encode([text.words for text in few])[:, 1:]
+    later = torch.arange(true.size(1)) > 8
+
+    def knows_the_first(ids):
+        """Name the true word at the first nine places, and <end> at all others."""
+        return torch.nn.functional.one_hot(true.masked_fill(later, language.END), 128).float()
+
+    places = [place for text in few for place, _ in text.pairs["pronoun"]]
+    right = sum(place <= 8 for place in places)
+    assert 0 < right < len(places)
+    assert pronouns.accuracy(knows_the_first, few) == pytest.approx(right / len(places))
+
+
+def test_nine_starts_ship_with_a_report_each():
+    starts = precomputed.load().language
+    assert tuple(starts) == precomputed.LANGUAGE_STARTS
+    for found in starts.values():
+        assert [len(found[name]) for name in ("noun", "adjective", "without")] == [8, 8, 8]
+        assert min(found["without"]) <= found["accuracy"] <= 1
+
+
+@pytest.mark.train
+def test_a_start_ships_as_it_comes_out():
+    """The one whose heads do not look at the noun, made again."""
+    shipped, made = precomputed.load().language[201], train_once(precomputed.language_start, 201)
+    assert made["accuracy"] > 0.98
+    for name in ("noun", "adjective"):  # on another processor the last digits differ
+        assert max(made[name]) == pytest.approx(max(shipped[name]), abs=0.15)
+    assert max(made["noun"]) < 0.3
+    assert max(made["adjective"]) > 0.7
+
+
+def test_starts_of_lessons_13_and_14_ship_with_a_report_each():
+    shipped = precomputed.load()
+    assert tuple(shipped.short) == precomputed.SHORT_STARTS
+    assert tuple(shipped.vision) == precomputed.VISION_STARTS
+    for found in shipped.short.values():
+        assert len(found["weights"]) == 8
+        assert found["without"] <= found["accuracy"] <= 1
+    for found in shipped.vision.values():
+        assert len(found["colours"]) == len(found["weights"]) == 4
+        assert {*found["colours"]} <= {*shapes.COLOURS}
+
+
+@pytest.mark.train
+def test_a_start_of_vision_ships_as_it_comes_out():
+    """The start that the lesson trains live, made again: the colours of clear favourites are the same."""
+    shipped, made = precomputed.load().vision[0], train_once(precomputed.vision_start, 0)
+    assert made["accuracy"] == pytest.approx(shipped["accuracy"], abs=0.05)
+    pairs = zip(made["colours"], shipped["colours"], strict=True)
+    assert sum(one == other for one, other in pairs) >= 2  # on another processor a favourite may differ
+
+
+@pytest.mark.train
+def test_a_report_says_what_the_measures_say(texts):
+    model, _ = train_once(language.train_language_model, 1, steps=350, progress=False)
+    found = pronouns.report(model)
+    weights = language.weights(model, texts)
+    every = [
+        weights[:, number, :, place, noun].flatten()
+        for number, text in enumerate(texts)
+        for place, noun in text.pairs["pronoun"]
+    ]
+    assert found["noun"] == pytest.approx(torch.stack(every).mean(0).tolist(), abs=1e-5)
+    ablated = head_analysis.ablate_heads(model, [(1, 2)])
+    assert found["without"][6] == pronouns.accuracy(ablated, texts)
