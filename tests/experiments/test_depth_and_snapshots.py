@@ -74,6 +74,7 @@ def test_what_is_passed_by_gets_no_gradient():
 def test_wirings_are_those_of_the_block(draw):
     x, (block,) = draw(2, 7, depth.WIDTH), depth.blocks(1)
     with torch.no_grad():
+        block.norm1.weight.copy_(draw(depth.WIDTH))  # so that the two norms differ
         assert torch.allclose(depth.pre_norm(block, x), block(x))
         post = models.EncoderBlock(depth.WIDTH, depth.HEADS, depth.INNER, norm_first=False).double()
         post.load_state_dict(block.state_dict())
