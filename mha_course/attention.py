@@ -36,7 +36,7 @@ def split_heads(x: Tensor, num_heads: int) -> Tensor:
 def merge_heads(x: Tensor) -> Tensor:
     """Undo split_heads: lay the heads of each token side by side, which the paper calls Concat.
 
-    Shape: x (B, H, S, D) -> (B, S, C); copies unless H or S is 1.
+    Shape: x (B, H, S, D) -> (B, S, C); a contiguous x is copied unless H or S is 1.
     Raises: ShapeError.
 
     >>> merge_heads(torch.zeros(2, 4, 5, 6)).shape
@@ -106,7 +106,7 @@ def _softmax_of_masked(masked_scores: Tensor, mask: Tensor | None) -> Tensor:
 def fused_attention(
     q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None = None, dropout: float = 0.0, *, is_causal: bool = False
 ) -> Tensor:
-    """Compute the context alone, in one fused kernel: the scores never exist as a whole.
+    """Compute the context alone, in one call: where a fused kernel runs, the scores never exist as a whole.
 
     Args:
         mask: as for attention.

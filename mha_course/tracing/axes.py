@@ -45,7 +45,8 @@ class AxisNamer:
         """Take all known sizes, the names in the patterns, those in ``sizes=``, and those of whole sequences."""
         self.sizes = dict(sizes)
         self.extra = {name: sizes[name] for name in from_sizes if name not in FEATURES | {"T", "S"}}
-        self.tokens = {name for name in given if name not in FEATURES and name not in from_sizes} | {"T", "S"}
+        words = {name for name in given if name[0].isalpha()} - FEATURES - set(from_sizes)  # no "?", no "3"
+        self.tokens = words | {"T", "S"}
         self.reserved = set(whole) & self.tokens
         self.roots: dict[str, str] = {}
         self.labels: dict[Axis, str] = {}

@@ -19,8 +19,11 @@ MOVES = {"contiguous", "clone", "cat", "concat", "concatenate", "stack", "repeat
          "copy_"}  # fmt: skip
 EXPLICIT_COPIES = MOVES - {"reshape", "flatten", "ravel", "reshape_as"}  # these copy because it was written
 NOTES = {
-    "scaled_dot_product_attention": "cannot be looked into: scaled_dot_product_attention is one call into a kernel, "
-    "which never makes the scores and weights as tensors",
+    **{
+        name: f"cannot be looked into: {name} is one call into a kernel, which never makes the scores and weights as "
+        "tensors"
+        for name in ("scaled_dot_product_attention", "flex_attention")
+    },
     **dict.fromkeys(
         ("multi_head_attention_forward", "_native_multi_head_attention"),
         "not looked into: nn.MultiheadAttention does all its steps inside one call, "

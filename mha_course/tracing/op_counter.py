@@ -52,8 +52,9 @@ _known: dict[int, tuple[str, bool, Flops | None]] = {}  # by id: operations live
 def _rules_of(func: OpOverload) -> tuple[str, bool, Flops | None]:
     """Return the name of an operation, whether it copies, and how its FLOPs are counted."""
     if id(func) not in _known:
-        name = str(func.overloadpacket.__name__)
-        _known[id(func)] = name, name in COPIES, COUNTED.get(name) or flop_registry.get(func.overloadpacket)
+        packet = getattr(func, "overloadpacket", func)  # a higher-order operator has none
+        name = str(packet.__name__)
+        _known[id(func)] = name, name in COPIES, COUNTED.get(name) or flop_registry.get(packet)
     return _known[id(func)]
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dis
 import inspect
+import operator
 import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -13,10 +14,19 @@ from torch import nn
 
 from mha_course.errors import ShapeError
 from mha_course.tracing.rules.call import tensors_in
+from mha_course.tracing.torch_internals import has_shape
 
 Patterns = str | Sequence[str | None] | Mapping[str, str] | None
 HEADS = ("num_heads", "n_heads", "n_head", "nhead", "num_attention_heads", "heads")
 KV_HEADS = ("num_kv_heads", "n_kv_heads", "num_key_value_heads", "n_kv_head")
+LETTERS = {  # of other people
+    **dict.fromkeys(("b", "bs", "batch", "batch_size"), "B"),
+    **dict.fromkeys(("c", "dim", "embed", "embed_dim", "d_model", "hidden", "hidden_size", "width"), "C"),
+    **dict.fromkeys(("h", *HEADS), "H"),
+    **dict.fromkeys(("dh", "d_head", "head_dim", "d_k"), "D"),
+    **dict.fromkeys(KV_HEADS, "H_kv"),
+}
+IMAGE = {"N": "B", "H": "Y", "W": "X"}  # where H and W stand together they are no heads
 NAME = re.compile(r"[^\W\d]\w*'?|\d+|\?")
 
 
@@ -37,13 +47,15 @@ def named_tensors(bound: dict[str, Any]) -> dict[str, torch.Tensor]:
             found[name] = value
         else:
             found |= {f"{name}[{position}]": tensor for position, tensor in enumerate(tensors_in([value]))}
-    return found
+    return {name: tensor for name, tensor in found.items() if has_shape(tensor)}
 
 
 def assign(axes: Patterns, tensors: dict[str, torch.Tensor]) -> dict[str, tuple[str, ...]]:
     """Return the pattern of each argument that has one."""
     if axes is None:
         return {}
+    if not isinstance(axes, (str, Mapping, Sequence)):
+        raise ShapeError("trace", "axes must be patterns", expected='"B S C", or several', got=repr(axes))
     names = " ".join(tensors)
     if isinstance(axes, str):  # for the first tensor, and for all others of its shape
         if not tensors:
@@ -77,7 +89,32 @@ def _words(text: str) -> tuple[str, ...]:
     words = tuple(text.replace(",", " ").strip("() ").split()) if isinstance(text, str) else ("",)
     if not words or not all(NAME.fullmatch(part) for word in words for part in word.split("*")):
         raise ShapeError("trace", "a pattern names each axis once", expected='names such as "B S C"', got=repr(text))
-    return words
+    return tuple("*".join(_read(part, words) for part in word.split("*")) for word in words)
+
+
+def _read(part: str, words: Sequence[str]) -> str:
+    """Return the course's name for a letter; d is the width of a head where heads stand beside it, else the whole."""
+    if {"H", "W"} <= set(words):
+        return IMAGE.get(part, part)
+    if part == "d":
+        return "D" if {"h", "H", "heads"} & set(words) else "C"
+    return LETTERS.get(part, part)
+
+
+def renamed(name: str) -> str:
+    """Return the course's name for a size, such as H for num_heads."""
+    return LETTERS.get(name, name)
+
+
+def translated(axes: Patterns, patterns: Mapping[str, Sequence[str]]) -> tuple[str, ...]:
+    """Return a note where the caller's letters are read as others."""
+    given = [axes] if isinstance(axes, str) else list(axes.values() if isinstance(axes, Mapping) else axes or ())
+    written = [text.replace(",", " ").strip("() ").split() for text in given if text]
+    read = [list(words) for words in patterns.values()]
+    if isinstance(axes, str):
+        read = read[:1]
+    pairs = [(" ".join(one), " ".join(other)) for one, other in zip(written, read, strict=False) if one != other]
+    return tuple(f"{one} was read as {other}" for one, other in dict.fromkeys(pairs))
 
 
 def solve(
@@ -87,8 +124,10 @@ def solve(
     hints: Mapping[str, int] | None = None,
 ) -> dict[str, int]:
     """Find the size of every name, and D = C / H; a hint gives way where it does not fit."""
-    found = {**(hints or {}), **{name: _positive(name, size) for name, size in sizes.items()}}
     pairs = [pair for name, words in patterns.items() for pair in zip(words, tensors[name].shape, strict=True)]
+    written = {part for word, _ in pairs for part in word.split("*")}
+    found = {name: size for name, size in (hints or {}).items() if name not in written}
+    found |= {name: _positive(name, size) for name, size in sizes.items()}
     for _ in range(3):  # sizes found in one pattern help to read the next
         for word, size in pairs:
             _bind(word, size, found)
@@ -106,6 +145,7 @@ def solve(
 
 
 def _positive(name: str, size: Any) -> int:
+    size = operator.index(size) if hasattr(size, "__index__") and not isinstance(size, bool) else size
     if not isinstance(size, int) or isinstance(size, bool) or size < 1:
         raise ShapeError("trace", f"sizes[{name!r}] must be a positive int", expected=f"{name} >= 1", got=repr(size))
     return size

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
+from collections.abc import Callable
 from types import FrameType
 from typing import Any
 
@@ -20,14 +21,16 @@ from mha_course.tracing.rules.contraction import CONTRACTIONS, after_linear
 from mha_course.tracing.rules.elementwise import ELEMENTWISE
 from mha_course.tracing.rules.indexing import INDEXING
 from mha_course.tracing.rules.reshape import VIEWS, Rule
-from mha_course.tracing.source_lines import UserFrame, line_at, user_frames
-from mha_course.tracing.torch_internals import OpOverload, is_functorch_wrapped_tensor, storage_key
+from mha_course.tracing.source_lines import Frames, UserFrame, line_at
+from mha_course.tracing.torch_internals import OpOverload, has_shape, is_functorch_wrapped_tensor, is_plain, storage_key
 
 RULES: dict[str, Rule] = {**VIEWS, **INDEXING, **CONTRACTIONS, **ELEMENTWISE}
 SHAPE_ONLY = {*VIEWS, *INDEXING}
 LATER = {"projection": "split", "context": "merged"}  # what a change of shape makes of a stage
 UNCHANGED = {"detach", "contiguous", "clone", "to", "float", "double", "half", "bfloat16", "data"}
-ONE_ROW = {"multi_head_attention_forward", "_native_multi_head_attention"}
+WRAPPED = "tensors inside vmap and other transforms are wrapped, so that their memory and these steps cannot be seen"
+SHAPELESS = "nested and sparse tensors have no shape and strides of their own: steps that make them are not shown"
+ONE_ROW = {"multi_head_attention_forward", "_native_multi_head_attention", "flex_attention"}
 
 
 class Recorder(TorchFunctionMode):
@@ -45,12 +48,12 @@ class Recorder(TorchFunctionMode):
         self.arguments: dict[str, tuple[Argument, TensorInfo]] = {}
         self.steps: list[Step] = []
         self.frames: list[list[UserFrame]] = []  # for each step; the same list for those of one call
-        self.bound: list[str | None] = []  # the variable that holds each result
+        self.aliases: dict[str, int] = {}  # further variables that held a result
         self.warnings: dict[int, str] = {}
         self.pending: dict[int, str] = {}
         self.settled: set[int] = set()
-        self.unseen = False
-        self.progress: dict[int, int] = {}  # how far each frame was when its variables were last looked at
+        self.notes: dict[str, None] = {}  # what could not be seen, in order
+        self.running = Frames(self._bind)
         self.failure: str | None = None
 
     def __torch_function__(
@@ -61,18 +64,32 @@ class Recorder(TorchFunctionMode):
         try:
             out = func(*args, **kwargs)
         except (RuntimeError, IndexError) as error:
-            parts = [self.info(tensor) for tensor in tensors_in((*args, *kwargs.values()))]
-            self.failure = warnings.of_crash(op_name(func), str(error), parts, self.names)
+            self._guard(self._diagnose, op_name(func), args, kwargs, error)
             raise
         if isinstance(func, OpOverload) and not self.counter.flops:  # scripted code: the counter comes too late
             self.counter.ran(func, args, kwargs, out)
         if isinstance(out, (torch.Tensor, tuple, list)) and not isinstance(out, torch.Size):
-            self._record(op_name(func), args, kwargs, out)
+            self._guard(self._record, op_name(func), args, kwargs, out)
         elif func is torch.Tensor.__setitem__:
-            self._record("setitem", args, kwargs, args[0])
+            self._guard(self._record, "setitem", args, kwargs, args[0])
         elif func is torch.Tensor.__iter__:
-            out = iter(self._record("unbind", args, kwargs, list(out)))
+            rows = list(out)
+            self._guard(self._record, "unbind", args, kwargs, rows)
+            out = iter(rows)
         return out
+
+    def _guard(self, look: Callable[..., None], op: str, *found: Any) -> None:
+        """Look at a call; where the tracer itself fails, the call goes on, and a note says so."""
+        try:
+            look(op, *found)
+        except Exception as error:
+            line = f"{type(error).__name__}: {error}".splitlines()[0]
+            self.notes[f"the tracer failed at {op} ({line}), so this step is not shown"] = None
+
+    def _diagnose(self, op: str, args: tuple[Any, ...], kwargs: dict[str, Any], error: Exception) -> None:
+        """Find the mistake behind a call that raised."""
+        parts = [self.info(tensor) for tensor in tensors_in((*args, *kwargs.values())) if has_shape(tensor)]
+        self.failure = warnings.of_crash(op, str(error), parts, self.names)
 
     def info(self, tensor: torch.Tensor) -> TensorInfo:
         """Return what is known of a tensor; one that was not seen before is a parameter or comes from outside."""
@@ -92,8 +109,8 @@ class Recorder(TorchFunctionMode):
         name = next(free for free in itertools.chain([name], numbered) if free not in self.arguments)
         value = TensorInfo(axes)
         self._remember(value, tensor, name)
-        plain = tensor.layout == torch.strided
-        strides, offset = (tuple(tensor.stride()), int(tensor.storage_offset())) if plain else ((), 0)
+        whole = tensor.layout == torch.strided
+        strides, offset = (tuple(tensor.stride()), int(tensor.storage_offset())) if whole else ((), 0)
         argument = Argument(name, tuple(tensor.shape), labels, strides, offset, value.memory)
         self.arguments[name] = argument, value
         return value
@@ -102,18 +119,18 @@ class Recorder(TorchFunctionMode):
         """Keep a tensor and what is known of it; tensors that read the same memory get the same number."""
         known, label = self.names.labels, self.names.label
         value.source, value.labels = source, tuple([known.get(axis) or label(axis) for axis in value.axes])
-        if isinstance(source, int) or _is_plain(tensor):  # results were looked at before
+        if isinstance(source, int) or is_plain(tensor):  # results were looked at before
             value.memory = self.memories.setdefault(storage_key(tensor), len(self.memories))
         self.values[id(tensor)] = value
         self.kept.append(tensor)
 
-    def _record(self, op: str, args: tuple[Any, ...], kwargs: dict[str, Any], out: Any) -> Any:
+    def _record(self, op: str, args: tuple[Any, ...], kwargs: dict[str, Any], out: Any) -> None:
         """Write a step for every tensor that came out."""
         outs = [out] if isinstance(out, torch.Tensor) else tensors_in(out)
-        if not outs or not _is_plain(outs[0]):
-            self.unseen |= bool(outs) and is_functorch_wrapped_tensor(outs[0])
-            return out
-        by_id = {id(tensor): tensor for tensor in tensors_in((*args, *kwargs.values()))}
+        if not outs or not is_plain(outs[0]):
+            self.notes |= {WRAPPED if is_functorch_wrapped_tensor(outs[0]) else SHAPELESS: None} if outs else {}
+            return
+        by_id = {id(tensor): tensor for tensor in tensors_in((*args, *kwargs.values())) if has_shape(tensor)}
         read = list(by_id.values())
         values = [self.values.get(key) or self.info(tensor) for key, tensor in by_id.items()]
         call = OpCall(op, args, kwargs, outs, self.names, self.info, len(self.steps), read, self.pending, self.settled)
@@ -122,21 +139,25 @@ class Recorder(TorchFunctionMode):
             result.axes = axes
         inherit(call, values)
         inputs = tuple([Operand(v.source, tuple(t.shape), v.labels) for v, t in zip(values, read, strict=True)])
-        frames = user_frames(self.top, self.progress, self._bind)
+        frames = self.running.lines(self.top, len(self.steps))
         before = {key: value.memory for key, value in zip(by_id, values, strict=True)}
         for number, tensor in enumerate(outs):
-            self._remember(call.results[number], tensor, len(self.steps))
+            self._remember(call.results[number], tensor, call.index if op in ONE_ROW else len(self.steps))
             if number == 0 or op not in ONE_ROW:
                 self._add_step(call, number, inputs, before, frames)
         for index, text in call.warnings.items():
             self.warnings.setdefault(index, text)
-        return out
 
-    def _bind(self, name: str, held: object) -> None:
-        """Give the variable's name to the step that made what it holds."""
+    def _bind(self, name: str, held: object, first: int) -> None:
+        """Give a variable's name to the step, not before the first one, that made what it holds."""
         value = self.values.get(id(held))
-        if value is not None and isinstance(value.source, int) and self.bound[value.source] is None:
-            self.bound[value.source] = name
+        if value is None or not isinstance(value.source, int) or value.source < first:
+            return
+        step = self.steps[value.source]
+        if step.name is None:
+            step.name = name
+        elif step.name != name:
+            self.aliases[name] = step.index
 
     def _axes(self, call: OpCall, outs: list[torch.Tensor]) -> list[list[Axis]]:
         """Name the axes of the results; where no rule fits, or one fits badly, they are not known."""
@@ -166,7 +187,6 @@ class Recorder(TorchFunctionMode):
         hidden = 0 if number or (op in EXPLICIT_COPIES and storage != "view") else self.counter.copies
         line, lineno = (line_at(frames[0].code.co_filename, frames[0].lineno), frames[0].lineno) if frames else ("", 0)
         self.frames.append(frames)
-        self.bound.append(None)
         self.steps.append(Step(
             len(self.steps), op, inputs, tuple(tensor.shape), result.labels, tensor.stride(), tensor.is_contiguous(),
             storage, tensor.dtype, tensor.device, tensor.nbytes, 0 if number else self._flops(call), line, lineno,
@@ -177,12 +197,8 @@ class Recorder(TorchFunctionMode):
         """Return the FLOPs that were counted, or for a fused kernel that torch does not count those of its products."""
         if call.op == "scaled_dot_product_attention":
             q, k, v = (call.arg(position, name) for position, name in enumerate(("query", "key", "value")))
-            return 2 * math.prod(q.shape[:-1]) * k.shape[-2] * (q.shape[-1] + v.shape[-1])
+            return 2 * math.prod(call.outs[0].shape[:-1]) * k.shape[-2] * (q.shape[-1] + v.shape[-1])
         return self.counter.flops
-
-
-def _is_plain(tensor: torch.Tensor) -> bool:
-    return tensor.layout == torch.strided and not is_functorch_wrapped_tensor(tensor)
 
 
 def inherit(call: OpCall, values: list[TensorInfo]) -> None:

@@ -73,7 +73,8 @@ class Step:
     line: str  # the line of code, stripped
     lineno: int
     hidden_copies: int  # copies that were made on the way though nobody wrote them
-    warning: str | None = None  # "id-of-the-mistake: what happened and how to mend it"
+    warning: str | None = None  # what is certainly wrong: "id-of-the-mistake: what happened and how to mend it"
+    question: str | None = None  # likewise, of what is unusual and may be meant
     note: str | None = None  # what cannot be seen here, and why
     stage: str = ""  # projection, split, scores, scaled_scores, masked_scores, weights, context, merged, out or ""
     name: str | None = None  # the variable that the line assigns it to

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 STAGES = ("projection", "split", "scores", "scaled_scores", "masked_scores", "weights", "context", "merged", "out")
 WIDTH = 88  # characters that fit beside JupyterLab's file list
-WARN = "⚠"
+WARN, ASK = "⚠", "?"
 
 
 def shape_text(shape: Sequence[int], axes: Sequence[str]) -> str:
@@ -66,9 +66,8 @@ class Reports:
         for (*cells, code), step in zip(rows, (None, *self.steps), strict=True):
             short = code if len(code) <= room else f"{code[: room - 1]}…"
             lines.append("  ".join([*map(str.ljust, cells, widths), short]).rstrip())
-            if step is not None and step.warning:
-                text = f"{WARN} {step.warning}"
-                lines += textwrap.wrap(text, WIDTH, initial_indent=" " * 6, subsequent_indent=" " * 8)
+            for sign, text in remarks(step) if step is not None else ():
+                lines += textwrap.wrap(f"{sign} {text}", WIDTH, initial_indent=" " * 6, subsequent_indent=" " * 8)
         return "\n".join((*lines, *self._closing_lines()))
 
     def _closing_lines(self) -> list[str]:
@@ -87,7 +86,8 @@ class Reports:
         made = ", ".join(count(n, words[kind]) if kind in words else f"{n} new" for kind, n in kinds if n)
         hidden = sum(step.hidden_copies for step in self.steps)
         extra = [count(hidden, "hidden copy")] if hidden else []
-        extra += [count(len(self.warnings), "warning")] if self.warnings else []
+        remarks = ((self.warnings, "warning"), (self.questions, "question"))
+        extra += [count(len(found), word) for found, word in remarks if found]
         return "; ".join([f"{count(len(self.steps), 'step')}: {made}" if made else "no steps", *extra])
 
     @property
@@ -95,6 +95,11 @@ class Reports:
         """Return all warnings, in order."""
         found = [step.warning for step in self.steps if step.warning]
         return (*found, *([self.failure] if self.failure else []))
+
+    @property
+    def questions(self) -> tuple[str, ...]:
+        """Return all questions, in order."""
+        return tuple(step.question for step in self.steps if step.question)
 
     def step(self, name: str) -> Step:
         """Return the last step assigned to a variable, or the last of a stage, or the one that a variable held."""
@@ -116,8 +121,7 @@ class Reports:
         for step in self.steps:
             number, op, shape, memory, code = _cells(step)
             lines.append((number, f"`{_cell(code)}`", _cell(op), _cell(shape), str(step.strides), memory))
-            if step.warning:
-                lines.append(("", f"{WARN} {_cell(step.warning)}", "", "", "", ""))
+            lines += [("", f"{sign} {_cell(text)}", "", "", "", "") for sign, text in remarks(step)]
         head = ("", "line", "step", "shape", "strides", "memory")
         table = [f"| {' | '.join(cells)} |" for cells in (head, *lines)]
         table.insert(1, f"|{'---|' * len(head)}")
@@ -135,6 +139,11 @@ class Reports:
         rows = [text for step in self.steps for text in _html_rows(step)]
         notes = "".join(f"<p>{escaped(text)}</p>" for text in self._closing_lines())
         return table(self.summary(), ("no.", "line", "step", "shape", "strides", "memory"), rows) + notes
+
+
+def remarks(step: Step) -> list[tuple[str, str]]:
+    """Return what is wrong with a step and what is unusual, each behind its sign."""
+    return [(sign, text) for sign, text in ((WARN, step.warning), (ASK, step.question)) if text]
 
 
 def _cells(step: Step) -> tuple[str, str, str, str, str]:
@@ -192,11 +201,9 @@ def row(cells: Iterable[str], style: str = CELL) -> str:
 
 
 def _html_rows(step: Step) -> list[str]:
-    """Write one step, and its warning below it."""
+    """Write one step, and below it what is wrong or unusual."""
     number, op, _, memory, code = _cells(step)
     line = f'<span style="{CODE}">{escaped(code)}</span>'
     cells = [number, line, escaped(op), chips(step.shape, step.axes), str(step.strides), escaped(memory)]
-    if not step.warning:
-        return [row(cells)]
-    text = f"{WARN} <strong>{escaped(step.warning)}</strong>"
-    return [row(cells), f'<tr><td></td><td colspan="5" style="{ALERT}">{text}</td></tr>']
+    alerts = [f"{sign} <strong>{escaped(text)}</strong>" for sign, text in remarks(step)]
+    return [row(cells), *[f'<tr><td></td><td colspan="5" style="{ALERT}">{alert}</td></tr>' for alert in alerts]]

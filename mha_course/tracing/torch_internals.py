@@ -13,14 +13,15 @@ import torch
 from torch import Tensor
 from torch._C._functorch import is_functorch_wrapped_tensor
 from torch._ops import OpOverload
+from torch.nn.parameter import UninitializedBuffer, UninitializedParameter
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 from torch.utils.flop_counter import flop_registry, sdpa_backward_flop_count, sdpa_flop_count
 
 __all__ = [
     "CPU_FLASH", "CPU_FLASH_BACKWARD", "MACHINERY", "DispatchMode", "OpOverload", "compiler_is_loaded",
-    "flop_registry", "is_functorch_wrapped_tensor", "sdpa_backend", "sdpa_backward_flop_count", "sdpa_flop_count",
-    "storage_key", "tree_leaves",
+    "flop_registry", "has_shape", "is_functorch_wrapped_tensor", "is_plain", "sdpa_backend", "sdpa_backward_flop_count",
+    "sdpa_flop_count", "storage_key", "tree_leaves",
 ]  # fmt: skip
 
 # The kernel that F.scaled_dot_product_attention runs on the CPU, forward and backward.
@@ -42,6 +43,8 @@ def _is_composite(func: Any) -> bool:
 class DispatchMode(TorchDispatchMode):
     """See every operation that runs on tensors, while the mode is entered: subclasses say what ``ran`` does."""
 
+    supports_higher_order_operators = True  # flex_attention, torch.cond
+
     def __init__(self) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
 
@@ -58,8 +61,8 @@ class DispatchMode(TorchDispatchMode):
             composite = _composites[id(func)] = _is_composite(func)
         # With tensors of inference mode nothing takes linear, matmul or reshape apart before a mode sees them. Their
         # parts are what is noted everywhere else, so they are taken apart here. Not by func.decompose: its dropout
-        # copies.
-        if composite:
+        # copies. Subclasses, such as nested tensors, take them apart by themselves.
+        if composite and not types:
             with self:
                 return func._op_dk(_COMPOSITE, *args, **kwargs)
         out = func(*args, **kwargs)
@@ -80,6 +83,16 @@ def compiler_is_loaded() -> bool:
 def sdpa_backend(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, causal: bool) -> int:
     """Return the SDPBackend that F.scaled_dot_product_attention would take; where none can, RuntimeError."""
     return int(torch._fused_sdp_choice(q, k, v, mask, 0.0, causal))
+
+
+def has_shape(tensor: Tensor) -> bool:
+    """Return whether a tensor has one shape: a nested one has many, a lazy parameter none yet."""
+    return not (tensor.is_nested or isinstance(tensor, (UninitializedBuffer, UninitializedParameter)))
+
+
+def is_plain(tensor: Tensor) -> bool:
+    """Return whether a tensor has one shape, and a memory that can be read."""
+    return has_shape(tensor) and tensor.layout == torch.strided and not is_functorch_wrapped_tensor(tensor)
 
 
 def storage_key(tensor: Tensor) -> int:

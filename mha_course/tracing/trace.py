@@ -11,18 +11,30 @@ from typing import Any
 
 import torch
 
+from mha_course.errors import ShapeError
 from mha_course.tracing import render
 from mha_course.tracing.axes import AxisNamer
 from mha_course.tracing.compare import Comparison, Ledger
-from mha_course.tracing.patterns import Patterns, assign, bind, declared, modules_of, named_tensors, solve
+from mha_course.tracing.patterns import (
+    Patterns,
+    assign,
+    bind,
+    declared,
+    modules_of,
+    named_tensors,
+    renamed,
+    solve,
+    translated,
+)
 from mha_course.tracing.recorder import Recorder
 from mha_course.tracing.records import Argument, Source, Step
 from mha_course.tracing.rules import warnings as diagnosis
-from mha_course.tracing.source_lines import HERE, assignments, code_lines, name_results
+from mha_course.tracing.source_lines import HERE, code_lines
 from mha_course.tracing.torch_internals import MACHINERY, compiler_is_loaded
 
 COMPILED = "compiled code was run as it was written: what the compiler fuses and reorders cannot be seen"
-WRAPPED = "tensors inside vmap and other transforms are wrapped, so that their memory and these steps cannot be seen"
+FAST_PATH = "in evaluation without gradients torch takes a fused path through nn.MultiheadAttention and \
+nn.TransformerEncoder, but not while they are traced: results may differ by rounding, and in rows that are padding"
 SCRIPTED = "scripted code runs outside Python: what it ran is shown, but its lines cannot be seen"
 
 
@@ -76,7 +88,8 @@ def trace(
         fn: any callable or module.
         axes: a pattern such as ``"B S C"``, or a sequence of them, one for each tensor argument, or a mapping from
             parameter names; a product is written ``"3*C"``, an unknown axis ``"?"``. One pattern alone also goes to
-            all other arguments of the same shape.
+            all other arguments of the same shape. Other people's letters ("b n d", "N C H W") are read as the
+            course's where they are known, and a note says so.
         sizes: what cannot be read off, as ``dict(H=4)``; H is also taken from an argument or attribute num_heads.
             D is C / H.
     Raises: ShapeError for patterns that do not fit. What ``fn`` raises is raised as it is, with the steps up to there
@@ -86,7 +99,10 @@ def trace(
     >>> [(step.op, step.axes) for step in trace(split_heads, torch.zeros(2, 5, 24), 4, axes="B S C").steps]
     [('unflatten', ('B', 'S', 'H', 'D')), ('transpose', ('B', 'H', 'S', 'D'))]
     """
-    return _run(fn, args, kwargs, _prepare(fn, args, kwargs, axes, dict(sizes or {})))
+    if not isinstance(sizes or {}, Mapping):
+        raise ShapeError("trace", "sizes must be a mapping", expected="dict(H=4)", got=repr(sizes))
+    known = {renamed(name): size for name, size in (sizes or {}).items()}
+    return _run(fn, args, kwargs, _prepare(fn, args, kwargs, axes, known))
 
 
 def _prepare(
@@ -102,6 +118,7 @@ def _prepare(
     names = AxisNamer(found, given, [name for name in {**hints, **sizes} if name in found], whole)
     parameters = {id(p): name for module in modules_of(fn) for name, p in module.named_parameters()}
     recorder = Recorder(names, parameters)
+    recorder.notes = dict.fromkeys(translated(axes, patterns))
     batched = any(len(words) > 2 for words in patterns.values())
     for name, tensor in tensors.items():
         if id(tensor) not in recorder.values:
@@ -117,7 +134,7 @@ def _run(fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], 
     parts = [fn, *(part for module in modules_of(fn) for part in module.modules())]
     compiled = any(hasattr(part, "_torchdynamo_orig_callable") or hasattr(part, "_orig_mod") for part in parts)
     scripted = any(isinstance(part, (torch.jit.ScriptModule, torch.jit.ScriptFunction)) for part in parts)
-    notes = (*[COMPILED] * compiled, *[SCRIPTED] * scripted)
+    notes = (*[COMPILED] * compiled, *[SCRIPTED] * scripted, *[FAST_PATH] * any(map(_has_fast_path, parts)))
     # Compiled code is not compiled while it is traced. Importing the compiler takes seconds: only if it is in use.
     as_written = torch.compiler.set_stance("force_eager") if compiler_is_loaded() else nullcontext()
     recorder.top = sys._getframe()
@@ -126,11 +143,26 @@ def _run(fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], 
             result = fn(*args, **kwargs)
     except Exception as error:
         failed = _finish(recorder, None, notes, recorder.failure)
+        _attach(error, failed)
+        raise
+    return _finish(recorder, result, notes, None)
+
+
+def _has_fast_path(part: Any) -> bool:
+    """Return whether torch would run another path of a module if it were not traced."""
+    kinds = torch.nn.MultiheadAttention, torch.nn.TransformerEncoderLayer
+    quiet = isinstance(part, kinds) and not part.training
+    return quiet and not (torch.is_grad_enabled() and any(p.requires_grad for p in part.parameters()))
+
+
+def _attach(error: Exception, failed: Trace) -> None:
+    """Give what was raised the trace up to there, where it takes more than it has."""
+    try:
         error.add_note(f"Traced up to here:\n{failed}")
         error.trace = failed  # type: ignore[attr-defined]
         error.__traceback__ = _without_tracer(error.__traceback__)
-        raise
-    return _finish(recorder, result, (*notes, WRAPPED) if recorder.unseen else notes, None)
+    except (AttributeError, TypeError):  # a frozen dataclass, or a __setattr__ of its own: it stays as it was raised
+        return
 
 
 def _without_tracer(entry: TracebackType | None) -> TracebackType | None:
@@ -152,15 +184,17 @@ def _finish(recorder: Recorder, result: Any, notes: tuple[str, ...], failure: st
     if any(text.startswith("heads-innermost") for text in warnings.values()):  # a merge then only repeats its order
         warnings = {i: text for i, text in warnings.items() if not text.startswith("merge-dim-before-heads")}
     warnings |= _of_some_alone(recorder.steps, warnings)
-    statements = {code: assignments(source.first, source.lines) for code, source in known.items()}
-    variables = name_results(recorder.frames, statements, recorder.bound)
-    for step, stack, variable in zip(recorder.steps, recorder.frames, variables, strict=True):
-        step.name, step.warning = variable, warnings.get(step.index)
+    notes = (*notes, *recorder.notes)
+    recorder.running.finish()
+    for step, stack in zip(recorder.steps, recorder.frames, strict=True):
+        text = warnings.get(step.index)
+        unusual = text is not None and text.partition(":")[0] in diagnosis.QUESTIONS
+        step.warning, step.question = (None, text) if unusual else (text, None)
         step.source = shown.index(stack[0].code) if stack and stack[0].code in shown else None
     sources = tuple(known[code] for code in shown)
     arguments = tuple(replace(made, axes=made.axes or value.labels) for made, value in recorder.arguments.values())
-    aliases = {name: i for i, name in enumerate(recorder.bound) if name and name != variables[i]}
-    return Trace(tuple(recorder.steps), result, arguments, sources, dict(recorder.names.sizes), notes, failure, aliases)
+    steps, sizes = tuple(recorder.steps), dict(recorder.names.sizes)
+    return Trace(steps, result, arguments, sources, sizes, notes, failure, recorder.aliases)
 
 
 def _of_some_alone(steps: list[Step], warnings: dict[int, str]) -> dict[int, str]:

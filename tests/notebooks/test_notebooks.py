@@ -82,6 +82,8 @@ def output_problems(output, free):
         yield "widget view, which is an error box without a kernel"
     if "image/png" in output.get("data", {}):
         yield "a picture that plots.show did not show, so that it has no caption"
+    if 'base64,"' in "".join(output.get("data", {}).get("text/html", "")):
+        yield "a panel whose picture could not be drawn"
     if re.search(r"(?<![=\w])(True|False)\b", output.get("text", "")):
         yield "a bare boolean"
     for text in texts(output):

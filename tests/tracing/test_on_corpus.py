@@ -30,7 +30,7 @@ def said(text):
 def test_axes_are_named_and_nothing_right_is_warned_about(case, at):
     found, crashed = traced(case.name, at)
     assert not crashed
-    assert found.warnings == ()
+    assert found.warnings == found.questions == ()
     last = {step.name: step for step in found.steps if step.name}
     named = [variable for variable in case.expected(at) if variable in last]
     assert len(named) >= len(case.expected(at)) - 2, "variables go by their names"
@@ -65,7 +65,7 @@ def test_the_trace_changes_nothing(case, at):
 @pytest.mark.parametrize(("case", "at"), cases(WRONG))
 def test_mistakes_are_named_where_they_are_made(case, at):
     found, crashed = traced(case.name, at)
-    outcome, ids = case.outcome(at), set().union(*map(said, found.warnings))
+    outcome, ids = case.outcome(at), set().union(*map(said, (*found.warnings, *found.questions)))
     if outcome == "unseen":
         return
     if outcome == "right":
@@ -76,5 +76,6 @@ def test_mistakes_are_named_where_they_are_made(case, at):
     else:
         assert ids & outcome or (None in outcome and not ids)
         assert ids <= outcome | set(case.also) | {"view-without-transpose"}
-        lines = [step.line for step in found.steps if step.warning and case.mistake in said(step.warning)]
+        steps = [(step, step.warning or step.question) for step in found.steps]
+        lines = [step.line for step, text in steps if text and case.mistake in said(text)]
         assert not lines or case.blames(lines[0])

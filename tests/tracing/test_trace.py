@@ -5,19 +5,21 @@ import math
 import time
 import traceback
 import types
+import warnings
 
 import pandas as pd
 import pytest
 import torch
 from torch import nn
 from torch.nn import functional as F
+from torch.nn.attention.flex_attention import flex_attention
 from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from mha_course import models, variants
 from mha_course.attention import MultiHeadAttention, split_heads
 from mha_course.errors import ShapeError
-from mha_course.tracing import Comparison, trace
+from mha_course.tracing import Comparison, recorder, trace
 from mha_course.tracing.render import STAGES
 
 B, S, C, H, D = 2, 5, 24, 4, 6
@@ -172,7 +174,7 @@ def test_an_embedding_has_the_width():
 @pytest.mark.parametrize(("heads", "mistake"), [(2, "no-split"), (1, ""), (None, "")])
 def test_fused_attention_without_heads(heads, mistake, x):
     step = trace(F.scaled_dot_product_attention, x, x, x, axes="B S C", sizes={"H": heads} if heads else {}).steps[-1]
-    assert (step.warning or "").split(":")[0] == mistake
+    assert (step.question or "").split(":")[0] == mistake
     assert step.axes == ("B", "T", "C")
 
 
@@ -216,7 +218,7 @@ def test_a_softmax_without_an_axis_runs_over_columns_of_a_matrix(x):
 )
 def test_a_softmax_over_another_axis(axes, fn, mistake, x, heads):
     step = last(lambda x: fn(x @ x.mT), heads if "H" in axes else x, axes=axes)
-    assert step.warning.startswith(mistake)
+    assert (step.warning if "batch" in mistake else step.question).startswith(mistake)
 
 
 @pytest.mark.parametrize(("fn", "expected"), OF_X.values(), ids=OF_X)
@@ -314,7 +316,7 @@ def test_heads_that_only_one_factor_names_are_summed(draw):
 
 def test_heads_that_a_product_adds_up_are_told(heads):
     step = last(lambda q: torch.einsum("bhts,bhsd->btd", (q @ q.mT).softmax(-1), q), heads, axes="B H S D")
-    assert step.warning.startswith("heads-averaged")
+    assert step.question.startswith("heads-averaged")
 
 
 def test_keys_without_a_linear_need_no_split(x):
@@ -736,3 +738,139 @@ def test_twelve_layers_take_less_than_a_second(draw):
     found = trace(layers, x, axes="B S C")
     assert len(found.steps) >= 12 * 18
     assert time.thread_time() - start < 1 + sum(step.flops for step in found.steps) / 2e10  # the work itself
+
+
+# What is unusual is asked, and breaks nothing
+
+
+def joined(x):
+    return x.reshape(B, 2, 3 * C)
+
+
+@pytest.mark.parametrize(
+    ("fn", "question"),
+    [(nn.MultiheadAttention(C, H), "attention-over-batch"),
+     (nn.TransformerEncoderLayer(C, H, 10), "attention-over-batch"),
+     (nn.MultiheadAttention(C, H, batch_first=True), ""), (joined, "tokens-joined")],
+)  # fmt: skip
+def test_questions_are_no_warnings(fn, question, draw):
+    x = draw(B, 6, C).float()
+    found = trace(fn, *[x] * (3 if isinstance(fn, nn.MultiheadAttention) else 1), axes="B S C")
+    assert found.warnings == ()
+    assert [text.partition(":")[0] for text in found.questions] == [question] * bool(question)
+    assert ("question" in found.summary()) == bool(question)
+    for shown in (str(found), found.to_markdown(), found._repr_html_().replace("<strong>", "")):
+        assert not question or f"? {question}" in shown
+
+
+def test_keys_may_be_the_pixels_of_a_picture(draw):
+    def attend(x):
+        q = x.flatten(2).transpose(1, 2)
+        return (q @ q.transpose(1, 2)).softmax(-1) @ q
+
+    found = trace(attend, draw(B, C, 4, 6), axes="B C Y X")
+    assert found.warnings == found.questions == ()
+
+
+def test_an_unknown_axis_is_no_token(draw):
+    assert last(lambda x: x * 1, draw(3, 4, 5), axes="B ? ?").axes == ("B", "?", "?")
+    assert last(lambda x: torch.randn(6, 7) * 1, draw(3, 4, 5), axes="B S ?").axes == ("?", "?")
+
+
+@pytest.mark.parametrize(
+    ("axes", "sizes", "expected"),
+    [("b n d", {"h": H}, "B n C"), ("batch seq embed", {"num_heads": H}, "B seq C"), ("B S C", {"H": H}, "B S C")],
+)
+def test_the_letters_of_other_people(axes, sizes, expected, x):
+    found = trace(lambda x: x.unflatten(-1, (H, D)), x, axes=axes, sizes=sizes)
+    batch, tokens, width = expected.split()
+    assert found.arguments[0].axes == (batch, tokens, width)
+    assert found.steps[0].axes == (batch, tokens, "H", "D")
+    assert found.notes == (() if axes == expected else (f"{axes} was read as {expected}",))
+
+
+def test_the_height_of_a_picture_is_not_heads(draw):
+    found = trace(nn.Conv2d(3, 5, 1).double(), draw(2, 3, 8, 8), axes="N C H W", sizes={})
+    assert found.steps[0].axes == ("B", "?", "Y", "X")
+
+
+def test_cat_and_stack_count_nothing(heads):
+    assert last(lambda q: torch.cat([q, q * 2], -1), heads, axes="B H S D").axes == ("B", "H", "S", "?")
+    assert last(lambda q: torch.stack([q[:, 0] * n for n in range(H)], 1), heads, axes="B H S D").axes[1] == "?"
+    past = heads[:, 0]
+    both = trace(lambda past, new: torch.cat([past, new], 1), past, past, axes="B S D", sizes={"H": 2}).steps[-1]
+    assert both.axes == ("B", "S", "D")
+    assert both.warning is None
+
+
+STATISTICS = []
+
+
+def attend_and_note(x):
+    weights = (x @ x.mT).softmax(-1)
+    out = weights @ x
+    STATISTICS.append(weights.log())
+    return out
+
+
+def test_a_variable_is_what_it_holds(x):
+    """Neither what a function did last, nor what a number or a shape was read from."""
+
+    def block(x):
+        y = attend_and_note(x)
+        count = int((x > 0).sum())
+        first, *_ = x.chunk(2, -1)
+        x = y + first.repeat(1, 1, 2)
+        return x * count
+
+    found = trace(block, x, axes="B S C")
+    assert found.step("y") is found.step("out")
+    assert (found.step("out").op, found.step("first").op, found.step("x").op) == ("matmul", "chunk", "add")
+    assert "count" not in (*found.names(), *found.aliases)
+
+
+class FrozenError(Exception):
+    def __setattr__(self, name, value):
+        raise AttributeError(name)
+
+
+def refuse(x):
+    raise FrozenError(str(x.sum()))
+
+
+def test_nothing_that_runs_is_broken(draw):
+    q = draw(2, H, 16, 8).float()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # not compiled
+        fused = last(lambda q: flex_attention(q, q, q), q, axes="B H S D")
+        nested = torch.nested.nested_tensor([draw(4, C), draw(6, C)], layout=torch.jagged)
+        ragged = trace(lambda x: F.linear(x, torch.ones(3, C, dtype=x.dtype)) * 2, nested)
+    assert (fused.op, fused.axes) == ("flex_attention", ("B", "H", "T", "D"))
+    assert fused.note.startswith("cannot be looked into")
+    assert ragged.notes[0].startswith("nested and sparse tensors")
+    chosen = trace(lambda x: torch.cond(x.sum() > 0, lambda x: x + 1, lambda x: x - 1, (x,)), q)
+    assert chosen.steps[-1].op == "cond"
+    assert trace(nn.LazyLinear(3), q).result.shape == (2, H, 16, 3)
+    with pytest.raises(FrozenError):
+        trace(refuse, q)
+
+
+def test_a_failure_of_the_tracer_is_a_note(x, monkeypatch):
+    monkeypatch.setattr(recorder, "inherit", lambda *_: 1 / 0)
+    found = trace(lambda x: x * 2, x)
+    assert torch.equal(found.result, x * 2)
+    assert found.steps == ()
+    assert found.notes == ("the tracer failed at mul (ZeroDivisionError: division by zero), so this step is not shown",)
+
+
+def test_the_path_that_a_trace_leaves_is_noted(x):
+    encoder = nn.TransformerEncoderLayer(C, H, 10, batch_first=True, dtype=x.dtype)
+    assert trace(encoder.train(), x).notes == ()
+    with torch.no_grad():
+        assert trace(encoder.eval(), x).notes[0].startswith("in evaluation without gradients")
+
+
+def test_flops_of_a_query_that_is_broadcast(draw):
+    q, k = draw(1, 2, 5, 8), draw(3, 2, 7, 8)
+    together, one = (trace(F.scaled_dot_product_attention, q, *[keys] * 2).steps[-1] for keys in (k, k[:1]))
+    assert together.flops == 3 * one.flops == 3 * 2 * 2 * (2 * 5 * 7 * 8)

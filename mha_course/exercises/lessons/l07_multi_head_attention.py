@@ -186,7 +186,7 @@ EXERCISES = [
         other_sizes=lambda: (*others("BSC"), None, 5, *others(*["CC", "C"] * 4, seed=31)),
         cases=("", "It was called with a mask (B, 1, S, S), in which one row sees nothing."),
         axes="B S C",
-        done="Your module takes the weights of any other with these four names. Next: load those of the running "
+        done="Your module takes the parameters of any other with these four names. Next: load those of the running "
         "example into it.",
         steps=(*ALL_SIX, *MASKED),
         build=_build_module,

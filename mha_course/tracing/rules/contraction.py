@@ -174,6 +174,8 @@ def fused(call: OpCall) -> list[list[Axis]]:
     mask, labels = call.arg(3, "attn_mask"), [call.names.label(axis) for axis in full]
     if labels[-2:] == ["H", "H"]:
         call.warn(warnings.warn("never-transposed"))
+    if labels[-1] == "B":
+        call.warn(warnings.warn("attention-over-batch"))
     if len(labels) == 3 and call.names.label(q[-1]) == "C" and call.names.sizes.get("H", 1) > 1:
         call.warn(warnings.warn("no-split", **call.names.sizes))
     for left, right in zip(full[::-1], call.axes(mask)[::-1] if isinstance(mask, torch.Tensor) else (), strict=False):
@@ -192,6 +194,8 @@ def module(call: OpCall) -> list[list[Axis]]:
     if len(query) == 2:
         position = 0
     queries, keys = call.names.separate_tokens([query[position], key[position]])
+    if call.names.label(keys) == "B":
+        call.warn(warnings.warn("attention-over-batch"))
     out = [*query[:position], queries, *query[position + 1 :]]
     batch = [axis for dim, axis in enumerate(query[:-1]) if dim != position]
     heads = call.names.sizes.get("H", 0)
@@ -208,6 +212,6 @@ CONTRACTIONS: dict[str, Rule] = {
     "linear": linear,
     **dict.fromkeys(("matmul", "bmm", "mm", "mv", "dot", "addmm", "baddbmm", "addmv"), matmul),
     "einsum": einsum,
-    "scaled_dot_product_attention": fused,
+    **dict.fromkeys(("scaled_dot_product_attention", "flex_attention"), fused),
     **dict.fromkeys(("multi_head_attention_forward", "_native_multi_head_attention"), module),
 }

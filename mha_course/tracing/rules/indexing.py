@@ -107,13 +107,21 @@ def cat(call: OpCall) -> list[list[Axis]]:
     out = [_shared_axis(call, [row[position] for row in rows]) for position in range(len(rows[0]))]
     along = [row[dim] for row in rows]
     out[dim] = _concatenated(call, along, call.outs[0].shape[dim])
-    heads = call.names.sizes.get("H", 0)
-    labels = [[call.names.label(axis) for axis in row] for row in rows]
-    apart = all("D" in row and "H" not in row and row == labels[0] for row in labels)
-    if apart and len(parts) == heads > 1 and call.names.is_token(along[0]):
+    picked = _picked(call, parts)
+    if picked and call.names.is_token(along[0]):  # sentences one after another
+        out[dim] = (*picked, *along[0])
+    elif call.names.is_token(along[0]) and _are_heads(call, parts):
         call.warn(warnings.warn("heads-on-sequence-axis"))
-        out[dim] = (Factor("H", heads), *along[0])
+        out[dim] = (Factor("H", len(parts)), *along[0])
     return [out]
+
+
+def _are_heads(call: OpCall, parts: list[torch.Tensor]) -> bool:
+    """Return whether these were made one by one for each head: by attention, or by a Linear of the head's width."""
+    values, labels = [call.info(part) for part in parts], {tuple(call.info(part).labels) for part in parts}
+    whole = len(parts) == call.names.sizes.get("H", 0) > 1 and len(labels) == 1
+    made = all(value.stage in ("context", "merged") or value.linear for value in values)
+    return whole and made and "D" in (names := labels.pop()) and "H" not in names
 
 
 def _shared_axis(call: OpCall, column: list[Axis]) -> Axis:
@@ -135,7 +143,7 @@ def _concatenated(call: OpCall, along: list[Axis], size: int) -> Axis:
         return names.width() if whole.name == "C" else (whole,)
     if set(labels) == {"D/2"} and size == width:
         return (Factor("D", width),)
-    if set(labels) == {"D"} and len(along) == heads:
+    if set(labels) == {"D"} and _are_heads(call, list(call.arg(0, "tensors"))):
         return (Factor("H", heads), Factor("D", width))
     if set(labels) == {"C"} and len(along) in (2, 3):
         return (Factor(str(len(along)), len(along)), *along[0])
@@ -168,17 +176,25 @@ def stack(call: OpCall) -> list[list[Axis]]:
 
 def _stacked(call: OpCall, parts: list[torch.Tensor], axes: list[Axis]) -> Axis:
     """Name the new axis: heads where heads were picked or are as many, else the plain number."""
-    heads, values = call.names.sizes.get("H"), [call.info(part) for part in parts]
-    labels = {call.names.label(axis) for axis in axes}
+    picked = _picked(call, parts)
+    if picked:
+        return picked
+    labels, stages = {call.names.label(axis) for axis in axes}, {call.info(part).stage for part in parts}
+    weights = stages == {"weights"} and "H" not in labels and len(parts) == call.names.sizes.get("H")
+    if weights or _are_heads(call, parts):
+        return (Factor("H", len(parts)),)
+    named = len(parts) in (2, 3) and not stages & {"weights", "context", "merged"}
+    return (Factor(str(len(parts)), len(parts)),) if named else unknown(len(parts))
+
+
+def _picked(call: OpCall, parts: list[torch.Tensor]) -> Axis:
+    """Return the axis of which these are all elements, in order, or ()."""
+    values = [call.info(part) for part in parts]
     for pick in values[0].selections:
         positions = [[one.position for one in value.selections if one.label == pick.label] for value in values]
         if positions == [[position] for position in range(size_of(pick.axis))]:
             return pick.axis
-    attended = all(value.stage in ("weights", "context", "merged") for value in values)
-    if "H" not in labels and len(parts) == heads and (attended or (len(parts) > 3 and "D" in labels)):
-        return (Factor("H", len(parts)),)
-    named = len(parts) in (2, 3) and not attended
-    return (Factor(str(len(parts)), len(parts)),) if named else unknown(len(parts))
+    return ()
 
 
 def index_select(call: OpCall) -> list[list[Axis]]:

@@ -1,4 +1,4 @@
-"""What a trace warns about: each text begins with the name of the mistake."""
+"""What a trace warns of or asks about: each text begins with the name of the mistake."""
 
 from __future__ import annotations
 
@@ -59,7 +59,16 @@ TEXTS = {
     "(B, 1, 1, S) first: mask[:, None, None, :].",
     "mask-missing-head-axis": "an axis B meets the heads, which happen to have the same size. Give the mask a head "
     "axis: mask.unsqueeze(1).",
+    "attention-over-batch": "this attends over an axis called B, so sentences look at one another. "
+    "nn.MultiheadAttention takes (S, B, C) unless it is made with batch_first=True.",
+    "tokens-joined": "this reshape makes one token of several: {axes} become one axis, whole tokens side by side.",
     "broadcast-of-different-axes": "broadcasting laid {left} on {right}, which only have the same size.",
+}  # fmt: skip
+
+# What somebody may mean: attention over images or sentences, slots that compete, one head among others.
+QUESTIONS = {
+    "softmax-over-queries", "softmax-over-heads", "softmax-over-everything", "weights-transposed", "heads-averaged",
+    "no-split", "attention-over-batch", "tokens-joined",
 }  # fmt: skip
 
 READ_IN_ANOTHER_ORDER = {  # the factors of one axis, in the order in which it was made
@@ -89,6 +98,8 @@ def of_cut(names: AxisNamer, cut: Cut, rank: int) -> str | None:
         return warn("key-reshaped")
     heads, tokens = _index_of_heads(cut), [i for i, factor in enumerate(cut.factors) if names.is_token((factor,))]
     words = {"axes": " and ".join(dict.fromkeys(_written(names, factor) for factor in cut.factors))}
+    if _joins_tokens(names, cut):
+        return warn("tokens-joined", **words)
     if heads is None or not tokens:
         if labels[-1] == "D" and "B" in labels:
             return warn("merge-batch-mixed")
@@ -96,6 +107,13 @@ def of_cut(names: AxisNamer, cut: Cut, rank: int) -> str | None:
     if heads > tokens[0]:
         return warn("view-without-transpose", **words)
     return warn("merge-batch-mixed") if "B" in labels[1:] else warn("merge-without-transpose", **words)
+
+
+def _joins_tokens(names: AxisNamer, cut: Cut) -> bool:
+    """Return whether whole tokens were laid side by side, as where patches are merged."""
+    width = size_of(tuple(cut.factors[1:]))
+    several = len(cut.sizes) == 2 and cut.sizes[1] > width and cut.sizes[1] % width == 0
+    return several and names.is_token((cut.factors[0],)) and cut.sizes[0] != names.sizes.get("H")
 
 
 def _is_key_reshaped(names: AxisNamer, cut: Cut) -> bool:

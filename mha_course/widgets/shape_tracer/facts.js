@@ -53,6 +53,7 @@ export function factsOf(step, failure) {
   if (step.hidden_copies) rows.push(hiddenCopies(step.hidden_copies, step.storage));
   if (step.note) rows.push(make("p", "", step.note));
   if (step.warning) rows.push(warningBox("Warning", step.warning));
+  if (step.question) rows.push(warningBox("Unusual", step.question));
   if (failure) rows.push(warningBox("Stopped after this step", failure));
   return rows;
 }

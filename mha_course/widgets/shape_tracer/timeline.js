@@ -5,8 +5,8 @@ import { makeMark } from "./facts.js";
 
 const MANY = 30; // steps, beyond which the timeline spells out only the stage it is in
 
-function makePill({ op, stage, storage, warning, hidden_copies: hidden }, i, stopped, go) {
-  const warned = warning || stopped;
+function makePill({ op, stage, storage, warning, question, hidden_copies: hidden }, i, stopped, go) {
+  const warned = warning || question || stopped;
   const spoken = `Step ${i + 1}: ${op}${warned ? ", warning" : ""}${hidden ? ", hidden copies" : ""}`;
   const pill = makeButton(`pill ${storage}`, short(op, 16), () => go(i), spoken);
   pill.tabIndex = -1; // arrow keys step: Tab need not lead through all of them

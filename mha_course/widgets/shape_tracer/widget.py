@@ -57,7 +57,7 @@ def payload(trace: Trace) -> dict[str, Any]:
 def _step(step: Step) -> dict[str, Any]:
     kind = f"{str(step.dtype).removeprefix('torch.')} on {step.device}"
     names = ("storage", "bytes", "flops", "contiguous", "lineno", "source", "hidden_copies")
-    texts = {name: getattr(step, name) for name in ("op", "name", "stage", "line", "warning", "note")}
+    texts = {name: getattr(step, name) for name in ("op", "name", "stage", "line", "warning", "question", "note")}
     return {
         **{name: getattr(step, name) for name in names},
         **{name: text and _line(text) for name, text in texts.items()},
