@@ -122,7 +122,14 @@ class Attempt:
         return x.to(self.dtype) if isinstance(x, Tensor) and x.is_floating_point() else x
 
     def _call(self, seed: int = 0) -> Outcome:
-        return run(self.exercise.run, self.answer, self.arguments, seed=seed)
+        """Run the answer; several results that are stacked in one tensor are taken apart, as unpacking does."""
+        outcome = run(self.exercise.run, self.answer, self.arguments, seed=seed)
+        got, axes = outcome.result, self.exercise.axes
+        axes = axes if isinstance(axes, str) else axes[0]
+        stacked = isinstance(got, Tensor) and got.dim() == len(axes.split()) + 1
+        if stacked and len(got) == len(self.exercise.results):
+            outcome.result = got.unbind()
+        return outcome
 
     def _fault(self) -> Fault | None:
         """Find what is wrong with the last outcome, in the order in which one would look."""
@@ -136,10 +143,7 @@ class Attempt:
             return Fault("wrong", "repeat", "Two calls with the same input differ: something is drawn at random.")
         want, got = run_reference(self.exercise, self.arguments), outcome.result
         wanted = as_list(want)
-        answers = [got]
-        if isinstance(want, tuple):
-            stacked = isinstance(got, Tensor) and got.shape == (len(wanted), *wanted[0].shape)
-            answers = list(got) if stacked else as_list(got)  # both can be unpacked
+        answers = as_list(got) if isinstance(want, tuple) else [got]
         if len(answers) != len(wanted):
             text = f"It should return {len(wanted)} tensors, and returned "
             if got is None:

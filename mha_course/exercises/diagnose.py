@@ -125,7 +125,7 @@ def _by_line(found: list[Mistake], error: BaseException) -> Mistake:
     likely = [
         one
         for one in found
-        if (one.written and one.written in line) or (one.operand and any(map(one.operand, shapes.values())))
+        if (one.written and re.search(one.written, line)) or (one.operand and any(map(one.operand, shapes.values())))
     ]
     return (likely or [one for one in found if not one.written] or found)[0]
 

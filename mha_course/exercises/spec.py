@@ -179,7 +179,7 @@ class Mistake:
         same_as: mistakes that may come out alike, as two products that crash on the same sizes.
         stage: the stage of a ``Report`` at which an answer fails that makes it; then no numbers are compared.
         crashes: a pattern found in the error that shows the mistake, whatever else the answer does.
-        written: what the line that crashed has in it, where another mistake crashes alike.
+        written: a pattern found in the line that crashed, where another mistake crashes alike.
         operand: true of the shape of a tensor in the line that crashed, where another mistake crashes alike.
     """
 

@@ -48,6 +48,24 @@ def second_row(d):
     return w_q, w_k, w_v, w_o
 
 
+def asks_nobody(d):
+    """Write the flags into w_k and leave w_q at 0."""
+    w_q, *others = subtractor()(d)
+    return torch.zeros_like(w_q), *others
+
+
+def made_anew(x, w, b):
+    linear = nn.Linear(x.size(-1), len(w))
+    return linear(x)
+
+
+# fmt: off
+def asked_in_a_hurry(x, w_q, w_k, w_v):
+    q=w_q@x
+    return q, q
+# fmt: on
+
+
 def two_pieces(x, w, b):
     q, k, v = (x @ w.T + b).chunk(3)
     return q, k, v
@@ -206,6 +224,15 @@ WRONG = [
     ("split_fused_qkv", "pieces-not-three", lambda x, h: [split(part, h) for part in x.chunk(3)]),
     ("project_qkv", "weight-not-transposed", lambda x, w, b: [x @ w.chunk(3)[i] + b.chunk(3)[i] for i in range(3)]),
     ("project_qkv", "fused-three-innermost", lambda x, w, b: [(x @ w.T + b)[..., i::3] for i in range(3)]),
+    ("split_fused_qkv", "never-transposed", lambda x, h: x.unflatten(2, (3, h, -1)).permute(2, 0, 1, 3, 4)),
+    ("split_fused_qkv", "fused-heads-outermost", lambda x, h: x.unflatten(2, (h, 3, -1)).permute(3, 0, 2, 1, 4)),
+    ("softmax", "softmax-over-everything", lambda z: (e := (z - z.amax(-1, keepdim=True)).exp()) / e.sum()),
+    ("head_contributions", "weight-not-transposed", lambda c, w: torch.stack(
+        [c[:, h] @ w[:, 6 * h : 6 * h + 6] for h in range(4)], 1)),
+    ("head_contributions", "output-columns-as-rows", lambda c, w: torch.stack(
+        [c[:, h] @ w[6 * h : 6 * h + 6].T for h in range(4)], 1)),
+    ("attention_scores", "elementwise-product", lambda q, k: k * q),
+    ("weighted_sum", "elementwise-product", lambda weights, v: v * weights),
     ("split_heads", "float-division", lambda x, h: x.view(x.size(0), x.size(1), h, x.size(2) / h).transpose(1, 2)),
     ("split_heads", "view-after-transpose", lambda x, h: x.transpose(1, 2).view(x.size(0), h, x.size(1), -1)),
     ("one_head_queries", "float-division", lambda x, w, i, h: x @ w[i * w.size(0) / h : (i + 1) * w.size(0) / h].T),
@@ -339,7 +366,18 @@ class WithoutBias(nn.Module):
 SAID = [
     ("similarity", lambda x: x.T @ x, "The columns of x were compared"),
     ("similarity", lambda x: (x @ x.T).softmax(-1), "step 1 alone"),
+    ("similarity", lambda x: x @ x.T / 2**0.5, "step 1 alone"),
     ("project", lambda x, w, b: w @ x + b, "x stands on the left"),
+    ("project", made_anew, "Random numbers take part, as in a new nn.Linear"),
+    ("project", lambda x, w, b: nn.Linear(24, 18, dtype=x.dtype)(x), "Compute with those that are given"),
+    ("self_attention", asked_in_a_hurry, "x stands on the left"),
+    ("multi_head_attention", lambda x, w_q, *rest: (w_q @ x, x), "x stands on the left"),
+    ("split_heads", lambda x, h: x.view(2, 5, 4, 6).transpose(1, 2), "sizes are those of the lesson"),
+    ("merge_heads", lambda c: c.transpose(1, 2).reshape(2, 5, 24), "sizes are those of the lesson"),
+    ("merge_heads", lambda c: c.transpose(2, 3).reshape(len(c), c.size(2), -1), "Tokens and channels changed places"),
+    ("head_contributions", lambda c, w: c @ w.T, "met all C columns of W_O"),
+    ("build_subtractor", asks_nobody, "head 0 looks at all tokens alike and adds its content"),
+    ("build_subtractor", asks_nobody, "In w_q stands the channel of the token that asks, d + 2"),
     ("project", lambda x, w, b: x @ w.reshape(w.size(1), -1) + b, "It is no transpose"),
     ("project_qkv", splits_by_three, "split(3) cuts pieces of size 3"),
     ("project_qkv", lambda x, w, b: (part for part in (x @ w.T + b).chunk(3, -1)), "one generator. Put commas"),
@@ -374,7 +412,8 @@ SAID = [
     ("find_leaks", by_gradient, "no token was ever changed"),
     ("find_leaks", probing((0.01, 30.0) * 3, fresh=False), "Several tokens are changed at once"),
     ("parameter_count", lambda c, h, bias: 4 * (c * c + c), "although bias is False"),
-    ("build_subtractor", second_row, "With d = 2, head 0 looks at token a with weight 0.111"),
+    ("build_subtractor", second_row, "With d = 2, head 0 looks at all tokens alike"),
+    ("build_subtractor", second_row, "Each makes its scores from rows of its own: 0 to 2 for head 0"),
     ("build_subtractor", subtractor(asks=(1.0, 100.0)), "token a with weight 0.182 and adds its content; head 1"),
     ("build_subtractor", lambda d: subtractor()(8), "it should return four matrices (6, 6)"),
     ("scaled_scores", lambda q, k: q @ k.mT / q.size(-1) ** 1 / 2, "the power comes first"),

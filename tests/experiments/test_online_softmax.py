@@ -113,12 +113,13 @@ def test_the_lab_walks_through_all_tiles(scores, size, causal):
 def test_the_lab_says_which_row_shrinks_most():
     rising = torch.tensor([0.0, 0.0, 2.0, 3.0]).repeat(4, 1)
     rising[1, 3] = 5.0
-    lab = TilingLab(rising, ["a", "b", "c", "d"], sizes=(2,))
+    lab = TilingLab(rising, ["a", "b", "c", "d"])
+    lab.set(size=3)
     assert "each begins with the maximum that it finds" in lab.text
     lab.set(tile=2)
-    assert "“b” meets a larger score, 5.0: its sum shrinks by the factor 0.007: 2.00 × 0.007 + 1.05 = 1.06." in lab.text
-    lab = TilingLab(-rising, ["a", "b", "c", "d"], sizes=(2,))
-    lab.set(tile=2)
+    assert "“b” meets a larger score, 5.0: its sum shrinks by the factor 0.050: 1.27 × 0.050 + 1.00 = 1.06." in lab.text
+    lab = TilingLab(-rising, ["a", "b", "c", "d"])
+    lab.set(size=3, tile=2)
     assert "nothing shrinks" in lab.text
 
 

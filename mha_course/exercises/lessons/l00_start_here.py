@@ -74,7 +74,7 @@ MISTAKES = [
         similarity=lambda x: x.T @ x),
     mistake("", "The dot products are there, but divided, or turned into shares.",
         "That is step 2 or step 3. Here it is step 1 alone.", BY_HAND,
-        similarity=[lambda x: x @ x.T / x.size(1) ** 0.5, lambda x: (x @ x.T).softmax(-1),
+        similarity=[lambda x: x @ x.T / x.size(1) ** 0.5, lambda x: x @ x.T / 2**0.5, lambda x: (x @ x.T).softmax(-1),
                     lambda x: (x @ x.T / x.size(1) ** 0.5).softmax(-1)]),
 ]  # fmt: skip
 

@@ -49,8 +49,7 @@ EXERCISES = [
         other_sizes=lambda: others("BSC", "XC", "X"),
         axes="B S C",
         results=("q", "k", "v"),
-        done="One product now makes q, k and v. Next: in which order would you stack the weights so that each head has "
-        "its own three together?",
+        done="One product now makes q, k and v. Next: what changes if the rows of `w_qkv` are stacked v, k, q?",
         steps=("linear", "unpack", "order"),
         build=lambda s: lambda x, w, b: s.order(*s.unpack(s.linear(x, w, b))),
     ),

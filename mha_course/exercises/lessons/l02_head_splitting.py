@@ -45,7 +45,7 @@ EXERCISES = [
         inputs=[lambda: (tokens(), H)],
         other_sizes=lambda: (*others("BSC"), 5),
         axes="B H S D",
-        done="You cut the width into heads without moving a number. Next: run the tracer on it, and read its strides.",
+        done="You cut the width into heads without moving a number. Next: run the tracer on it, and read its axes.",
         steps=("split",),
     ),
     Exercise(

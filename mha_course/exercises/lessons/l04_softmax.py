@@ -81,8 +81,8 @@ EXERCISES = [
             "It was called with whole scores, some of them 0.",
         ),
         axes="B H T S",
-        done="A hidden key gets exactly 0, and a row without a key stays finite. Next: paint such a row below, and "
-        "watch your function.",
+        done="A hidden key gets exactly 0, and a row without a key stays finite. Next: choose another mask "
+        "below, and watch your function.",
         exact_zeros=True,
         steps=MASKED,
         build=lambda s: lambda scores, mask: s.attend(scores, mask, s),

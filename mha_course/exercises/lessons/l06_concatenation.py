@@ -75,6 +75,7 @@ def subtract(builder: Callable[..., Any], d: int) -> Tensor:
 
 
 A, B, ASKER = PLACES = ("token a", "token b", "the query token")
+ALL = "all tokens alike"
 ADVICE = {
     "same-place-twice": "One head must find a, the other b: by channels d and d + 1 in w_k.",
     "looks-for-the-asker": "In w_q stands the channel of the token that asks, d + 2; in w_k that of the token to be "
@@ -88,7 +89,7 @@ ADVICE = {
 class Head(NamedTuple):
     """What one head of a learner's does for the query token."""
 
-    sees: str  # one of PLACES, or nothing
+    sees: str  # one of PLACES, or ALL, or nothing
     weights: list[float]  # at each of PLACES
     times: float  # the content of what it sees, so many times, is added; NaN where it mixes the channels
 
@@ -103,6 +104,7 @@ def heads_of(w_q: Tensor, w_k: Tensor, w_v: Tensor, w_o: Tensor, d: int) -> list
         at = row.gather(1, places.T)  # 64 drawings, 3 places
         rest = torch.stack([row.scatter(1, place[:, None], 0.0).amax(-1) for place in places], 1)
         sees = [name for name, above in zip(PLACES, (at > rest).all(0), strict=True) if above]
+        sees = [ALL] if row.max() - row.min() < 1e-6 else sees
         path = output[:d] @ value[:, :d]  # d by d
         times = path.diagonal().mean()
         plain = torch.allclose(path, times * torch.eye(d, dtype=path.dtype), atol=1e-6)
@@ -113,7 +115,7 @@ def heads_of(w_q: Tensor, w_k: Tensor, w_v: Tensor, w_o: Tensor, d: int) -> list
 def in_words(number: int, head: Head) -> str:
     """Write down what a head does."""
     looks = " and ".join(f"{name} with weight {at:.3g}" for name, at in zip(PLACES, head.weights, strict=True)
-                         if name == head.sees or (not head.sees and name != ASKER))  # fmt: skip
+                         if name == head.sees or (not head.sees and name != ASKER)) or ALL  # fmt: skip
     brings = {1.0: "adds its content", -1.0: "takes its content away", 0.0: "brings nothing to channels 0 to d - 1"}
     if math.isnan(head.times):
         does = "mixes up the channels of its content"
@@ -141,11 +143,11 @@ def tell_where_heads_look(builder: Callable[..., Any], d: int) -> tuple[str | No
         elif of_a < 0 < of_b:
             name = "heads-exchanged"
     says = "; ".join(in_words(number, head) for number, head in enumerate(heads))
-    rows = (
-        f"Each should bring its content once, from rows of its own: 0 to {3 * d // 2 - 1} for head 0, the others for "
-        "head 1. In w_o they are columns."
-    )
-    advice = ADVICE.get(name or "", rows)
+    own_rows = f"from rows of its own: 0 to {3 * d // 2 - 1} for head 0, the others for head 1."
+    rest = f"Each should bring its content once, {own_rows} In w_o they are columns."
+    if ALL in (one.sees, two.sees):
+        rest = f"{ADVICE['looks-for-the-asker']} Each makes its scores {own_rows}"
+    advice = ADVICE.get(name or "", rest)
     return name, f"With d = {d}, {says}. {advice} See lesson 6, Concatenation: Two heads that subtract."
 
 
