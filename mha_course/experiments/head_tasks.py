@@ -205,7 +205,7 @@ def prune(layer: ParallelAttention, task: Task, heads: Sequence[int], *, refit: 
         return torch.cat((merged, torch.ones_like(merged[..., :1])), -1)  # and a 1 for the bias
 
     if refit:
-        output = torch.linalg.lstsq(features(known), wanted, driver="gelsd").solution  # heads may share directions
+        output = torch.linalg.lstsq(features(known), wanted, driver="gelsd").solution  # of any rank
     else:
         output = torch.cat((layer.w_o[:, list(heads)].flatten(1, 2), layer.b_o[:, None]), 1)
     return _r2(features(x) @ output, target)
