@@ -98,8 +98,8 @@ def _not_other_weights(answer: Callable[..., Any], weights_: Tensor, v: Tensor) 
 
 
 def _all_heads(weights: Tensor, v: Tensor, w_o: Tensor) -> Tensor:
-    columns = w_o.unflatten(1, (v.size(0), -1)).permute(1, 2, 0)  # (H, D, C)
-    return torch.einsum("hts,hsc->tsc", weights, v @ columns).norm(dim=-1)  # (T, S)
+    columns = w_o.unflatten(1, (v.size(0), -1)).permute(1, 2, 0)
+    return torch.einsum("hts,hsc->tsc", weights, v @ columns).norm(dim=-1)
 
 
 def _ablate_axis(context: Tensor, heads: Any, axis: int) -> Tensor:
@@ -187,7 +187,7 @@ EXERCISES = [
         "(H, S, D) times these is (H, S, C), its norm (H, S); weights (H, T, S) times that, with an axis for T.",
         "columns = w_o.unflatten(1, (v.size(0), -1)).permute(1, 2, 0)  # (H, D, C)\n"
         "return weights * (v @ columns).norm(dim=-1)[:, None]  # (H, T, S)",
-        inputs=[lambda: (draw(H, T, S, seed=4).softmax(-1), draw(H, S, D, seed=6), *square(5))],
+        inputs=[lambda: (draw(H, T, 11, seed=4).softmax(-1), draw(H, 11, D, seed=6), *square(5))],
         other_sizes=lambda: (draw(5, 4, 9, seed=21).softmax(-1), *others("HSD", "CC")),
         axes="H T S",
         done="You can tell what a head looks at from what it brings. Where is the largest weight not the largest "
@@ -204,7 +204,7 @@ EXERCISES = [
         "direction = torch.linalg.svd(kept.T).Vh[-1]  # (S)\n"
         "room = (weights / -direction).where(direction < 0, torch.inf).amin(-1, keepdim=True)\n"
         "return weights + room / 2 * direction  # (T, S)",
-        inputs=[lambda: ((0.3 * draw(T, 9, seed=1)).softmax(-1), draw(9, 4, seed=2))],
+        inputs=[lambda: ((0.3 * draw(T, 11, seed=1)).softmax(-1), draw(11, D, seed=2))],
         axes=("T D", "T", "checks"),
         run=same_context,
         results=("context", "sums", "weights"),
