@@ -227,9 +227,7 @@ def test_comments_tell_the_truth(name):
 
 
 # Lessons whose inputs have sizes of their own.
-LESSON_CASES = {
-    8: (None, {"B": 5}), 11: (None, {"R": 9}), 15: (use_next_words, {"V": 11}), 16: (None, {"S": 9, "D": 4}),
-}  # fmt: skip
+LESSON_CASES = {8: (None, {"B": 5}), 11: (None, {"R": 9}), 15: (use_next_words, {"V": 11}), 17: (None, {"S": 11})}
 
 
 @pytest.mark.parametrize("lesson", LESSONS, ids=lambda lesson: lesson.title)

@@ -115,10 +115,19 @@ def _joined(text: Sentence, pair: tuple[int, int]) -> bool:
     return any(pair in pairs for relation, pairs in text.pairs.items() if relation != "distractor")
 
 
-def ablate_heads(model: AnyWordModel, heads: Sequence[Head]) -> AnyWordModel:
-    """Return a copy of a model in which these heads add nothing: their columns of the output projection are 0.
+@torch.no_grad()
+def mean_contexts(model: MaskedWordModel, texts: Sequence[Sentence]) -> Tensor:
+    """Return the mean of the merged contexts of every layer over all words of the sentences, (L, C)."""
+    ids, mask = encode([text.words for text in texts])
+    layers = zip(model.blocks, model.attention_inputs(ids, mask), strict=True)
+    return torch.stack([block.attention.steps(x, mask=mask).merged[mask[:, 0, 0]].mean(0) for block, x in layers])
 
-    Args: heads are pairs of a layer and a head; a layer may be counted from the end, -1 for the last.
+
+def ablate_heads(model: AnyWordModel, heads: Sequence[Head], means: Tensor | None = None) -> AnyWordModel:
+    """Return a copy of a model in which these heads add nothing, or the same everywhere.
+
+    Args: heads are pairs of a layer and a head; a layer may be counted from the end, -1 for the last. Without means
+        their context is 0 (their columns of the output projection are), with them the mean, see ``mean_contexts``.
     Raises: IndexError for a head or layer that the model does not have.
     """
     ablated = copy.deepcopy(model)
@@ -127,8 +136,11 @@ def ablate_heads(model: AnyWordModel, heads: Sequence[Head]) -> AnyWordModel:
         if not 0 <= head < attention.num_heads:
             raise IndexError(f"ablate_heads: there is no head {head}, expected 0 to {attention.num_heads - 1}")
         width = attention.d_model // attention.num_heads
+        own = slice(head * width, (head + 1) * width)
         with torch.no_grad():
-            attention.out_proj.weight[:, head * width : (head + 1) * width] = 0.0
+            if means is not None:
+                attention.out_proj.bias.add_(attention.out_proj.weight[:, own] @ means[layer, own])
+            attention.out_proj.weight[:, own] = 0.0
     return ablated
 
 
@@ -175,14 +187,17 @@ def accuracies(model: MaskedWordModel, texts: Sequence[Sentence], relations: Seq
 
 
 def accuracy_lost(
-    model: MaskedWordModel, texts: Sequence[Sentence], relations: Sequence[str], ablated: Sequence[Sequence[Head]]
-) -> Tensor:
+    model: MaskedWordModel, texts: Sequence[Sentence], relations: Sequence[str], ablated: Sequence[Sequence[Head]],
+    means: Tensor | None = None,
+) -> Tensor:  # fmt: skip
     """Return which part of the guesses is lost without each set of heads, (relations, number of sets).
 
-    Args: ablated are sets of heads; ``[[head] for head in all_heads(model)]`` tries each alone.
+    Args: ablated are sets of heads; ``[[head] for head in all_heads(model)]`` tries each alone; means as for
+        ``ablate_heads``.
     """
     intact = accuracies(model, texts, relations)
-    return torch.stack([intact - accuracies(ablate_heads(model, heads), texts, relations) for heads in ablated], dim=1)
+    models = [ablate_heads(model, heads, means) for heads in ablated]
+    return torch.stack([intact - accuracies(without, texts, relations) for without in models], dim=1)
 
 
 def accuracy_lost_in_pairs(model: MaskedWordModel, texts: Sequence[Sentence], relation: str) -> Tensor:

@@ -1,20 +1,22 @@
 """Tasks that tell one head from several with equally many parameters, and the attention that learns them.
 
 Several runs learn at once, each with its own start and its own examples. Axes: runs, N examples, S tokens, C width,
-H heads, D = C / H, d numbers of a content, wanted the tokens that a target is made of.
+H heads, D numbers of q and k in a head (D_v of v), d numbers of a content, wanted the tokens that a target is made of.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
+from torch.nn import functional as F
 
 from mha_course.errors import require, require_heads
-from mha_course.models import one_thread
+from mha_course.models import one_thread, seeded
 
 
 @dataclass(frozen=True)
@@ -70,21 +72,24 @@ Task = TwoTokenSum | AssociativeRecall
 
 
 class ParallelAttention(nn.Module):
-    """Multi-head attentions side by side, one for each run, in which only the first token has a query.
+    """Multi-head attentions side by side, one for each run.
 
     Weights are kept head by head. They are drawn as nn.Linear draws, and are the same numbers for every number of
-    heads. With identical_heads all heads start as copies of head 0.
+    heads. With identical_heads all heads start as copies of head 0. score_dim is D and value_dim is D_v where they are
+    not width / num_heads; dropout is the share of the weights that is dropped while training.
 
     >>> sum(p.numel() for p in ParallelAttention(1, 24, 4, torch.Generator()).parameters())
     2400
     """
 
     def __init__(
-        self, runs: int, width: int, num_heads: int, generator: torch.Generator, *, identical_heads: bool = False
-    ) -> None:
+        self, runs: int, width: int, num_heads: int, generator: torch.Generator, *, identical_heads: bool = False,
+        score_dim: int | None = None, value_dim: int | None = None, dropout: float = 0.0,
+    ) -> None:  # fmt: skip
         super().__init__()
         require_heads("ParallelAttention", width, num_heads, "width")
-        edge, D = 1 / math.sqrt(width), width // num_heads
+        edge, self.dropout = 1 / math.sqrt(width), dropout
+        D, D_v = score_dim or width // num_heads, value_dim or width // num_heads
 
         def uniform(*shape: int) -> nn.Parameter:
             drawn = (torch.rand(runs, *shape, generator=generator) * 2 - 1) * edge
@@ -93,76 +98,122 @@ class ParallelAttention(nn.Module):
 
         self.w_q = uniform(num_heads, D, width)
         self.w_k = uniform(num_heads, D, width)
-        self.w_v = uniform(num_heads, D, width)
+        self.w_v = uniform(num_heads, D_v, width)
         self.b_q = uniform(num_heads, D)
         self.b_k = uniform(num_heads, D)
-        self.b_v = uniform(num_heads, D)
-        self.w_o = uniform(num_heads, D, width)  # transposed: what each number of a head adds
+        self.b_v = uniform(num_heads, D_v)
+        self.w_o = uniform(num_heads, D_v, width)  # transposed: what each number of a head adds
         self.b_o = uniform(width)
 
-    def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
-        """Map x (runs, N, S, C) to what the first token gets, (runs, N, C), and its weights, (runs, H, N, S)."""
-        runs, N, S, C = x.shape
-        H, D = self.w_q.shape[1:3]
-        flat = x.reshape(runs, 1, N * S, C)
-        q = x[:, None, :, 0] @ self.w_q.mT + self.b_q[:, :, None]  # (runs, H, N, D)
-        k = (flat @ self.w_k.mT + self.b_k[:, :, None]).view(runs, H, N, S, D)
-        v = (flat @ self.w_v.mT + self.b_v[:, :, None]).view(runs, H, N, S, D)
-        # One query for each of N sequences: with its gradients, a product and a sum take 0.4 ms where so many matrix
-        # products with one row take 0.65.
-        weights = ((k * q[:, :, :, None]).sum(-1) / math.sqrt(D)).softmax(-1)  # (runs, H, N, S)
-        context = (weights[..., None] * v).sum(-2)  # (runs, H, N, D)
-        return (context @ self.w_o).sum(1) + self.b_o[:, None], weights
+    def forward(self, query: Tensor, x: Tensor) -> tuple[Tensor, Tensor]:
+        """Let query (runs, N, T, C) attend to x (runs, N, S, C).
+
+        Returns: out (runs, N, T, C), and the weights (runs, H, N, T, S).
+        """
+        context, weights = self.contexts(query, x)
+        out = (context.flatten(2, 3) @ self.w_o).sum(1) + self.b_o[:, None]  # (runs, N·T, C)
+        return out.view_as(query), weights
+
+    def contexts(self, query: Tensor, x: Tensor) -> tuple[Tensor, Tensor]:
+        """Return what each head found, (runs, H, N, T, D_v), and its weights; arguments as for forward."""
+        q, k, v = self._project(query, "q"), self._project(x, "k"), self._project(x, "v")
+        weights = (q @ k.mT / math.sqrt(q.size(-1))).softmax(-1)  # (runs, H, N, T, S)
+        return F.dropout(weights, self.dropout, self.training) @ v, weights
+
+    def _project(self, x: Tensor, name: str) -> Tensor:
+        """Return q, k or v of all heads, (runs, H, N, S, D)."""
+        flat = x.flatten(1, 2)[:, None]  # (runs, 1, N·S, C)
+        projected = flat @ self.get_parameter(f"w_{name}").mT + self.get_parameter(f"b_{name}")[:, :, None]
+        return projected.unflatten(2, x.shape[1:3])
+
+
+def read(layers: nn.ModuleList, x: Tensor) -> tuple[Tensor, Tensor]:
+    """Send x (runs, N, S, C) through the layers, each of which adds to it what its heads bring.
+
+    Returns: what has been added to the first token (runs, N, C), and its weights in the last layer (runs, H, N, S).
+    """
+    stream = x
+    for layer in layers[:-1]:
+        stream = stream + layer(stream, stream)[0]  # (runs, N, S, C)
+    out, weights = layers[-1](stream[:, :, :1], stream)  # of the last layer nothing else is read
+    return (stream - x)[:, :, 0] + out[:, :, 0], weights[..., 0, :]
 
 
 class Outcome(NamedTuple):
-    """What some runs with H heads learned."""
+    """What some runs learned."""
 
     parameters: int  # of one run
     r2: Tensor  # (runs,), on new examples
     curve: Tensor  # (runs, steps), R² of every step on its own examples
-    weights: Tensor  # (runs, H, wanted), the mean weight of each head on each token that the target is made of
-    attention: ParallelAttention  # trained
+    weights: Tensor  # (runs, H, wanted), the mean weight of each head of the last layer on each token of the target
+    layers: nn.ModuleList  # of ParallelAttention, trained
 
 
 def learn(
-    task: Task, num_heads: int, *, runs: int = 5, seed: int = 0, steps: int = 500, count: int = 64,
-    identical_heads: bool = False,
+    task: Task, num_heads: int, *, num_layers: int = 1, runs: int = 5, seed: int = 0, steps: int = 500,
+    count: int = 64, lr: float = 1e-2, **options: Any,
 ) -> Outcome:  # fmt: skip
-    """Train models with Adam (a rate that falls along a cosine from 0.01 to 0), then measure on new examples.
+    """Train models with Adam (a rate that falls along a cosine from lr to 0), then measure on new examples.
 
     Args: count is N, the examples of a step; all is drawn from the seed, on the CPU, and computed on one thread.
+        options go to every layer, see ``ParallelAttention``.
     Raises: ShapeError unless runs, steps and count are positive and num_heads divides the width of the task.
     """
     rule, got = "runs, steps and count must be positive", f"runs={runs}, steps={steps}, count={count}"
     require(min(runs, steps, count) >= 1, "learn", rule, expected="1 or more", got=got)
     generator = torch.Generator().manual_seed(seed)
-    attention = ParallelAttention(runs, task.width, num_heads, generator, identical_heads=identical_heads)
-    optimizer = torch.optim.Adam(attention.parameters(), lr=1e-2)
+    made = [ParallelAttention(runs, task.width, num_heads, generator, **options) for _ in range(num_layers)]
+    layers = nn.ModuleList(made)
+    optimizer = torch.optim.Adam(layers.parameters(), lr=lr)
     schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, steps)
     curve = []
-    with one_thread():
+    with one_thread(), seeded(seed):  # dropout draws from the common generator
         for _ in range(steps):
             x, target, _ = task.draw(runs, count, generator)
-            errors = _mean_squared_errors(attention(x)[0], target)  # (runs,)
+            errors = _mean_squared_errors(read(layers, x)[0], target)  # (runs,)
             optimizer.zero_grad()
             errors.sum().backward()  # the runs share no parameter: each gets the gradient of its own error
             optimizer.step()
             schedule.step()
             curve.append(1 - errors.detach() / task.variance)
-        r2, weights = measure(attention, task, generator)
-    parameters = sum(p.numel() for p in attention.parameters()) // runs
-    return Outcome(parameters, r2, torch.stack(curve, -1), weights, attention)
+        r2, weights = measure(layers.eval(), task, generator)
+    parameters = sum(p.numel() for p in layers.parameters()) // runs
+    return Outcome(parameters, r2, torch.stack(curve, -1), weights, layers)
 
 
 @torch.no_grad()
-def measure(attention: ParallelAttention, task: Task, generator: torch.Generator) -> tuple[Tensor, Tensor]:
+def measure(layers: nn.ModuleList, task: Task, generator: torch.Generator) -> tuple[Tensor, Tensor]:
     """Return R² (runs,) on new examples, and the mean weights on the tokens that are wanted, (runs, H, wanted)."""
-    x, target, positions = task.draw(attention.w_q.size(0), 2000, generator)
-    guess, weights = attention(x)
-    spread = (target - target.mean(1, keepdim=True)).square().mean((1, 2))  # (runs,)
+    x, target, positions = task.draw(layers[0].get_parameter("w_q").size(0), 2000, generator)
+    guess, weights = read(layers, x)
     at = positions[:, None].expand(-1, weights.size(1), -1, -1)  # (runs, H, N, wanted)
-    return 1 - _mean_squared_errors(guess, target) / spread, weights.gather(-1, at).mean(2)
+    return _r2(guess, target), weights.gather(-1, at).mean(2)
+
+
+@torch.no_grad()
+def prune(layer: ParallelAttention, task: Task, heads: Sequence[int], *, refit: bool, seed: int = 1) -> Tensor:
+    """Keep some heads of a trained layer alone and return R² on new examples, (runs,).
+
+    Args: refit chooses W_O and its bias anew, by least squares on 2,000 examples; without it they stay as trained.
+    """
+    generator = torch.Generator().manual_seed(seed)
+    (known, wanted, _), (x, target, _) = (task.draw(layer.w_q.size(0), 2000, generator) for _ in range(2))
+
+    def features(x: Tensor) -> Tensor:
+        context = layer.contexts(x[:, :, :1], x)[0][:, list(heads), :, 0]  # (runs, heads, N, D_v)
+        merged = context.transpose(1, 2).flatten(2)  # (runs, N, heads · D_v)
+        return torch.cat((merged, torch.ones_like(merged[..., :1])), -1)  # and a 1 for the bias
+
+    if refit:
+        output = torch.linalg.lstsq(features(known), wanted, driver="gelsd").solution  # of any rank
+    else:
+        output = torch.cat((layer.w_o[:, list(heads)].flatten(1, 2), layer.b_o[:, None]), 1)
+    return _r2(features(x) @ output, target)
+
+
+def _r2(guess: Tensor, target: Tensor) -> Tensor:
+    spread = (target - target.mean(1, keepdim=True)).square().mean((1, 2))  # (runs,)
+    return 1 - _mean_squared_errors(guess, target) / spread
 
 
 def _mean_squared_errors(guess: Tensor, target: Tensor) -> Tensor:

@@ -1,12 +1,15 @@
-"""Figures of lessons 3, 13 to 16 that took too long for a lesson.
+"""Figures of lessons 3 and 13 to 17 that took too long for a lesson.
 
-``python3 -m mha_course.experiments.precomputed`` makes them in about half an hour: ``data/heads.json``.
+``python3 -m mha_course.experiments.precomputed`` makes them in about an hour: ``data/heads.json``. With names of parts
+behind it, such as ``thin``, it makes these alone.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+import sys
+from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -21,7 +24,7 @@ from mha_course.models import MaskedWordModel, seeded, train, vision
 
 PATH = Path(__file__).parents[1] / "data" / "heads.json"
 HEADS = (1, 2, 4, 8, 16)
-SEEDS = tuple(range(300, 310))
+SEEDS = tuple(range(400, 440))
 STARTS = (0, 1, 2, 3, 4)
 DIVISOR_SEEDS = (0, 1, 2)
 SHORT_STARTS, SHORT_STEPS = (101, 102, 103), 800  # of lesson 13
@@ -32,8 +35,10 @@ LANGUAGE_STARTS = (0, 1, 2, 3, 4, 5, 6, 201, 202)
 class Precomputed(NamedTuple):
     """What the command found, for each number of heads, or for each start."""
 
-    difference: dict[int, list[float]]  # R² of 50 runs on TwoTokenSum, of seeds that the lesson does not use
-    thin: dict[int, list[float]]  # R² of every run on AssociativeRecall; more heads are thinner
+    difference: dict[int, list[float]]  # R² of 200 runs on TwoTokenSum, of seeds that the lesson does not use
+    slower: dict[int, list[float]]  # the same with a rate of 0.003
+    two_layers: dict[int, list[float]]  # the same with two layers of one head, for each width of the head
+    thin: dict[int, dict[str, list[float]]]  # R² of every run on AssociativeRecall, for what is as thin as D = C / H
     starts: dict[int, dict[str, Any]]  # see ``report``
     divisors: dict[int, dict[str, float]]  # for every seed, the ``final_loss`` with each of ``scaling.divisors``
     short: dict[int, dict[str, Any]]  # as starts, after as many steps as lesson 13 makes
@@ -53,14 +58,25 @@ def final_loss(seed: int, divisor: float) -> float:
     return round(sum(losses[-100:]) / 100, 4)
 
 
-def difference(num_heads: int, seeds: Sequence[int] = SEEDS) -> list[float]:
+def difference(num_heads: int, seeds: Sequence[int] = SEEDS, **options: Any) -> list[float]:
     """Let five runs learn the difference of two contents with so many heads, for every seed; return their R²."""
-    return [value for seed in seeds for value in _rounded(learn(TwoTokenSum(), num_heads, seed=seed).r2.tolist())]
+    runs = [learn(TwoTokenSum(), num_heads, seed=seed, **options).r2.tolist() for seed in seeds]
+    return [value for r2 in runs for value in _rounded(r2)]
 
 
-def thin(num_heads: int, *, runs: int = 3, steps: int = 1000) -> list[float]:
-    """Let runs learn to look up one of 16 keys with so many heads; return their R²."""
-    return _rounded(learn(AssociativeRecall(), num_heads, runs=runs, steps=steps).r2.tolist())
+def two_layers(head_dim: int, seeds: Sequence[int] = SEEDS) -> list[float]:
+    """Let five runs learn the same with two layers of one head of some width, for every seed; return their R²."""
+    return difference(1, seeds, num_layers=2, score_dim=head_dim, value_dim=head_dim)
+
+
+def thin(num_heads: int, *, runs: int = 3, steps: int = 1000) -> dict[str, list[float]]:
+    """Let runs learn to look up one of 16 keys with heads of which all, q and k, or v alone are thin: their R²."""
+    task = AssociativeRecall()
+    wide = {"q, k and v": {}, "q and k": {"value_dim": task.width}, "v": {"score_dim": task.width}}
+    return {
+        name: _rounded(learn(task, num_heads, runs=runs, steps=steps, **options).r2.tolist())
+        for name, options in wide.items()
+    }
 
 
 def report(model: MaskedWordModel) -> dict[str, Any]:
@@ -83,6 +99,10 @@ def _rounded(numbers: list[float]) -> list[float]:
 
 def _rounded_report(found: dict[str, Any]) -> dict[str, Any]:
     return {name: _rounded(x) if isinstance(x, list) else round(x, 3) for name, x in found.items()}
+
+
+def _report_from(start: int) -> dict[str, Any]:
+    return _rounded_report(report(example.train_model(start)[0]))
 
 
 def short_start(seed: int) -> dict[str, Any]:
@@ -114,16 +134,25 @@ def language_start(seed: int) -> dict[str, Any]:
     return _rounded_report(pronouns.report_from(seed))
 
 
+def _divisor_losses(seed: int) -> dict[str, float]:
+    return {name: final_loss(seed, by) for name, by in scaling.divisors(12, 4).items()}
+
+
+PARTS: dict[str, tuple[Callable[[int], Any], Sequence[int]]] = {  # what makes a figure, and for what
+    "difference": (difference, (1, 2, 4)),
+    "slower": (partial(difference, lr=0.003), (2,)),
+    "two_layers": (two_layers, (12, 24)),
+    "thin": (thin, HEADS),
+    "starts": (_report_from, STARTS),
+    "divisors": (_divisor_losses, DIVISOR_SEEDS),
+    "short": (short_start, SHORT_STARTS),
+    "vision": (vision_start, VISION_STARTS),
+    "language": (language_start, LANGUAGE_STARTS),
+}
+
 if __name__ == "__main__":
-    figures = {
-        "difference": {heads: difference(heads) for heads in (1, 2, 4)},
-        "thin": {heads: thin(heads) for heads in HEADS},
-        "starts": {start: _rounded_report(report(example.train_model(start)[0])) for start in STARTS},
-        "divisors": {
-            seed: {name: final_loss(seed, by) for name, by in scaling.divisors(12, 4).items()} for seed in DIVISOR_SEEDS
-        },
-        "short": {start: short_start(start) for start in SHORT_STARTS},
-        "vision": {start: vision_start(start) for start in VISION_STARTS},
-        "language": {start: language_start(start) for start in LANGUAGE_STARTS},
-    }
+    figures = json.loads(PATH.read_text(encoding="utf-8"))
+    for part in sys.argv[1:] or PARTS:
+        make, keys = PARTS[part]
+        figures[part] = {key: make(key) for key in keys}
     PATH.write_text(json.dumps(figures, indent=1) + "\n", encoding="utf-8")

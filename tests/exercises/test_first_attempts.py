@@ -216,6 +216,13 @@ def forgets_the_sum(weights, v):
 UNSCALED_AND_NOT_TRANSPOSED = changed(
     "multi_head_attention", scale=lambda z, *_: z, output=lambda merged, w_o, *_: merged @ w_o
 )
+
+
+def carried(finish):
+    """Return an answer that finishes from weights and what each head would carry with all the weight on s (H, S, C)."""
+    return lambda w, v, w_o: finish(w, v @ w_o.unflatten(1, (len(v), -1)).permute(1, 2, 0))
+
+
 WRONG = [
     ("similarity", "cosine-not-dot", lambda x: F.normalize(x, dim=-1) @ F.normalize(x, dim=-1).T),
     ("similarity", "cosine-not-dot", lambda x: F.cosine_similarity(x[:, None], x[None], dim=-1)),
@@ -322,6 +329,17 @@ WRONG = [
         [solutions.sinusoidal_encoding(n, c)[:, first::2] for first in (0, 1)], 1)),
     ("ablate_heads", "ablate-complement", lambda c, h: c - solutions.ablate_heads(c, h)),
     ("relation_score", "relation-summed", lambda w, pairs: sum(w[:, a, b] for a, b in pairs)),
+    ("contribution_norms", "weights-only", lambda w, v, w_o: w),
+    ("contribution_norms", "norm-of-value", lambda w, v, w_o: torch.einsum("hts,hs->hts", w, v.norm(dim=-1))),
+    ("contribution_norms", "contribution-unweighted", carried(
+        lambda w, parts: parts.norm(dim=-1)[:, None].expand_as(w))),
+    ("contribution_norms", "norm-squared", carried(lambda w, parts: w * parts.square().sum(-1)[:, None])),
+    ("contribution_norms", "norm-squared", carried(lambda w, parts: (w[..., None] * parts[:, None]).square().sum(-1))),
+    ("contribution_norms", "contribution-of-all-heads", carried(
+        lambda w, parts: (w[..., None] * parts[:, None]).sum(0).norm(dim=-1))),
+    ("contribution_norms", "output-columns-as-rows", lambda w, v, w_o: solutions.contribution_norms(w, v, w_o.mT)),
+    ("contribution_norms", "output-columns-as-rows", lambda w, v, w_o: w * torch.stack(
+        [one @ rows for one, rows in zip(v, w_o.chunk(len(v)), strict=True)]).norm(dim=-1)[:, None]),
     ("generate", "generate-samples", sampled),
     ("next_token_probabilities", "temperature-after-softmax", lambda z, t, k: first(z.softmax(-1), k) / t),
     ("next_token_probabilities", "temperature-ignored", lambda z, t, k: normed(first(z.softmax(-1) / t, k))),

@@ -15,7 +15,8 @@ from mha_course.datasets.grammar import sentences
 from mha_course.example import guess, trained_model
 from mha_course.exercises import QUESTIONS, predict, reading
 from mha_course.exercises.lessons.l15_language_model import next_token_targets
-from mha_course.experiments import costs
+from mha_course.exercises.lessons.l17_what_heads_do import contribution_norms
+from mha_course.experiments import costs, induction, precomputed
 from mha_course.experiments.head_analysis import ablate_heads
 from mha_course.experiments.head_tasks import TwoTokenSum, learn
 from mha_course.experiments.leakage import token_dependence
@@ -466,8 +467,8 @@ def one_head_difference():
 
 def twin_heads():
     """Train two heads that start alike for a few steps, and compare what they have become."""
-    attention = learn(TwoTokenSum(), 2, runs=1, steps=5, count=8, identical_heads=True).attention
-    heads = [weight.unbind(1) for weight in attention.parameters() if weight.dim() > 2]
+    layers = learn(TwoTokenSum(), 2, runs=1, steps=5, count=8, identical_heads=True).layers
+    heads = [weight.unbind(1) for weight in layers.parameters() if weight.dim() > 2]
     if all(torch.equal(one, two) for one, two in heads):
         return "bit for bit the same"
     dead = any(float(two.abs().max()) < 1e-3 for _, two in heads)
@@ -478,6 +479,32 @@ def zero_query():
     k, v = torch.randn(2, 5, 6)
     context = (torch.zeros(1, 6) @ k.mT).softmax(-1) @ v
     return "the mean of all values" if torch.allclose(context[0], v.mean(0), atol=1e-6) else "nothing"
+
+
+def thin_part():
+    """Compare what ships: what widening one of the two leaves thin."""
+    r2 = {part: sum(runs) / len(runs) for part, runs in precomputed.load().thin[16].items()}
+    return "q and k" if r2["v"] > 0.95 > r2["q and k"] else "v" if r2["q and k"] > 0.95 else "neither"
+
+
+def largest_contribution():
+    v = torch.tensor([[[1.0, 0.0], [0.0, 3.0]]])
+    brought = contribution_norms(torch.tensor([[[0.5, 0.3]]]), v, torch.eye(2))[0, 0]
+    return ("dog", "cat")[int(brought.argmax())]
+
+
+def copy_layers():
+    """Change the word before one of two keys: in which model do the shares of the two change against each other?"""
+    ids, _ = induction.repeated_words(1, torch.Generator().manual_seed(0))
+    changed = ids.clone()
+    changed[0, 3] = (ids[0, 3] + 1) % 32
+    for name, layers, heads in (("one head", 1, 1), ("two heads side by side", 1, 2), ("two layers", 2, 1)):
+        model = induction.AttentionOnly(layers, heads)
+        rows = [model.weights_and_logits(one)[0][-1, 0, :, 9] for one in (ids, changed)]  # (H, S) each
+        before, after = (row[:, 4] / row[:, 6] for row in rows)
+        if not torch.allclose(before, after, rtol=1e-4):
+            return next(answer for answer in QUESTIONS["copy-layers"].answers if name in answer)
+    return "none"
 
 
 def free_directions():

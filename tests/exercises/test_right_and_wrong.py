@@ -379,6 +379,13 @@ RIGHT = {
     "ablate_heads": [lambda c, h: c.index_fill(1, torch.tensor(h), 0.0),
                      lambda c, h: c * torch.tensor([i not in h for i in range(c.size(1))])[:, None, None]],
     "other_weights": [squeezed, drawn],
+    "contribution_norms": [
+        lambda w, v, w_o: torch.einsum("hts,hsd,chd->htsc", w, v, w_o.unflatten(1, (len(v), -1))).norm(dim=-1),
+        lambda w, v, w_o: torch.stack([
+            (one[..., None] * (values @ columns.T)).square().sum(-1).sqrt()
+            for one, values, columns in zip(w, v, w_o.chunk(len(v), 1), strict=True)
+        ]),
+    ],
     "relation_score": [lambda w, pairs: sum(w[:, i, j] for i, j in pairs) / len(pairs),
                        lambda w, pairs: torch.stack([w[:, i, j] for i, j in pairs]).mean(0)],
 }  # fmt: skip

@@ -364,6 +364,20 @@ def relations_are_means_of_single_weights(dtype):
     same(solutions.relation_score(weights, [(3, 5)]), weights[:, 3, 5], dtype)
 
 
+def contributions_are_the_parts_of_the_output(dtype):
+    """Keep one weight alone, and let the module's own steps make the output: its length. All parts sum to the whole."""
+    weights, v = numbers(H, T, S, dtype=dtype).softmax(-1), numbers(H, S, D, seed=1, dtype=dtype)
+    w_o = numbers(C, C, seed=2, dtype=dtype)
+    got, total = solutions.contribution_norms(weights, v, w_o), torch.zeros(1, T, C, dtype=dtype)
+    for head, key in itertools.product(range(H), range(S)):
+        alone = torch.zeros_like(weights)
+        alone[head, :, key] = weights[head, :, key]
+        part = attention.merge_heads((alone @ v)[None]) @ w_o.T  # (1, T, C)
+        same(got[head, :, key], part[0].norm(dim=-1), dtype)
+        total += part
+    same(total, attention.merge_heads((weights @ v)[None]) @ w_o.T, dtype)
+
+
 CHECKS = {
     "to_attend": (converters_agree_with_the_modules_that_use_the_masks, seaborn_leaves_out_what_is_hidden),
     "additive_mask": (converters_agree_with_the_modules_that_use_the_masks,),
@@ -389,6 +403,7 @@ CHECKS = {
     "ablate_heads": (ablation_equals_an_output_projection_without_those_columns,),
     "other_weights": (other_weights_give_the_same_context, other_weights_leave_hidden_keys_hidden),
     "relation_score": (relations_are_means_of_single_weights,),
+    "contribution_norms": (contributions_are_the_parts_of_the_output,),
 }
 
 

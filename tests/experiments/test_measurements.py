@@ -99,13 +99,6 @@ def test_a_mixture_shows_its_parts_and_their_sum(draw):
     assert torch.allclose(torch.tensor(pictures[2][0]), weights @ v)
 
 
-def test_r2_by_head_width_draws_every_run():
-    ax = plots.r2_by_head_width({1: [0.9, 1.0], 4: [0.4, 0.6]}, 32)
-    assert [bar.get_height() for bar in ax.patches] == pytest.approx([0.95, 0.5])
-    assert [len(dots.get_offsets()) for dots in ax.collections] == [2, 2]
-    assert [label.get_text() for label in ax.get_xticklabels()] == ["1 × 32", "4 × 8"]
-
-
 @pytest.mark.parametrize(
     ("by", "atol", "said"),
     [(0.0, 0.0, "the same"), (1e-7, 1e-5, "the same"), (1e-7, 0.0, "different, by up to 0.00"),

@@ -40,7 +40,6 @@ ONE_PANEL = {
     "pipeline": lambda ax: plots.pipeline(ax=ax),
     "plane": lambda ax: plots.plane(POINTS, [[1, 1]], "abc", labels=["context"], reach=3, ax=ax),
     "product": lambda ax: plots.product(*MATRICES, ax=ax),
-    "r2_by_head_width": lambda ax: plots.r2_by_head_width({1: [1.0], 2: [0.9]}, 32, ax=ax),
     "recomputation": lambda ax: plots.recomputation(ax=ax),
     "rope_pairs": lambda ax: plots.rope_pairs(6, ax=ax),
     "tiles": lambda ax: plots.tiles(32, 32, 4, ax=ax),

@@ -1,0 +1,94 @@
+"""Induction: a word that stood here before, and what came after it then; attention alone, in one layer or two.
+
+Axes: B sequences, S tokens, C width, V words in the vocabulary, H heads, L layers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from mha_course.attention import MultiHeadAttention
+from mha_course.models import seeded, train
+from mha_course.positions import sinusoidal_encoding
+
+WORDS, TOKENS, SHORTEST, LONGEST = 32, 24, 6, 12
+
+
+def repeated_words(count: int, generator: torch.Generator) -> tuple[Tensor, Tensor]:
+    """Draw 6 to 12 different words for each of B sequences, and repeat them: ids (B, 24), and how many they are (B, 1).
+
+    >>> ids, period = repeated_words(3, torch.Generator().manual_seed(0))
+    >>> all(torch.equal(row[:-n], row[n:]) for row, n in zip(ids, period.flatten(), strict=True))
+    True
+    """
+    words = torch.rand(count, WORDS, generator=generator).argsort(-1)[:, :LONGEST]
+    period = torch.randint(SHORTEST, LONGEST + 1, (count, 1), generator=generator)  # (B, 1)
+    return words.gather(1, torch.arange(TOKENS) % period), period
+
+
+class AttentionOnly(nn.Module):
+    """Causal attention layers that add to the stream, and nothing between them: no norm, no feed-forward part."""
+
+    def __init__(self, num_layers: int, num_heads: int, d_model: int = 64) -> None:
+        super().__init__()
+        self.words = nn.Embedding(WORDS, d_model)
+        self.layers = nn.ModuleList(MultiHeadAttention(d_model, num_heads) for _ in range(num_layers))
+        self.to_words = nn.Linear(d_model, WORDS)
+
+    def forward(self, ids: Tensor) -> Tensor:
+        """Map ids (B, S) to logits of the next words (B, S, V)."""
+        return self.weights_and_logits(ids)[1]
+
+    def weights_and_logits(self, ids: Tensor) -> tuple[Tensor, Tensor]:
+        """Return the weights of every head (L, B, H, S, S), and the logits (B, S, V)."""
+        x = self.words(ids) + sinusoidal_encoding(ids.size(1), self.words.embedding_dim)  # (B, S, C)
+        found = []
+        for layer in self.layers:
+            out, weights = layer(x, is_causal=True)
+            x = x + out  # (B, S, C)
+            found.append(weights)
+        return torch.stack(found), self.to_words(x)
+
+
+def repeated_loss(model: AttentionOnly, ids: Tensor, period: Tensor) -> Tensor:
+    """Return the mean cross-entropy of the words that stood in the sequence before, in nats."""
+    losses = F.cross_entropy(model(ids[:, :-1]).mT, ids[:, 1:], reduction="none")  # (B, S-1)
+    return losses[torch.arange(1, TOKENS) > period].mean()
+
+
+class Learned(NamedTuple):
+    """A trained model, and what it does on new sequences."""
+
+    model: AttentionOnly
+    losses: list[float]  # of every step, in nats
+    accuracy: float  # how often it guesses a word that stood there before
+    previous: Tensor  # (L, H), each head's mean weight on the word before
+    after: Tensor  # (L, H), on the word that came after this one the last time, where there is one
+
+
+def learn(num_layers: int, num_heads: int, *, seed: int = 0, steps: int = 300) -> Learned:
+    """Train on repeated random words, and measure on others."""
+    generator = torch.Generator().manual_seed(seed)
+    with seeded(seed):
+        model = AttentionOnly(num_layers, num_heads)
+    losses = train(model, _batches(generator), repeated_loss, steps=steps, lr=1e-2, progress=False)
+    ids, period = repeated_words(500, generator)
+    with torch.no_grad():
+        weights, logits = model.weights_and_logits(ids)  # (L, B, H, S, S), (B, S, V)
+    again = torch.arange(TOKENS) >= period  # (B, S): the word here has stood in the sequence before
+    right = logits[:, :-1].argmax(-1) == ids[:, 1:]
+    rows, queries = again.nonzero(as_tuple=True)
+    keys = queries - period[rows, 0] + 1
+    previous = weights.diagonal(-1, -2, -1).mean((1, 3))  # (L, H)
+    after = weights.transpose(1, 2)[:, :, rows, queries, keys].mean(-1)  # (L, H)
+    return Learned(model, losses, float(right[again[:, :-1]].float().mean()), previous, after)
+
+
+def _batches(generator: torch.Generator) -> Iterator[tuple[Tensor, Tensor]]:
+    while True:
+        yield repeated_words(32, generator)
