@@ -23,6 +23,31 @@ class Factor(NamedTuple):
 
 
 Axis = tuple[Factor, ...]  # an empty product is an axis of size 1
+
+
+class Size(int):
+    """A size that was read from a shape, and knows its axis: what is made with it has the axis, too."""
+
+    axis: Axis
+
+    def __new__(cls, size: int, axis: Axis) -> Size:
+        """Return the number, with the axis that is so long."""
+        made = super().__new__(cls, size)
+        made.axis = axis
+        return made
+
+    def __add__(self, other: int) -> int:
+        """Return the sum: with 0, as of a cache that is empty, the axis stays."""
+        return self if type(other) is int and other == 0 else super().__add__(other)
+
+    __radd__ = __add__
+
+
+def axis_of(size: int) -> Axis:
+    """Return the axis that a size belongs to, as far as it is known."""
+    return size.axis if isinstance(size, Size) and size_of(size.axis) == size else unknown(int(size))
+
+
 FEATURES = {"B", "C", "H", "D"}
 
 

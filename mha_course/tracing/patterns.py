@@ -19,6 +19,8 @@ from mha_course.tracing.torch_internals import has_shape
 Patterns = str | Sequence[str | None] | Mapping[str, str] | None
 HEADS = ("num_heads", "n_heads", "n_head", "nhead", "num_attention_heads", "heads")
 KV_HEADS = ("num_kv_heads", "n_kv_heads", "num_key_value_heads", "n_kv_head")
+WIDTHS = ("hidden_size", "embed_dim", "d_model", "n_embd")
+HEAD_WIDTHS = ("head_dim", "d_head", "head_size")
 LETTERS = {  # of other people
     **dict.fromkeys(("b", "bs", "batch", "batch_size"), "B"),
     **dict.fromkeys(("c", "dim", "embed", "embed_dim", "d_model", "hidden", "hidden_size", "width"), "C"),
@@ -194,10 +196,11 @@ def modules_of(fn: Callable[..., Any]) -> list[nn.Module]:
 
 
 def declared(fn: Callable[..., Any], bound: dict[str, Any]) -> dict[str, int]:
-    """Return H, and H_kv where there are fewer, as declared by an argument or a module's num_heads."""
+    """Return H, H_kv where there are fewer, C and D, as an argument, a module or its config declares them."""
     parts = [vars(part) for module in modules_of(fn) for part in module.modules()]
+    parts += [vars(part["config"]) for part in parts if hasattr(part.get("config"), "__dict__")]
     found = {}
-    for letter, words in (("H", HEADS), ("H_kv", KV_HEADS)):
+    for letter, words in (("H", HEADS), ("H_kv", KV_HEADS), ("C", WIDTHS), ("D", HEAD_WIDTHS)):
         values = {bound[word] for word in words if _is_count(bound.get(word))}
         values = values or {part[w] for part in parts for w in words if w in part and _is_count(part[w])}
         if len(values) == 1:

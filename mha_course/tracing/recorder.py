@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from torch.overrides import TorchFunctionMode
 
-from mha_course.tracing.axes import Axis, AxisNamer, size_of, unknown
+from mha_course.tracing.axes import Axis, AxisNamer, Size, size_of, unknown
 from mha_course.tracing.dispatch import EXPLICIT_COPIES, MOVES, NOTES, op_name
 from mha_course.tracing.op_counter import OpCounter
 from mha_course.tracing.records import Argument, Operand, Step
@@ -20,11 +20,12 @@ from mha_course.tracing.rules.call import OpCall, TensorInfo, tensors_in
 from mha_course.tracing.rules.contraction import CONTRACTIONS, after_linear
 from mha_course.tracing.rules.elementwise import ELEMENTWISE
 from mha_course.tracing.rules.indexing import INDEXING
+from mha_course.tracing.rules.making import MAKING
 from mha_course.tracing.rules.reshape import VIEWS, Rule
 from mha_course.tracing.source_lines import Frames, UserFrame, line_at
 from mha_course.tracing.torch_internals import OpOverload, has_shape, is_functorch_wrapped_tensor, is_plain, storage_key
 
-RULES: dict[str, Rule] = {**VIEWS, **INDEXING, **CONTRACTIONS, **ELEMENTWISE}
+RULES: dict[str, Rule] = {**VIEWS, **INDEXING, **CONTRACTIONS, **ELEMENTWISE, **MAKING}
 SHAPE_ONLY = {*VIEWS, *INDEXING}
 LATER = {"projection": "split", "context": "merged"}  # what a change of shape makes of a stage
 UNCHANGED = {"detach", "contiguous", "clone", "to", "float", "double", "half", "bfloat16", "data"}
@@ -70,6 +71,8 @@ class Recorder(TorchFunctionMode):
             self.counter.ran(func, args, kwargs, out)
         if isinstance(out, (torch.Tensor, tuple, list)) and not isinstance(out, torch.Size):
             self._guard(self._record, op_name(func), args, kwargs, out)
+        elif id(args[0] if args else None) in self.values and op_name(func) in ("shape", "size"):
+            return self._sizes(self.values[id(args[0])].axes, out, *args[1:], **kwargs)
         elif func is torch.Tensor.__setitem__:
             self._guard(self._record, "setitem", args, kwargs, args[0])
         elif func is torch.Tensor.__iter__:
@@ -77,6 +80,12 @@ class Recorder(TorchFunctionMode):
             self._guard(self._record, "unbind", args, kwargs, rows)
             out = iter(rows)
         return out
+
+    def _sizes(self, axes: list[Axis], out: Any, dim: Any = None, *_: Any) -> Any:
+        """Return a shape, or one size of it, that remembers its axes."""
+        if isinstance(out, torch.Size) and len(out) == len(axes):
+            return torch.Size(map(Size, out, axes))
+        return Size(out, axes[dim]) if isinstance(dim, int) and type(out) is int else out
 
     def _guard(self, look: Callable[..., None], op: str, *found: Any) -> None:
         """Look at a call; where the tracer itself fails, the call goes on, and a note says so."""
@@ -164,11 +173,15 @@ class Recorder(TorchFunctionMode):
         base = call.op[:-1] if call.op.endswith("_") and not call.op.startswith("_") else call.op
         rule = RULES.get(call.op) or RULES.get(base)
         try:
-            named = [list(axes) for axes in rule(call)] if rule else []
+            named = [list(axes) for axes in rule(call)] if rule else self._kept(call)
         except (LookupError, TypeError, ValueError, AttributeError, ZeroDivisionError):
             named = []  # arguments of a kind that the rule does not know
         named += [[] for _ in outs[len(named) :]]
         return [self._checked(axes, tensor) for axes, tensor in zip(named, outs, strict=True)]
+
+    def _kept(self, call: OpCall) -> list[list[Axis]]:
+        """Return the axes of a tensor that was changed in place."""
+        return [call.axes(call.outs[0])] if call.op.endswith("_") and call.args and call.outs[0] is call.args[0] else []
 
     def _checked(self, axes: list[Axis], tensor: torch.Tensor) -> list[Axis]:
         """Drop names that do not fit the shape, and keep query and key tokens apart."""

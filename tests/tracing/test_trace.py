@@ -874,3 +874,86 @@ def test_flops_of_a_query_that_is_broadcast(draw):
     q, k = draw(1, 2, 5, 8), draw(3, 2, 7, 8)
     together, one = (trace(F.scaled_dot_product_attention, q, *[keys] * 2).steps[-1] for keys in (k, k[:1]))
     assert together.flops == 3 * one.flops == 3 * 2 * 2 * (2 * 5 * 7 * 8)
+
+
+# Sizes that are read from shapes
+
+
+def causal_inside(x):
+    _, T, _ = x.shape
+    mask = torch.tril(torch.ones(T, T)).bool()
+    scores = x @ x.mT
+    return scores.masked_fill(~mask, -torch.inf).softmax(-1)
+
+
+def angles_inside(q):
+    S, D = q.shape[-2:]
+    angles = torch.outer(torch.arange(S, dtype=q.dtype), 1 / 10000 ** (torch.arange(0, D, 2) / D))
+    return torch.cat([angles, angles], -1).cos() * q
+
+
+def padding_inside(x, lengths):
+    keep = torch.arange(x.size(1)) < lengths[:, None]
+    return (x @ x.mT).masked_fill(~keep, -1e9)
+
+
+OF_SIZES = {
+    "mask": (causal_inside, "B S C", {"ones": "T S", "masked_fill": "B T S"}),
+    "angles": (angles_inside, "B H S D", {"outer": "S D/2", "cat": "S D", "mul": "B H S D"}),
+    "filled": (lambda x: x.new_zeros(x.shape), "B S C", {"new_zeros": "B S C"}),
+    "square": (lambda x: torch.eye(x.size(1)), "B S C", {"eye": "T S"}),
+    "of_past_and_new": (lambda x: torch.arange(0 + x.size(1)), "B S C", {"arange": "S"}),
+    "shown": (lambda x: torch.zeros(1, 1).expand(x.size(0), 3), "B S C", {"expand": "B ?"}),
+    "cut": (lambda x: torch.zeros(9)[: x.size(1)], "B S C", {"getitem": "S"}),
+    "copied": (lambda x: torch.zeros(B, S, C, dtype=x.dtype).copy_(x), "B S C", {"copy_": "B S C"}),
+    "kept_in_place": (lambda x: x.clone().index_fill_(1, torch.tensor([0]), 0.0), "B S C", {"index_fill_": "B S C"}),
+    "squeezed_in_place": (lambda x: x[:, :1].clone().squeeze_(1), "B S C", {"squeeze_": "B C"}),
+    "turned_in_place": (lambda x: x[0].clone().t_(), "B S C", {"t_": "C S"}),
+    "gathered": (lambda x: x.gather(1, torch.zeros(B, 3, C).long()), "B S C", {"gather": "B ? C"}),
+    "largest": (lambda x: x.topk(2, -1).values, "B S C", {"topk": "B S ?"}),
+    "windows": (lambda x: x.unfold(1, 2, 1), "B S C", {"unfold": "B ? C ?"}),
+    "products": (lambda x: torch.tensordot(x, x[0], dims=([1], [0])), "B S C", {"tensordot": "B C C"}),
+}
+
+
+@pytest.mark.parametrize(("fn", "axes", "expected"), OF_SIZES.values(), ids=OF_SIZES)
+def test_a_size_from_a_shape_brings_its_axis(fn, axes, expected, x, heads):
+    found = trace(fn, heads if "H" in axes else x, axes=axes, sizes=SIZES)
+    last_of = {step.op: step.axes for step in found.steps}
+    assert found.warnings == ()
+    assert {op: " ".join(last_of[op]) for op in expected} == expected
+
+
+def test_where_all_sizes_are_alike_names_are_the_same(draw):
+    steps = trace(angles_inside, draw(4, 4, 4, 4), axes="B H S D", sizes={"C": 16}).steps
+    assert [step.axes for step in steps if step.op in ("outer", "cat")] == [("S", "D/2"), ("S", "D")]
+
+
+def test_a_row_of_a_cache_is_written_whole(draw):
+    def store(k):
+        cache = k.new_zeros(2, H, 9, D)
+        cache[:, :, :S] = k
+        return cache
+
+    assert last(store, draw(2, H, S, D), axes="B H S D").axes == ("B", "H", "?", "D")
+
+
+def test_a_mask_that_is_made_inside_is_judged(draw):
+    found = trace(padding_inside, draw(5, 5, C), torch.arange(1, 6), axes={"x": "B S C", "lengths": "B"})
+    assert found.warnings[0].startswith("padding-broadcast-raw")
+
+
+@pytest.mark.parametrize("name", ["gpt2", "bert", "llama"])
+def test_published_models_are_named(name):
+    transformers = pytest.importorskip("transformers")
+    common = {"vocab_size": 97, "num_hidden_layers": 1, "num_attention_heads": 4, "hidden_size": 24}
+    common |= {"intermediate_size": 44, "max_position_embeddings": 33, "attn_implementation": "eager"}
+    config = transformers.AutoConfig.for_model(name, **common)
+    model = transformers.AutoModel.from_config(config).eval()
+    with torch.no_grad():
+        found = trace(model, torch.randint(0, 90, (2, 7)), axes="B S")
+    unknown = [step for step in found.steps if "?" in step.axes]
+    assert found.warnings == found.questions == ()
+    assert len(unknown) < 0.25 * len(found.steps)
+    scores = [step for step in found.steps if step.stage == "weights"]
+    assert scores[0].axes == ("B", "H", "T", "S")

@@ -39,6 +39,18 @@ def matmul(call: OpCall) -> list[list[Axis]]:
     return [contract(call, [left, right], [one, two], out)]
 
 
+def tensordot(call: OpCall) -> list[list[Axis]]:
+    """Sum products over pairs of axes, or over the last of one and the first of the other."""
+    left, right, dims = call.arg(0, "a"), call.arg(1, "b"), call.arg(2, "dims", default=2)
+    if isinstance(dims, int):
+        dims = range(left.dim() - dims, left.dim()), range(dims)
+    pairs = {dim % left.dim(): other % right.dim() for dim, other in zip(*dims, strict=True)}
+    one = [f"sum{n}" if n in pairs else f"left{n}" for n in range(left.dim())]
+    two = {other: f"sum{n}" for n, other in pairs.items()}
+    both = [*one, *(letters := [two.get(n, f"right{n}") for n in range(right.dim())])]
+    return [contract(call, [left, right], [one, letters], [x for x in both if not x.startswith("sum")])]
+
+
 def einsum(call: OpCall) -> list[list[Axis]]:
     """Sum products as the letters say."""
     equation, operands = call.args[0], call.args[1:]
@@ -210,8 +222,9 @@ def module(call: OpCall) -> list[list[Axis]]:
 
 CONTRACTIONS: dict[str, Rule] = {
     "linear": linear,
-    **dict.fromkeys(("matmul", "bmm", "mm", "mv", "dot", "addmm", "baddbmm", "addmv"), matmul),
+    **dict.fromkeys(("matmul", "linalg_matmul", "bmm", "mm", "mv", "dot", "addmm", "baddbmm", "addmv"), matmul),
     "einsum": einsum,
+    "tensordot": tensordot,
     **dict.fromkeys(("scaled_dot_product_attention", "flex_attention"), fused),
     **dict.fromkeys(("multi_head_attention_forward", "_native_multi_head_attention"), module),
 }

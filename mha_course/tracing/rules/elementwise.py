@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import torch
 
-from mha_course.tracing.axes import Axis, Factor, unknown
+from mha_course.tracing.axes import Axis, Factor, size_of, unknown
 from mha_course.tracing.rules import warnings
 from mha_course.tracing.rules.call import SCORES, OpCall, TensorInfo
 from mha_course.tracing.rules.contraction import of_sum
@@ -14,6 +14,39 @@ from mha_course.tracing.rules.reshape import Rule
 def same(call: OpCall) -> list[list[Axis]]:
     """Keep the axes of the first tensor."""
     axes = call.axes(call.first())
+    return [list(axes) for _ in call.outs]
+
+
+def copied(call: OpCall) -> list[list[Axis]]:
+    """Copy numbers into a tensor: its axes without a name get those of what was copied."""
+    target, source = call.first(), call.arg(1, "src")
+    axes = call.axes(target)
+    if isinstance(source, torch.Tensor):
+        pairs = zip(reversed(axes), reversed(call.axes(source)), strict=False)
+        met = [new if call.names.label(old) == "?" and size_of(new) == size_of(old) else old for old, new in pairs]
+        axes = [*axes[: len(axes) - len(met)], *reversed(met)]
+        call.info(target).learn(axes, call.names)
+    return [axes]
+
+
+def stored(call: OpCall) -> list[list[Axis]]:
+    """Write into a part of a tensor: axes that are written whole get the names of what was written."""
+    target, key, source = call.args[:3]
+    axes, keys = call.axes(target), list(key) if isinstance(key, tuple) else [key]
+    plain = all(one is Ellipsis or isinstance(one, slice) for one in keys) and isinstance(source, torch.Tensor)
+    if plain and source.dim() == len(axes):
+        new = call.axes(source)
+        whole = [size_of(one) == size_of(other) for one, other in zip(axes, new, strict=True)]
+        triples = zip(axes, new, whole, strict=True)
+        axes = [new if same and call.names.label(old) == "?" else old for old, new, same in triples]
+        call.info(target).learn(axes, call.names)
+    return [axes]
+
+
+def topk(call: OpCall) -> list[list[Axis]]:
+    """Keep the largest along an axis, which then counts something else."""
+    axes, dim = call.axes(call.first()), call.arg(2, "dim", default=-1)
+    axes[dim] = unknown(call.outs[0].shape[dim])
     return [list(axes) for _ in call.outs]
 
 
@@ -110,8 +143,7 @@ def embedding(call: OpCall) -> list[list[Axis]]:
 def convolve(call: OpCall) -> list[list[Axis]]:
     """Keep the batch and axes that keep their length, name the channels by their number."""
     shape, axes = call.outs[0].shape, call.axes(call.first())
-    kernel = call.arg(1, "weight").shape[2:]
-    kept = [axis if size == 1 else unknown(new) for axis, size, new in zip(axes[2:], kernel, shape[2:], strict=True)]
+    kept = [axis if size_of(axis) == new else unknown(new) for axis, new in zip(axes[2:], shape[2:], strict=True)]
     return [[axes[0], call.names.linear(shape[1]), *kept]]
 
 
@@ -131,9 +163,11 @@ SAME = """
     contiguous clone detach to type type_as float double half bfloat16 cpu cuda bool int long requires_grad_
     alias tril triu dropout alpha_dropout layer_norm rms_norm group_norm batch_norm instance_norm normalize
     cumsum cumprod cummax cummin logcumsumexp sort argsort flip roll zeros_like ones_like empty_like full_like
-    rand_like randn_like randint_like data real imag conj resolve_conj nan_to_num fill_ zero_ normal_ uniform_
-    copy_ setitem checkpoint bernoulli renorm softmin relu gelu silu elu leaky_relu prelu selu celu mish
-    hardtanh relu6 hardswish hardsigmoid logsigmoid softplus tanhshrink softsign threshold
+    rand_like randn_like randint_like data real imag conj resolve_conj nan_to_num checkpoint bernoulli renorm softmin
+    relu gelu silu elu leaky_relu prelu selu celu mish
+    hardtanh relu6 hardswish hardsigmoid logsigmoid softplus tanhshrink softsign threshold dropout1d dropout2d
+    feature_alpha_dropout scatter scatter_add scatter_reduce index_add index_copy index_fill index_put masked_scatter
+    select_scatter slice_scatter diagonal_scatter put dequantize fake_quantize_per_tensor_affine
 """
 LIKE = """
     add sub rsub mul div true_divide divide multiply subtract floor_divide remainder fmod pow neg negative exp
@@ -146,13 +180,16 @@ LIKE = """
 """
 REDUCE = """
     sum mean amax amin max min any all argmax argmin logsumexp var std norm prod median nansum nanmean
-    vector_norm count_nonzero var_mean std_mean
+    vector_norm linalg_vector_norm count_nonzero var_mean std_mean cosine_similarity kthvalue mode
 """
 ELEMENTWISE: dict[str, Rule] = {
     **dict.fromkeys(SAME.split(), same),
     **dict.fromkeys(LIKE.split(), like),
     **dict.fromkeys(REDUCE.split(), reduce),
-    **dict.fromkeys(("softmax", "log_softmax", "_softmax"), softmax),
+    **dict.fromkeys(("softmax", "log_softmax", "_softmax", "gumbel_softmax"), softmax),
+    "copy_": copied,
+    "setitem": stored,
+    "topk": topk,
     "embedding": embedding,
     **dict.fromkeys(("conv1d", "conv2d", "conv3d"), convolve),
     **dict.fromkeys(("outer", "ger"), outer),

@@ -6,7 +6,7 @@ from typing import Any
 
 import torch
 
-from mha_course.tracing.axes import Axis, Factor, size_of, unknown
+from mha_course.tracing.axes import Axis, Factor, Size, axis_of, size_of, unknown
 from mha_course.tracing.rules import warnings
 from mha_course.tracing.rules.call import OpCall, Selection
 from mha_course.tracing.rules.reshape import Rule
@@ -66,6 +66,8 @@ def getitem(call: OpCall) -> list[list[Axis]]:
             axes = axes[rest:]
         elif isinstance(k, slice):
             start, stop, step = k.indices(size_of(axes[0]))
+            if call.names.label(axes[0]) == "?" and isinstance(k.stop, Size) and (start, step) == (0, 1):
+                axes[0] = axis_of(k.stop) if k.stop == stop else axes[0]
             out.append(_sliced(call, axes.pop(0), start, len(range(start, stop, step)), step))
         elif isinstance(k, int) or (isinstance(k, torch.Tensor) and k.dim() == 0 and not _is_bool(k)):
             _select_one(call, axes, 0, k)
@@ -197,6 +199,24 @@ def _picked(call: OpCall, parts: list[torch.Tensor]) -> Axis:
     return ()
 
 
+def gather(call: OpCall) -> list[list[Axis]]:
+    """Pick elements along an axis by an index of the same rank, which names that axis."""
+    axes, index = call.axes(call.first()), call.arg(2, "index") if call.op == "gather" else call.arg(1, "indices")
+    dim = call.arg(1, "dim") if call.op == "gather" else call.arg(2, "dim")
+    if dim is None:  # of all numbers, in a row
+        return []
+    found, dim = call.axes(index), dim % len(axes)
+    pairs = enumerate(zip(axes, found, strict=True))
+    return [[new if n == dim or size_of(old) != size_of(new) else old for n, (old, new) in pairs]]
+
+
+def unfold(call: OpCall) -> list[list[Axis]]:
+    """Slide a window along an axis: how many there are, and at the end how long each is."""
+    axes, dim = call.axes(call.first()), call.arg(1, "dimension")
+    axes[dim] = unknown(call.outs[0].shape[dim])
+    return [[*axes, unknown(call.outs[0].shape[-1])]]
+
+
 def index_select(call: OpCall) -> list[list[Axis]]:
     """Take elements of an axis, which is then named as the index is."""
     axes = call.axes(call.first())
@@ -212,4 +232,6 @@ INDEXING: dict[str, Rule] = {
     **dict.fromkeys(("cat", "concat", "concatenate"), cat),
     "stack": stack,
     "index_select": index_select,
+    **dict.fromkeys(("gather", "take_along_dim"), gather),
+    "unfold": unfold,
 }

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 
 import torch
 
-from mha_course.tracing.axes import Axis, Factor, size_of, unknown
+from mha_course.tracing.axes import Axis, Factor, axis_of, size_of, unknown
 from mha_course.tracing.rules import warnings
 from mha_course.tracing.rules.call import OpCall
 from mha_course.tracing.rules.factors import regroup
@@ -44,7 +44,7 @@ def flatten(call: OpCall) -> list[list[Axis]]:
 def permute(call: OpCall) -> list[list[Axis]]:
     """Bring the axes into a new order."""
     axes = call.axes(call.first())
-    if call.op in ("T", "t", "numpy_T"):
+    if call.op in ("T", "t", "t_", "numpy_T"):
         return [axes[::-1]]
     if call.op in ("mT", "mH", "H", "adjoint"):
         return [[*axes[:-2], axes[-1], axes[-2]]]
@@ -64,9 +64,9 @@ def permute(call: OpCall) -> list[list[Axis]]:
 
 def squeeze(call: OpCall) -> list[list[Axis]]:
     """Drop axes of size 1."""
-    axes, shape = call.axes(call.first()), call.first().shape
+    axes = call.axes(call.first())  # its shape may have changed in place
     dims = call.dims(call.arg(1, "dim"), len(axes))
-    return [[axis for dim, axis in enumerate(axes) if dim not in dims or shape[dim] != 1]]
+    return [[axis for dim, axis in enumerate(axes) if dim not in dims or size_of(axis) != 1]]
 
 
 def unsqueeze(call: OpCall) -> list[list[Axis]]:
@@ -80,10 +80,15 @@ def expand(call: OpCall) -> list[list[Axis]]:
     """Show one number several times without a copy."""
     axes, shape = call.axes(call.first()), call.outs[0].shape
     other = call.arg(1, "other")
-    like = call.axes(other) if isinstance(other, torch.Tensor) else [() for _ in shape]
+    like = call.axes(other) if isinstance(other, torch.Tensor) else list(map(axis_of, call.ints(1, "size")))
     axes = [()] * (len(shape) - len(axes)) + axes
     old_and_new = zip(axes, shape, like, strict=True)
-    return [[axis if size_of(axis) == size else name or _repeated((), size) for axis, size, name in old_and_new]]
+    return [[axis if size_of(axis) == size else _shown(call, name, size) for axis, size, name in old_and_new]]
+
+
+def _shown(call: OpCall, name: Axis, size: int) -> Axis:
+    """Name an axis along which one number is shown so many times."""
+    return name if size_of(name) == size and call.names.label(name) != "?" else _repeated((), size)
 
 
 def repeat(call: OpCall) -> list[list[Axis]]:

@@ -1,0 +1,42 @@
+"""Where names come from when a tensor is made of sizes: a size that was read from a shape brings its axis."""
+
+from __future__ import annotations
+
+import torch
+
+from mha_course.tracing.axes import Axis, Factor, Size, axis_of, size_of
+from mha_course.tracing.rules.call import OpCall
+from mha_course.tracing.rules.reshape import Rule
+
+
+def filled(call: OpCall) -> list[list[Axis]]:
+    """Make a tensor of a shape: zeros, full, randn, new_ones, randint …"""
+    given = [value for value in (*call.args, *call.kwargs.values()) if not isinstance(value, torch.Tensor)]
+    shapes = [value for value in given if isinstance(value, (tuple, list))]
+    return [[axis_of(size) for size in (shapes[0] if shapes else given[: call.outs[0].dim()])]]
+
+
+def counted(call: OpCall) -> list[list[Axis]]:
+    """Count the elements of an axis, or every second of a head's width: arange."""
+    length = call.outs[0].size(0)
+    sizes = [value for value in (*call.args, *call.kwargs.values()) if isinstance(value, Size)]
+    for axis in [size.axis for size in sizes]:
+        if size_of(axis) == length:
+            return [[axis]]
+        if call.names.label(axis) == "D" and size_of(axis) == 2 * length:
+            return [[(Factor("D/2", length, axis[0]),)]]
+    return []
+
+
+def identity(call: OpCall) -> list[list[Axis]]:
+    """Make a square matrix, or one with as many columns as are asked for."""
+    rows, columns = call.arg(0, "n"), call.arg(1, "m")
+    return [[axis_of(rows), axis_of(rows if columns is None else columns)]]
+
+
+MAKING: dict[str, Rule] = {
+    **dict.fromkeys(("zeros", "ones", "empty", "full", "rand", "randn", "randint"), filled),
+    **dict.fromkeys(("new_zeros", "new_ones", "new_empty", "new_full"), filled),
+    "arange": counted,
+    "eye": identity,
+}
