@@ -19,7 +19,9 @@ class Factor(NamedTuple):
     size: int
     whole: Factor | None = None  # what it is a part of
     part: tuple[int, tuple[int, ...]] | None = None  # which part, and the sizes of all; none for a slice
-    kind: str = ""  # "fresh": made by a Linear, whose inner order is free; "repeated": copies of one number
+    # "fresh": made by a Linear, whose inner order is free; "repeated": copies of one number; "taken": for a head's
+    # width, since a Linear's output is as wide: the number in part tells it from others
+    kind: str = ""
 
 
 Axis = tuple[Factor, ...]  # an empty product is an axis of size 1
@@ -75,6 +77,8 @@ class AxisNamer:
         self.reserved = set(whole) & self.tokens
         self.roots: dict[str, str] = {}
         self.labels: dict[Axis, str] = {}
+        self.taken = 0  # how many Linears' outputs were taken for a head's width
+        self.confirmed: set[Factor] = set()  # those that were compared, weighted or laid side by side as heads' are
 
     def width(self) -> Axis:
         """Return C, as heads times head width where the number of heads is known."""
@@ -100,9 +104,10 @@ class AxisNamer:
     def linear(self, size: int) -> Axis:
         """Name the output of a Linear by its width."""
         full, heads, width = (self.sizes.get(name, 0) for name in "CHD")
-        if size == full:
-            return self.width()
-        wholes = {"C": full} | ({"H*D": heads * width} if heads * width != full else {})
+        if size == full:  # keys of fewer heads may be as wide
+            shared = len(self.width()) == 1 and self.sizes.get("H_kv", 0) * width == full
+            return (Factor("C", full, kind="fresh"),) if shared else self.width()
+        wholes = ({"H*D": heads * width} if heads * width != full else {}) | {"C": full}
         for text, whole in wholes.items():
             if size == whole and whole:
                 return self.read(text, size)
@@ -110,7 +115,8 @@ class AxisNamer:
                 if whole and size == times * whole:
                     return (Factor(f"{times}*{text}", size, kind="fresh"),)
         if size == width:
-            return (Factor("D", width),)
+            self.taken += 1
+            return (Factor("D", width, None, (self.taken, ()), "taken"),)
         for name, value in self.extra.items():
             if size == value:
                 return (Factor(name, value),)
@@ -121,6 +127,8 @@ class AxisNamer:
     def readings(self, factor: Factor) -> list[Axis]:
         """Return the ways to read a new axis such as 3*C, the usual order (3, H, D) first."""
         times, _, rest = factor.name.partition("*")
+        if factor.kind == "fresh" and factor.name == "C":
+            return [self.read("H_kv*D", factor.size), (factor,)]
         if factor.kind != "fresh" or not rest or times == "4":
             return [(factor,)]
         count = Factor(times, int(times))
@@ -191,6 +199,15 @@ class AxisNamer:
         if right.kind == "repeated" and left.name in self.extra and left.size * right.size == heads:
             return [Factor("H", heads)]
         return [left, right]
+
+    def confirm(self, axes: Iterable[Axis]) -> None:
+        """Take note that what was taken for a head's width is used as one."""
+        self.confirmed.update(factor for axis in axes for factor in axis if factor.kind == "taken")
+
+    def final(self, axis: Axis) -> str:
+        """Write an axis when all is known: a width that was never used as a head's has no name."""
+        doubtful = any(factor.kind == "taken" and factor not in self.confirmed for factor in axis)
+        return "?" if doubtful else self.label(axis)
 
     def label(self, axis: Axis) -> str:
         """Write an axis as the field does."""

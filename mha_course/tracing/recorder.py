@@ -48,6 +48,7 @@ class Recorder(TorchFunctionMode):
         # Axes of arguments are filled in at the end: uses tell those of parameters.
         self.arguments: dict[str, tuple[Argument, TensorInfo]] = {}
         self.steps: list[Step] = []
+        self.infos: list[TensorInfo] = []  # what is known of each step's tensor
         self.frames: list[list[UserFrame]] = []  # for each step; the same list for those of one call
         self.aliases: dict[str, int] = {}  # further variables that held a result
         self.warnings: dict[int, str] = {}
@@ -200,6 +201,7 @@ class Recorder(TorchFunctionMode):
         hidden = 0 if number or (op in EXPLICIT_COPIES and storage != "view") else self.counter.copies
         line, lineno = (line_at(frames[0].code.co_filename, frames[0].lineno), frames[0].lineno) if frames else ("", 0)
         self.frames.append(frames)
+        self.infos.append(result)
         self.steps.append(Step(
             len(self.steps), op, inputs, tuple(tensor.shape), result.labels, tensor.stride(), tensor.is_contiguous(),
             storage, tensor.dtype, tensor.device, tensor.nbytes, 0 if number else self._flops(call), line, lineno,

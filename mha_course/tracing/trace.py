@@ -27,7 +27,7 @@ from mha_course.tracing.patterns import (
     translated,
 )
 from mha_course.tracing.recorder import Recorder
-from mha_course.tracing.records import Argument, Source, Step
+from mha_course.tracing.records import Argument, Operand, Source, Step
 from mha_course.tracing.rules import warnings as diagnosis
 from mha_course.tracing.source_lines import HERE, code_lines
 from mha_course.tracing.torch_internals import MACHINERY, compiler_is_loaded
@@ -186,15 +186,27 @@ def _finish(recorder: Recorder, result: Any, notes: tuple[str, ...], failure: st
     warnings |= _of_some_alone(recorder.steps, warnings)
     notes = (*notes, *recorder.notes)
     recorder.running.finish()
+    final = recorder.names.final
+    for step, info in zip(recorder.steps, recorder.infos, strict=True):
+        step.axes = tuple(map(final, info.axes))
+        step.inputs = tuple(_named(operand, recorder.steps) for operand in step.inputs)
     for step, stack in zip(recorder.steps, recorder.frames, strict=True):
         text = warnings.get(step.index)
         unusual = text is not None and text.partition(":")[0] in diagnosis.QUESTIONS
         step.warning, step.question = (None, text) if unusual else (text, None)
         step.source = shown.index(stack[0].code) if stack and stack[0].code in shown else None
     sources = tuple(known[code] for code in shown)
-    arguments = tuple(replace(made, axes=made.axes or value.labels) for made, value in recorder.arguments.values())
+    arguments = tuple(
+        replace(made, axes=made.axes or tuple(map(final, value.axes))) for made, value in recorder.arguments.values()
+    )
     steps, sizes = tuple(recorder.steps), dict(recorder.names.sizes)
     return Trace(steps, result, arguments, sources, sizes, notes, failure, recorder.aliases)
+
+
+def _named(operand: Operand, steps: list[Step]) -> Operand:
+    """Return an operand with the names that its step has in the end."""
+    axes = steps[operand.source].axes if isinstance(operand.source, int) else operand.axes
+    return operand._replace(axes=axes) if len(axes) == len(operand.shape) else operand
 
 
 def _of_some_alone(steps: list[Step], warnings: dict[int, str]) -> dict[int, str]:

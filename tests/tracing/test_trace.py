@@ -121,7 +121,7 @@ OF_X = {  # from (B, S, C)
     "made_here": (lambda x: torch.ones(5, 5), "? ?"),
     "known_after_meeting": (lambda x: torch.ones(5, 1, dtype=x.dtype) * x, "B S C"),
     "three_widths": (lambda x: nn.Linear(24, 72, dtype=x.dtype)(x), "B S 3*C"),
-    "a_head": (lambda x: nn.Linear(24, 6, dtype=x.dtype)(x), "B S D"),
+    "a_head": (lambda x: nn.Linear(24, 6, dtype=x.dtype)(x), "B S ?"),
     "no_known_width": (lambda x: nn.Linear(24, 7, dtype=x.dtype)(x), "B S ?"),
 }
 
@@ -957,3 +957,54 @@ def test_published_models_are_named(name):
     assert len(unknown) < 0.25 * len(found.steps)
     scores = [step for step in found.steps if step.stage == "weights"]
     assert scores[0].axes == ("B", "H", "T", "S")
+
+
+# The width of a Linear's output says little
+
+
+def talking_heads(q):
+    weights = nn.Linear(4, 4, dtype=q.dtype)((q @ q.mT).permute(0, 2, 3, 1)).permute(0, 3, 1, 2).softmax(-1)
+    return weights @ q
+
+
+def one_head(x):
+    q, k, v = (nn.Linear(C, D, dtype=x.dtype)(x) for _ in range(3))
+    return (q @ k.mT).softmax(-1) @ v
+
+
+OF_WIDTHS = {  # from (B, S, C), or heads that are as many as they are wide
+    "low rank": (
+        lambda x: nn.Linear(D, C, dtype=x.dtype)(nn.Linear(C, D, dtype=x.dtype)(x)),
+        "B S C",
+        ["B S ?", "B S C"],
+    ),
+    "experts": (lambda x: nn.Linear(C, D, dtype=x.dtype)(x).softmax(-1), "B S C", ["B S ?"]),
+    "one head": (one_head, "B S C", ["B S D"] * 3),
+    "mixing tokens": (lambda x: x + nn.Linear(S, S, dtype=x.dtype)(x.mT).mT, "B S C", ["B C S"]),
+    "talking heads": (talking_heads, "B H S D", ["B T S H"]),
+}
+
+
+@pytest.mark.parametrize(("fn", "axes", "expected"), OF_WIDTHS.values(), ids=OF_WIDTHS)
+def test_a_width_alone_names_no_head(fn, axes, expected, x, draw):
+    given, sizes = (draw(B, 4, S, 4), {"C": 16}) if "H" in axes else (x, SIZES)
+    found = trace(fn, given, axes=axes, sizes=sizes)
+    assert found.warnings == found.questions == ()
+    assert [" ".join(step.axes) for step in found.steps if step.op == "linear"] == expected
+    inner = [operand.axes for step in found.steps for operand in step.inputs if isinstance(operand.source, int)]
+    assert inner == [
+        found.steps[o.source].axes for step in found.steps for o in step.inputs if isinstance(o.source, int)
+    ]
+
+
+@pytest.mark.parametrize(("width", "heads", "kv_heads", "head_dim"), [(32, 4, 2, 16), (32, 4, 1, 9)])
+def test_keys_of_fewer_heads_may_be_as_wide_as_the_model(width, heads, kv_heads, head_dim, draw):
+    def split(x):
+        q, k = (nn.Linear(width, n * head_dim, dtype=x.dtype)(x).view(B, S, n, head_dim) for n in (heads, kv_heads))
+        return q, k
+
+    sizes = {"C": width, "H": heads, "H_kv": kv_heads, "D": head_dim}
+    found = trace(split, draw(B, S, width), axes="B S C", sizes=sizes)
+    names = [step.axes[2:] for step in found.steps if step.op == "view"]
+    assert names[0] == ("H", "D")
+    assert names[1] == (("H_kv", "D") if kv_heads > 1 else ("1", "?"))

@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 
-from mha_course.tracing.axes import Axis, size_of
+from mha_course.tracing.axes import Axis, size_of, unknown
 from mha_course.tracing.rules import warnings
 from mha_course.tracing.rules.call import OpCall
 from mha_course.tracing.rules.reshape import Rule
@@ -19,8 +19,11 @@ def linear(call: OpCall) -> list[list[Axis]]:
     """Map the last axis: its new name is that of the weight's rows, or follows from the width."""
     x, weight = call.first(), call.arg(1, "weight")
     rows = call.axes(weight)[0] if weight.dim() == 2 else ()
-    if call.names.label(rows) == "?":
-        rows = call.names.linear(call.outs[0].shape[-1])
+    last, size = call.axes(x)[-1], call.outs[0].shape[-1]
+    if call.names.label(rows) == "?" and (call.names.is_token(last) or call.names.label(last) == "H"):
+        rows = last if size_of(last) == size else unknown(size)  # tokens or heads are mixed
+    elif call.names.label(rows) == "?":
+        rows = call.names.linear(size)
     for parameter, axes in ((weight, [rows, call.axes(x)[-1]]), (call.arg(2, "bias"), [rows])):
         if isinstance(parameter, torch.Tensor) and call.info(parameter).weight:
             call.info(parameter).learn(axes, call.names)
@@ -133,6 +136,8 @@ def _infer_stage(
     names, values = call.names, [call.info(tensor) for tensor in tensors]
     result = call.results[0]
     labels = [names.label(axis) for axis in axes]
+    if len(values) > 1 and not any(value.weight for value in values):
+        names.confirm(axis for found in seen.values() for axis in found)
     if labels.count("H") > 1:
         call.warn(warnings.warn("never-transposed"))
     weights = next((i for i, value in enumerate(values) if value.over), None)
@@ -183,6 +188,7 @@ def fused(call: OpCall) -> list[list[Axis]]:
     """Attention in one call, from q, k and v."""
     q, k, v = (call.axes(call.arg(position, name)) for position, name in enumerate(("query", "key", "value")))
     full = call.names.separate_tokens([*q[:-1], k[-2]])
+    call.names.confirm([q[-1], k[-1], v[-1]])
     mask, labels = call.arg(3, "attn_mask"), [call.names.label(axis) for axis in full]
     if labels[-2:] == ["H", "H"]:
         call.warn(warnings.warn("never-transposed"))

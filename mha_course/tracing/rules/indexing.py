@@ -123,7 +123,9 @@ def _are_heads(call: OpCall, parts: list[torch.Tensor]) -> bool:
     values, labels = [call.info(part) for part in parts], {tuple(call.info(part).labels) for part in parts}
     whole = len(parts) == call.names.sizes.get("H", 0) > 1 and len(labels) == 1
     made = all(value.stage in ("context", "merged") or value.linear for value in values)
-    return whole and made and "D" in (names := labels.pop()) and "H" not in names
+    heads = whole and made and "D" in (names := labels.pop()) and "H" not in names
+    call.names.confirm(axis for value in values for axis in value.axes if heads)
+    return heads
 
 
 def _shared_axis(call: OpCall, column: list[Axis]) -> Axis:
