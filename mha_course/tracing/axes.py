@@ -252,8 +252,9 @@ class AxisNamer:
     def _roles(self, label: str) -> tuple[str, str]:
         """Choose the names for tokens that meet themselves, without taking a name that the caller gave to others."""
         root = self.root(label)
-        first = "T" if root == "T" or "T" not in self.reserved else f"{root}'"
-        second = "S" if root == "S" or "S" not in self.reserved else root if first != root else f"{root}'"
+        free = {name for name in "TS" if self.roots.get(name, root) == root and name not in self.reserved - {root}}
+        first = "T" if "T" in free else f"{root}'"
+        second = "S" if root in ("T", "S") and "S" in free else root if root != first else f"{root}'"
         for name in (first, second):
             if name != root:
                 self.roots[name] = root

@@ -1008,3 +1008,29 @@ def test_keys_of_fewer_heads_may_be_as_wide_as_the_model(width, heads, kv_heads,
     names = [step.axes[2:] for step in found.steps if step.op == "view"]
     assert names[0] == ("H", "D")
     assert names[1] == (("H_kv", "D") if kv_heads > 1 else ("1", "?"))
+
+
+# Two sequences
+
+
+def attend(q, k, v):
+    q, k, v = (part.unflatten(-1, (H, D)).transpose(1, 2) for part in (q, k, v))
+    return ((q @ k.mT).softmax(-1) @ v).transpose(1, 2).flatten(2)
+
+
+def encode_and_decode(source, target):
+    memory = source + attend(source, source, source)
+    x = target + attend(target, target, target)
+    return x + attend(x, memory, memory)
+
+
+@pytest.mark.parametrize(
+    ("source", "target", "expected"),
+    [("S", "T", ["S' S", "T T'", "T S"]), ("N", "M", ["T N", "M' M", "M N"]), ("S", "Q", ["T S", "Q' Q", "Q S"])],
+)
+def test_two_sequences_keep_their_names(source, target, expected, draw):
+    axes = {"source": f"B {source} C", "target": f"B {target} C"}
+    found = trace(encode_and_decode, draw(B, 7, C), draw(B, 6, C), axes=axes, sizes={"H": H})
+    assert found.warnings == found.questions == ()
+    assert [" ".join(step.axes[2:]) for step in found.steps if step.op == "softmax"] == expected
+    assert [step.axes[1] for step in found.steps if step.op == "add"] == [source, target, target]
