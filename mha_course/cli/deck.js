@@ -71,7 +71,7 @@ function joined(slide, next) {
   return false;
 }
 
-const isOneTall = ([image, other]) => image && !other && image.naturalWidth < 1.4 * image.naturalHeight;
+const isOneTall = (images) => images.length === 1 && images[0].naturalWidth < 1.4 * images[0].naturalHeight;
 
 /** Make the letters of a slide as large as they have room; return false where it should have fewer parts. */
 function fits(slide, content, smallest = 0) {

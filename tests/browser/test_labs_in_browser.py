@@ -155,7 +155,7 @@ def test_painting_by_mouse_and_by_keys(labs):
     assert lab.locator(".readout").inner_text() == "grey → loud: may attend"
     for key in ("ArrowDown", "Home", " "):
         page.keyboard.press(key)
-    assert lab.locator(".readout").inner_text() == "cat → the: hidden"
+    assert lab.locator(".readout").inner_text() == "cat → the₁: hidden"
     page.keyboard.press("Shift+ArrowRight")
     page.keyboard.press("Shift+ArrowRight")
     assert "1 row sees nothing (“cat”)" in settled(lab)

@@ -34,7 +34,7 @@ export function cutsOf(ordered, from, made) {
 /** The place where tensors are drawn; `jump` goes to the step that made one. */
 export class Flow {
   constructor({ steps }, jump) {
-    Object.assign(this, { steps, jump });
+    Object.assign(this, { steps, jump, scale: 1 }); // until it is known how much room there is
     this.node = make("div", "flow");
   }
 
