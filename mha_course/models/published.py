@@ -56,15 +56,13 @@ class PublishedModel(nn.Module):
         """
         may_attend = self._may_attend(ids, mask)
         with threads(self.num_threads):
-            logits = self.to_words(self.encoder(self.embed(ids), may_attend))  # (B, S, V)
-        return logits
+            return self.to_words(self.encoder(self.embed(ids), may_attend))
 
     def attention_weights(self, ids: Tensor, mask: Tensor | None = None) -> Tensor:
         """Return the weights of every head of every layer, (L, B, H, S, S). Arguments as for forward."""
         may_attend = self._may_attend(ids, mask)
         with threads(self.num_threads):
-            weights = self.encoder.attention_weights(self.embed(ids), may_attend)  # (L, B, H, S, S)
-        return weights
+            return self.encoder.attention_weights(self.embed(ids), may_attend)
 
     def _may_attend(self, ids: Tensor, mask: Tensor | None) -> Tensor | None:
         """Check the inputs and return the mask of the attention, (S, S) or (B, 1, S, S)."""
@@ -139,7 +137,7 @@ class BERT(PublishedModel):
 class Llama(PublishedModel):
     """Pre-norm with RMSNorm, queries and keys turned by RoPE, shared key-value heads, SwiGLU.
 
-    Reference: Touvron et al. 2023, LLaMA, section 2.2; shared heads: Touvron et al. 2023, Llama 2, section 2.2.
+    Reference: Touvron et al. 2023, LLaMA, section 2.2; shared heads: Ainslie et al. 2023, GQA, section 2.2.
     """
 
     def __init__(self, config: Config) -> None:
@@ -227,7 +225,7 @@ def _encoder(encoder: Encoder, activation: nn.Module, eps: float) -> Encoder:
 def sizes(config: Config, *names: str) -> list[int]:
     """Return settings that are positive ints."""
     for name in names:
-        require_int("load", name, config.get(name, 0))
+        require_int("load", name, config.get(name))  # type: ignore[arg-type]
     return [config[name] for name in names]
 
 

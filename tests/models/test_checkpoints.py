@@ -225,7 +225,7 @@ def test_hidden_rows_stay_finite_and_padding_changes_nothing(kind, tmp_path):
     assert torch.allclose(model(ids())[:, :4], model(later)[:, :4]) == (kind != "bert")
 
 
-def test_it_computes_on_as_many_threads_as_asked(tmp_path, monkeypatch):
+def test_it_computes_on_as_many_threads_as_asked(tmp_path):
     publish(tmp_path, "llama")
     seen, before = [], torch.get_num_threads()
     for count in (2, None):
@@ -320,6 +320,10 @@ def test_a_config_that_is_not_supported_is_refused(kind, changes, message, tmp_p
     publish(tmp_path, kind)
     configure(tmp_path, **changes)
     refused(lambda: checkpoints.load(tmp_path), f"load: {message}")
+    for name, value in changes.items():
+        if value is None:
+            configure(tmp_path, without=[name])
+            refused(lambda: checkpoints.load(tmp_path), f"load: {message}")
 
 
 NAMES = "the file must hold the tensors that config.json speaks of. expected "
