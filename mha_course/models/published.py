@@ -189,8 +189,9 @@ class RotaryAttention(nn.Module):
         q = rope(split_heads(self.q_proj(x), self.num_heads), positions, self.base)  # (B, H, S, D)
         k = rope(split_heads(self.k_proj(x), self.num_kv_heads), positions, self.base)  # (B, G, S, D)
         v = split_heads(self.v_proj(x), self.num_kv_heads)  # (B, G, S, D)
+        mask = causal_mask(x.size(1), device=x.device) if is_causal else mask
         if not need_weights:
-            context = fused_attention(q, k, v, mask, is_causal=is_causal)  # (B, H, S, D)
+            context = fused_attention(q, k, v, mask)  # (B, H, S, D)
             return self.out_proj(merge_heads(context)), None
         context, weights = attention(q, repeat_kv(k, self.num_heads), repeat_kv(v, self.num_heads), mask)
         return self.out_proj(merge_heads(context)), weights

@@ -225,6 +225,15 @@ def test_hidden_rows_stay_finite_and_padding_changes_nothing(kind, tmp_path):
     assert torch.allclose(model(ids())[:, :4], model(later)[:, :4]) == (kind != "bert")
 
 
+def test_rotary_attention_is_causal_by_name_too():
+    attention = published.RotaryAttention(C, 4, 2, 10, bias=True, base=100.0)
+    x, mask = torch.randn(B, S, C), torch.ones(S, S, dtype=torch.bool).tril()
+    out, weights = attention(x, mask=mask)
+    for options in ({"mask": mask}, {"is_causal": True}):
+        assert torch.equal(attention(x, **options)[1], weights)
+        close(attention(x, need_weights=False, **options)[0], out)
+
+
 def test_it_computes_on_as_many_threads_as_asked(tmp_path):
     publish(tmp_path, "llama")
     seen, before = [], torch.get_num_threads()
