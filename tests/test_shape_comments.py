@@ -17,7 +17,7 @@ from mha_course.datasets import grammar, shapes
 from mha_course.exercises import lessons
 from mha_course.exercises.catalogue import LESSONS
 from mha_course.exercises.lessons import l15_language_model
-from mha_course.models import blocks, vision
+from mha_course.models import blocks, published, vision
 
 SIZES = {"B": 2, "T": 5, "S": 7, "H": 4, "D": 6, "C": 24, "L": 3, "out": 18}
 # One of these sizes throughout a call; S is free only in a function that does not also name T. T is 1 in decoding.
@@ -190,6 +190,18 @@ def use_models():
         models.generate(language, ids, 1, temperature=temperature, top_k=top_k)
 
 
+def use_published():
+    gpt2 = {"vocab_size": 11, "n_positions": 7, "n_embd": 24, "n_head": 4, "n_layer": 3}
+    others = {
+        "vocab_size": 11, "max_position_embeddings": 7, "hidden_size": 24, "intermediate_size": 10,
+        "num_attention_heads": 4, "num_hidden_layers": 3, "num_key_value_heads": 2,
+    }  # fmt: skip
+    ids, mask = torch.randint(11, (2, 7)), torch.ones(2, 7, dtype=torch.bool)
+    for model in (published.GPT2(gpt2), published.BERT(others), published.Llama(others)):
+        model(ids, mask)
+        model.attention_weights(ids)
+
+
 def use_lesson(lesson):
     for exercise in lesson.exercises:
         for inputs in exercise.inputs:
@@ -213,6 +225,7 @@ CASES = {
     "vision": (vision, use_vision, SIZES | VISION),
     "variants": (variants, use_variants, SIZES),
     "models": (blocks, use_models, SIZES | {"V": 11}),
+    "published": (published, use_published, SIZES | {"V": 11, "G": 2}),
 }
 
 

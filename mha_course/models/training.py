@@ -33,12 +33,19 @@ def one_thread() -> Iterator[None]:
     With more, partial sums are added in another order, so the same seed could train another model; and with tensors as
     small as these a second thread costs more than it brings: 80 ms a step of the running example, not 60.
     """
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
+    with threads(1):
+        yield
+
+
+@contextmanager
+def threads(count: int | None) -> Iterator[None]:
+    """Compute on so many threads inside; None changes nothing."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(before if count is None else count)
     try:
         yield
     finally:
-        torch.set_num_threads(threads)
+        torch.set_num_threads(before)
 
 
 def train(

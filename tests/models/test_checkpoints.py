@@ -1,0 +1,397 @@
+"""Published checkpoints against the library that publishes them, in every dialect; and what is refused."""
+
+import json
+import pickle
+
+import pytest
+import torch
+from rewriting import fails, one_thread, refused  # noqa: F401
+from safetensors.torch import load_file, save_file
+
+from mha_course.errors import SentenceError, ShapeError
+from mha_course.models import checkpoints, published
+
+library = pytest.importorskip(
+    "transformers", reason="checkpoints are compared with transformers': tests/requirements.txt"
+)
+
+B, S, C, L, V, PLACES = 3, 7, 24, 2, 31, 11
+GPT2 = {
+    "n_embd": C,
+    "n_head": 4,
+    "n_layer": L,
+    "vocab_size": V,
+    "n_positions": PLACES,
+    "bos_token_id": 1,
+    "eos_token_id": 2,
+}
+BERT = {
+    "hidden_size": C, "num_attention_heads": 4, "num_hidden_layers": L, "intermediate_size": 10, "vocab_size": V,
+    "max_position_embeddings": PLACES, "type_vocab_size": 3,
+}  # fmt: skip
+LLAMA = {
+    "hidden_size": C, "num_attention_heads": 4, "num_hidden_layers": L, "intermediate_size": 10, "vocab_size": V,
+    "num_key_value_heads": 2, "max_position_embeddings": PLACES,
+}  # fmt: skip
+CLASSES = {"gpt2": "GPT2LMHeadModel", "bert": "BertForMaskedLM", "llama": "LlamaForCausalLM"}
+PLAIN = {"gpt2": GPT2, "bert": BERT, "llama": LLAMA}
+CONFIGS = {
+    "gpt2": ("gpt2", GPT2),
+    "gpt2, one head": ("gpt2", GPT2 | {"n_head": 1}),
+    "gpt2, an inner width": ("gpt2", GPT2 | {"n_inner": 10}),
+    "gpt2, relu, eps": ("gpt2", GPT2 | {"activation_function": "relu", "layer_norm_epsilon": 0.1}),
+    "gpt2, untied": ("gpt2", GPT2 | {"tie_word_embeddings": False}),
+    "bert": ("bert", BERT),
+    "bert, six heads": ("bert", BERT | {"num_attention_heads": 6}),
+    "bert, gelu_new, eps": ("bert", BERT | {"hidden_act": "gelu_new", "layer_norm_eps": 0.1}),
+    "bert, untied": ("bert", BERT | {"tie_word_embeddings": False}),
+    "llama": ("llama", LLAMA),
+    "llama, not grouped": ("llama", LLAMA | {"num_key_value_heads": None}),
+    "llama, one for all": ("llama", LLAMA | {"num_key_value_heads": 1}),
+    "llama, three to one": ("llama", LLAMA | {"num_attention_heads": 6}),
+    "llama, tied": ("llama", LLAMA | {"tie_word_embeddings": True}),
+    "llama, biases": ("llama", LLAMA | {"attention_bias": True, "mlp_bias": True}),
+    "llama, wide heads": ("llama", LLAMA | {"head_dim": 10}),
+    "llama, base, gelu, eps": ("llama", LLAMA | {"rope_theta": 100.0, "hidden_act": "gelu", "rms_norm_eps": 0.1}),
+}  # fmt: skip
+LEFT = torch.tensor([7, 4, 1])[:, None] > torch.arange(S).flip(0)
+MASKS = {"none": None, "right": LEFT.flip(1), "left": LEFT}
+
+
+def publish(folder, kind, changes=(), seed=0):
+    """Write what the library writes for a random model in which no number is at its default; return that model."""
+    torch.manual_seed(seed)
+    cls = getattr(library, CLASSES[kind])
+    config = cls.config_class(**PLAIN[kind] | dict(changes))
+    config._attn_implementation = "eager"
+    model = cls(config).eval()
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.add_(0.3 * torch.randn(parameter.shape))
+    model.save_pretrained(folder)
+    return model
+
+
+def ids(seed=1):
+    return torch.randint(V, (B, S), generator=torch.Generator().manual_seed(seed))
+
+
+def close(got, want):
+    assert got.dtype == torch.float32
+    assert got.shape == want.shape
+    assert torch.allclose(got, want, rtol=1e-5, atol=1e-5), (got - want).abs().max()
+
+
+def agrees(ours, theirs, mask=None):
+    """Demand the library's logits and weights, at every token: what padding sees is nobody's business."""
+    options = {} if mask is None else {"attention_mask": mask.long()}
+    with torch.no_grad():
+        want = theirs(ids(), output_attentions=True, **options)
+    logits, weights = ours(ids(), mask), ours.attention_weights(ids(), mask)
+    assert logits.isfinite().all()
+    assert weights.isfinite().all()
+    tokens = torch.ones(B, S, dtype=torch.bool) if mask is None else mask
+    close(logits[tokens], want.logits[tokens])
+    close(weights.transpose(2, 3)[:, tokens], torch.stack(want.attentions).transpose(2, 3)[:, tokens])
+
+
+def rewrite(folder, change):
+    """Change the tensors of a file, as a function of all of them."""
+    path = folder / "model.safetensors"
+    save_file({name: x.clone() for name, x in change(load_file(path)).items()}, path)
+
+
+def configure(folder, without=(), **changes):
+    path = folder / "config.json"
+    config = json.loads(path.read_text())
+    path.write_text(json.dumps({name: value for name, value in (config | changes).items() if name not in without}))
+
+
+@pytest.mark.parametrize("name", CONFIGS)
+def test_a_checkpoint_gives_what_the_library_gives(name, tmp_path):
+    kind, config = CONFIGS[name]
+    theirs = publish(tmp_path, kind, config)
+    ours = checkpoints.load(tmp_path)
+    for mask in MASKS.values():
+        agrees(ours, theirs, mask)
+    heads = theirs.config.num_attention_heads
+    assert ours.attention_weights(ids()).shape == (L, B, heads, S, S)
+    assert not ours.training
+    assert not any(parameter.requires_grad for parameter in ours.parameters())
+    assert {(x.dtype, x.device.type) for x in ours.parameters()} == {(torch.float32, "cpu")}
+
+
+@pytest.mark.parametrize("kind", PLAIN)
+def test_every_tensor_takes_part(kind, tmp_path):
+    """With other numbers in it the logits differ; only a key's bias moves all scores of a row alike."""
+    publish(tmp_path, kind)
+    before = checkpoints.load(tmp_path)(ids())
+    for name, x in load_file(tmp_path / "model.safetensors").items():
+        other = x + torch.linspace(0.5, 1, x.numel()).view(x.shape)
+        rewrite(tmp_path, lambda tensors, name=name, other=other: tensors | {name: other})
+        after = checkpoints.load(tmp_path)(ids())
+        assert torch.allclose(after, before, atol=1e-4) == name.endswith("key.bias"), name
+        rewrite(tmp_path, lambda tensors, name=name, x=x: tensors | {name: x})
+
+
+MASKS_OF_GPT2 = {f"h.{n}.attn.{name}": torch.ones(1) for n in range(L) for name in ("bias", "masked_bias")}
+DIALECTS = {
+    "gpt2": (lambda name: name.removeprefix("transformer."), MASKS_OF_GPT2),
+    "bert": (
+        lambda name: name.replace("LayerNorm.weight", "LayerNorm.gamma").replace("LayerNorm.bias", "LayerNorm.beta"),
+        {
+            "bert.pooler.dense.weight": torch.ones(C, C), "bert.pooler.dense.bias": torch.ones(C),
+            "cls.seq_relationship.weight": torch.ones(2, C), "cls.seq_relationship.bias": torch.ones(2),
+            "bert.embeddings.position_ids": torch.arange(PLACES)[None],
+        },
+    ),
+    "bert without its prefix": (lambda name: name.removeprefix("bert."), {}),
+    "llama": (lambda name: name, {f"model.layers.{n}.self_attn.rotary_emb.inv_freq": torch.ones(3) for n in range(L)}),
+    "llama without its prefix": (lambda name: name.removeprefix("model."), {"rotary_emb.inv_freq": torch.ones(3)}),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("dialect", DIALECTS)
+def test_every_dialect_is_read(dialect, tmp_path):
+    theirs = publish(tmp_path, dialect.split()[0])
+    names, more = DIALECTS[dialect]
+    rewrite(tmp_path, lambda tensors: {names(name): x for name, x in tensors.items()} | more)
+    written = load_file(tmp_path / "model.safetensors").keys()
+    assert more.keys() < written or not any(name.startswith("bert.") for name in written)
+    agrees(checkpoints.load(tmp_path), theirs, LEFT)
+
+
+@pytest.mark.parametrize(("kind", "copy", "original"), [
+    ("gpt2", "lm_head.weight", "transformer.wte.weight"),
+    ("llama", "lm_head.weight", "model.embed_tokens.weight"),
+    ("bert", "cls.predictions.decoder.weight", "bert.embeddings.word_embeddings.weight"),
+    ("bert", "cls.predictions.decoder.bias", "cls.predictions.bias"),
+])  # fmt: skip
+def test_a_tied_tensor_may_be_there_twice_or_once(kind, copy, original, tmp_path):
+    theirs = publish(tmp_path, kind, {"tie_word_embeddings": True})
+    tensors = load_file(tmp_path / "model.safetensors")
+    value = tensors.get(original, tensors.get(copy))
+    for names in ((copy, original), (original,), (copy,)):
+        others = {name: x for name, x in tensors.items() if name not in (copy, original)}
+        rewrite(tmp_path, lambda _, others=others, names=names: others | dict.fromkeys(names, value))
+        agrees(checkpoints.load(tmp_path), theirs)
+    rewrite(tmp_path, lambda _: others)
+    with pytest.raises(ShapeError, match="missing: "):
+        checkpoints.load(tmp_path)
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float64], ids=str)
+def test_other_precisions_become_float32(dtype, tmp_path):
+    theirs = publish(tmp_path, "llama", {"tie_word_embeddings": True})
+    for parameter in theirs.parameters():
+        parameter.data = parameter.data.to(dtype).float()
+    rewrite(tmp_path, lambda tensors: {name: x.to(dtype) for name, x in tensors.items()})
+    ours = checkpoints.load(tmp_path)
+    agrees(ours, theirs, LEFT)
+    assert ours.to_words.weight.data_ptr() == ours.token_embedding.weight.data_ptr()  # tied, and converted once
+
+
+@pytest.mark.parametrize("rope", [
+    {"rope_theta": 100.0},
+    {"rope_theta": 100, "rope_scaling": None},
+    {"rope_parameters": {"rope_theta": 100.0, "rope_type": "default"}},
+    {"rope_parameters": {"rope_theta": 100.0}, "rope_theta": 7.0},
+    {"rope_scaling": {"type": "default"}, "rope_theta": 100.0},
+])  # fmt: skip
+def test_the_base_of_rope_stands_in_several_places(rope, tmp_path):
+    theirs = publish(tmp_path, "llama", {"rope_parameters": {"rope_theta": 100.0, "rope_type": "default"}})
+    configure(tmp_path, without={"rope_parameters", "rope_theta", "rope_scaling"} - rope.keys(), **rope)
+    agrees(checkpoints.load(tmp_path), theirs)
+    configure(tmp_path, without=rope)
+    assert fails(agrees, checkpoints.load(tmp_path), theirs)
+
+
+@pytest.mark.parametrize("name", published.ACTIVATIONS)
+def test_activations_are_those_of_the_library(name):
+    x = torch.linspace(-6, 6, 101)
+    close(published.ACTIVATIONS[name](x), library.activations.ACT2FN[name](x))
+
+
+@pytest.mark.parametrize("kind", PLAIN)
+def test_hidden_rows_stay_finite_and_padding_changes_nothing(kind, tmp_path):
+    publish(tmp_path, kind)
+    model, mask = checkpoints.load(tmp_path), LEFT.clone()
+    mask[2] = False
+    assert model(ids(), mask).isfinite().all()
+    assert not model.attention_weights(ids(), mask)[:, 2].any()
+    other = ids().where(mask, ids(seed=2))
+    assert torch.equal(model(ids(), mask)[mask], model(other, mask)[mask])
+    later = torch.cat((ids()[:, :4], ids(seed=2)[:, 4:]), dim=1)
+    assert torch.allclose(model(ids())[:, :4], model(later)[:, :4]) == (kind != "bert")
+
+
+def test_rotary_attention_is_causal_by_name_too():
+    attention = published.RotaryAttention(C, 4, 2, 10, bias=True, base=100.0)
+    x, mask = torch.randn(B, S, C), torch.ones(S, S, dtype=torch.bool).tril()
+    out, weights = attention(x, mask=mask)
+    for options in ({"mask": mask}, {"is_causal": True}):
+        assert torch.equal(attention(x, **options)[1], weights)
+        close(attention(x, need_weights=False, **options)[0], out)
+
+
+def test_it_computes_on_as_many_threads_as_asked(tmp_path):
+    publish(tmp_path, "llama")
+    seen, before = [], torch.get_num_threads()
+    for count in (2, None):
+        model = checkpoints.load(tmp_path, num_threads=count)
+        model.to_words.register_forward_hook(lambda *_: seen.append(torch.get_num_threads()))
+        model(ids())
+    assert seen == [2, before]
+    assert torch.get_num_threads() == before
+
+
+# What is refused
+
+
+def test_what_is_not_there_is_said(tmp_path):
+    rule = "load: the weights must be one file of safetensors. expected model.safetensors, got "
+    fix = ", fix: save_pretrained of the library it comes from, with safetensors and without shards"
+    refused(
+        lambda: checkpoints.load(tmp_path / "no"),
+        "load: there is no such folder. expected a folder of a checkpoint, got 'no'",
+    )
+    rule_of_config = "load: config.json must be there and hold an object. expected the published config.json, got "
+    refused(lambda: checkpoints.load(tmp_path), rule_of_config + "FileNotFoundError")
+    for text, got in (("{", "JSONDecodeError"), ("[]", "list")):
+        (tmp_path / "config.json").write_text(text)
+        refused(lambda: checkpoints.load(tmp_path), rule_of_config + got)
+    publish(tmp_path, "bert")
+    (tmp_path / "model.safetensors").unlink()
+    refused(lambda: checkpoints.load(tmp_path), rule + "none")
+    (tmp_path / "model.safetensors.index.json").write_text("{}")
+    refused(lambda: checkpoints.load(tmp_path), rule + "model.safetensors.index.json" + fix)
+    (tmp_path / "model.safetensors.index.json").unlink()
+    (tmp_path / "pytorch_model.bin").write_bytes(pickle.dumps(Trap()))
+    refused(lambda: checkpoints.load(tmp_path), rule + "pytorch_model.bin" + fix)
+    (tmp_path / "pytorch_model.bin").rename(tmp_path / "model.safetensors")
+    with pytest.raises(ShapeError, match=r"got a file of that name that is none: "):
+        checkpoints.load(tmp_path)
+
+
+class Trap:
+    """What a pickle can do to whoever opens it."""
+
+    def __reduce__(self):
+        return (pytest.fail, ("a pickle was opened",))
+
+
+WHOLE = "this kind of RoPE is not supported. expected rope_type 'default', of whole heads, got "
+CONFIG_ERRORS = [
+    ("bert", {"model_type": "t5"}, "the model_type of config.json is not known. expected gpt2, bert, llama, got 't5'"),
+    ("gpt2", {"n_layer": None}, "n_layer must be a positive int. expected n_layer >= 1, got n_layer=None"),
+    (
+        "gpt2",
+        {"scale_attn_by_inverse_layer_idx": True},
+        "scale_attn_by_inverse_layer_idx of config.json is not supported. expected False, got True",
+    ),
+    (
+        "gpt2",
+        {"activation_function": "gelu_10"},
+        "activation_function of config.json is not known. "
+        "expected gelu, gelu_new, gelu_fast, gelu_pytorch_tanh and 3 more, got 'gelu_10'",
+    ),
+    (
+        "bert",
+        {"position_embedding_type": "relative_key"},
+        "position_embedding_type of config.json is not supported. expected 'absolute', got 'relative_key'",
+    ),
+    (
+        "bert",
+        {"layer_norm_eps": "small"},
+        "layer_norm_eps of config.json has the wrong type. expected a float, got layer_norm_eps='small'",
+    ),
+    ("llama", {"sliding_window": 5}, "sliding_window of config.json is not supported. expected None, got 5"),
+    (
+        "llama",
+        {"quantization_config": {}},
+        "quantization_config of config.json is not supported. expected None, got {}",
+    ),
+    (
+        "llama",
+        {"num_key_value_heads": 3},
+        "num_key_value_heads must divide num_attention_heads. expected a divisor, got 3 and 4",
+    ),
+    ("llama", {"rope_scaling": {"type": "linear", "factor": 2}}, WHOLE + "{'type': 'linear', 'factor': 2}"),
+    ("llama", {"rope_parameters": {"rope_type": "llama3"}}, WHOLE + "{'rope_type': 'llama3'}"),
+    ("llama", {"rope_parameters": {"partial_rotary_factor": 0.5}}, WHOLE + "{'partial_rotary_factor': 0.5}"),
+    ("llama", {"rope_parameters": {"rope_theta": 0}}, "rope_theta must be positive. expected rope_theta > 0, got 0"),
+    ("llama", {"head_dim": 5}, "head_dim must be even. expected head_dim % 2 == 0, got head_dim=5"),
+]
+
+
+@pytest.mark.parametrize(("kind", "changes", "message"), CONFIG_ERRORS)
+def test_a_config_that_is_not_supported_is_refused(kind, changes, message, tmp_path):
+    publish(tmp_path, kind)
+    configure(tmp_path, **changes)
+    refused(lambda: checkpoints.load(tmp_path), f"load: {message}")
+    for name, value in changes.items():
+        if value is None:
+            configure(tmp_path, without=[name])
+            refused(lambda: checkpoints.load(tmp_path), f"load: {message}")
+
+
+NAMES = "the file must hold the tensors that config.json speaks of. expected "
+SIZES = "the tensors must be floats of the sizes in config.json. expected "
+FUSED = [f"h.{layer}.attn.c_attn.{kind}" for layer in range(L) for kind in ("bias", "weight")]
+TENSOR_ERRORS = [
+    ("gpt2", {"h.0.attn.rotary": 1}, NAMES + "29 tensors, got missing: none; unknown: h.0.attn.rotary"),
+    (
+        "gpt2",
+        {f"transformer.{name}": None for name in FUSED},
+        NAMES + f"29 tensors, got missing: {', '.join(FUSED)}; unknown: none",
+    ),
+    (
+        "llama",
+        {f"model.layers.{L}.mlp.up_proj.weight": 1},
+        NAMES + f"21 tensors, got missing: none; unknown: layers.{L}.mlp.up_proj.weight",
+    ),
+    (
+        "gpt2",
+        {"wte.weight": (V, C)},
+        "two tensors of the file are the same parameter. expected one name of each, got wte.weight, written twice",
+    ),
+    (
+        "gpt2",
+        {"transformer.h.1.attn.c_attn.weight": (3 * C, C), "transformer.ln_f.bias": (C, 1)},
+        SIZES + "h.1.attn.c_attn.weight (24, 72), ln_f.bias (24,), got (72, 24) float32, (24, 1) float32",
+    ),
+    (
+        "bert",
+        {"bert.embeddings.LayerNorm.weight": torch.ones(C).int()},
+        SIZES + "embeddings.LayerNorm.weight (24,), got (24,) int32",
+    ),
+]
+
+
+@pytest.mark.parametrize(("kind", "changes", "message"), TENSOR_ERRORS)
+def test_tensors_that_do_not_fit_are_refused(kind, changes, message, tmp_path):
+    """Changes are tensors or their sizes; None takes one away."""
+    publish(tmp_path, kind)
+    changed = {name: torch.ones(new) if isinstance(new, int | tuple) else new for name, new in changes.items()}
+    rewrite(tmp_path, lambda tensors: {name: x for name, x in (tensors | changed).items() if x is not None})
+    refused(lambda: checkpoints.load(tmp_path), f"load: {message}")
+
+
+def test_ids_and_masks_that_do_not_fit_are_refused(tmp_path):
+    publish(tmp_path, "bert")
+    model = checkpoints.load(tmp_path)
+    for call in (model, model.attention_weights):
+        refused(lambda call=call: call(ids()[0]), "BERT: ids must have 2 axes. expected (B, S), got (7,)")
+        refused(
+            lambda call=call: call(ids() + 5),
+            f"BERT: each id must be that of a word. expected 0 <= id < {V}, got {ids().min() + 5} to {ids().max() + 5}",
+        )
+        with pytest.raises(SentenceError, match=f"expected S <= {PLACES}, got S={2 * S}"):
+            call(ids().repeat(1, 2))
+        with pytest.raises(ShapeError, match="mask must be bool, True = a token"):
+            call(ids(), LEFT.long())
+        with pytest.raises(ShapeError, match="ids must be whole numbers"):
+            call(ids().float())
+        refused(
+            lambda call=call: call(ids(), LEFT[:2]), "BERT: mask has the wrong B. expected (B=3, S=7), got (B=2, S=7)"
+        )
