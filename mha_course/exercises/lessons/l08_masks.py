@@ -110,7 +110,7 @@ def _watched(
 
 
 def probing(answer: Callable[..., Any], fn: Callable[[Tensor], Tensor], x: Tensor) -> tuple[Any, Tensor]:
-    """Return what an answer finds, and False where it changes several tokens at once, or any but thrice."""
+    """Return what an answer finds, and False where it changes several tokens at once, or one too rarely."""
     found, _, changed = _watched(answer, fn, x)
     one_at_a_time = all(int(tokens.sum()) == 1 for tokens in changed)
     often = not changed or int(torch.stack(changed).sum(0).min()) >= OFTEN
@@ -145,14 +145,11 @@ def _how_probed(answer: Callable[..., Any], fn: Callable[[Tensor], Tensor], x: T
     if found.shape != leaks.shape or bool((found & ~leaks).any()):
         return None
     if not bool((leaks & ~found).any()):
-        return (
-            None
-            if times.min() >= OFTEN
-            else (
-                None,
-                f"What it finds is right, but a token was changed fewer than {OFTEN} times. A change that moves nothing "
-                "proves nothing: draw several for each token, small and large ones.",
-            )
+        if times.min() >= OFTEN:
+            return None
+        return None, (
+            f"What it finds is right, but a token was changed fewer than {OFTEN} times. A change that moves nothing "
+            "proves nothing: draw several, small and large ones, for each token."
         )
     missed = f"{int((leaks & ~found).sum())} of {int(leaks.sum())} dependencies were not found. "
     largest = max(float((one - x).abs().max()) for one in given)

@@ -176,8 +176,8 @@ EXERCISES = [
         done="Your queries read what all heads share, and no key was ever made. Next: do the same with the values.",
         rules=(
             Rule(
-                "The result is right, and keys were made on the way: D numbers for a token and a head. Take the queries to the "
-                "latents instead, q @ w_uk, and compare them there.",
+                "The result is right, and keys were made on the way: D numbers for a token and a head. Take the "
+                "queries to the latents instead, q @ w_uk, and compare them there.",
                 _makes_keys,
                 "keys-made-again",
             ),
