@@ -87,8 +87,8 @@ def _sharp() -> tuple[Callable[[Tensor], Tensor], Tensor]:
     w_qkv = square(2, 3, 4)
 
     def fn(x: Tensor) -> Tensor:
-        q, k, v = (split_heads(x @ w.T.to(x.dtype), H) for w in w_qkv)  # (B, H, S, D)
-        return merge_heads(attention(1e5 * q, k, v)[0])  # (B, S, C)
+        q, k, v = (split_heads(x @ w.T.to(x.dtype), H) for w in w_qkv)  # (2, H, 40, D)
+        return merge_heads(attention(1e5 * q, k, v)[0])  # (2, 40, C)
 
     return fn, draw(2, 40, C, seed=1)
 
