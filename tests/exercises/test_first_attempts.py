@@ -1,5 +1,6 @@
 """Wrong answers as learners write them, each with the name that it must be given."""
 
+import itertools
 import math
 
 import numpy as np
@@ -100,6 +101,19 @@ def probing(sizes, tokens=None, differ=torch.ne, fresh=True):
         return leaks > 0 if differ(before, before).dtype == torch.bool else leaks
 
     return find_leaks
+
+
+def last_change_only(fn, x):
+    return [probing((size,))(fn, x) for size in (0.01, 30.0) * 3][-1]
+
+
+def with_all_later(fn, x):
+    before, leaks = fn(x), torch.zeros(x.size(1), x.size(1), dtype=torch.bool)
+    for size, s in itertools.product((0.01, 30.0) * 3, range(x.size(1))):
+        changed = x.clone()
+        changed[:, s:] += size * torch.randn_like(x[:, s:])
+        leaks[:, s] |= (fn(changed) != before).any(-1).any(0)
+    return leaks
 
 
 def in_one_batch(fn, x):
@@ -289,13 +303,15 @@ WRONG = [
     ("to_attend", "convention-misread", lambda m, c: m == 0 if c == "additive" else ~m if c != "bool" else m),
     ("to_attend", "convention-misread", lambda m, c: m if c in ("sdpa", "additive") else ~m),
     ("additive_mask", "masked-row-uniform", lambda m, dtype: torch.zeros(m.shape, dtype=dtype).masked_fill(~m, -1e30)),
-    ("find_leaks", "leaks-transposed", lambda fn, x: probing((1.0,))(fn, x).T),
+    ("find_leaks", "leaks-transposed", lambda fn, x: probing((0.01, 30.0) * 3)(fn, x).T),
     ("find_leaks", "one-token-only", probing((0.01, 30.0) * 3, tokens=[3])),
     ("find_leaks", "values-not-changes", lambda fn, x: fn(x + 1) - fn(x)),
     ("find_leaks", "values-not-changes", probing((30.0,), differ=lambda a, b: (a - b).abs())),
     ("cross_attention", "memory-and-input-joined", lambda x, memory, *rest: solutions.cross_attention(
         x, torch.cat((x, memory), 1), *rest)),
     ("rope", "positions-ignored", lambda x, p, base=10000.0: solutions.rope(x, range(x.size(2)), base)),
+    ("rope", "frequency-precedence", lambda x, p, base=10000.0: solutions.rope(x, p, base**0.5)),
+    ("rope", "frequency-precedence", lambda x, p, base=10000.0: solutions.rope(x, p, 1 / base)),
     ("rope", "base-ignored", lambda x, p, base=10000.0: solutions.rope(x, p)),
     ("rope", "base-ignored", lambda x, p, base=10000.0: solutions.rope(x, p, 500000.0)),
     ("decode_step", "cache-not-appended", lambda *a: (solutions.decode_step(*a)[0], *a[1:3])),
@@ -307,6 +323,8 @@ WRONG = [
         0, 2, 3, 1)),
     ("latent_scores", "keys-made-again", lambda q, w, c: torch.stack(
         [q[:, h] @ (c @ w[h].T).mT for h in range(q.size(1))], 1)),
+    ("latent_scores", "keys-made-again", lambda q, w, c: torch.stack(
+        [(q @ (w @ c[:, s, None, :, None]))[..., 0] for s in range(c.size(1))], -1)),
     ("latent_scores", "latent-scores-scaled", lambda q, w, c: q @ w @ c.mT[:, None] / 6**0.5),
     ("latent_scores", "latents-without-head-axis", lambda q, w, c: q @ w @ c.mT),
     ("latent_scores", "one-head-for-all", lambda q, w, c: q @ w[0] @ c.mT[:, None]),
@@ -424,8 +442,11 @@ SAID = [
     ("multi_head_attention", asks_the_mask, "if mask is not None"),
     ("multi_head_attention", mask_of_each_head, "It was called with a mask (B, 1, S, S)"),
     ("find_leaks", probing((1.0,)), "draw several, small and large ones"),
+    ("find_leaks", probing((30.0,)), "fewer than 3 times"),
     ("find_leaks", probing((0.01,) * 6), "draw several, small and large ones"),
     ("find_leaks", probing((0.01, 30.0) * 3, differ=lambda a, b: (a - b).abs() > 1e-5), "Is there a tolerance?"),
+    ("find_leaks", last_change_only, "keep what was found before"),
+    ("find_leaks", with_all_later, "Several tokens are changed at once"),
     ("find_leaks", in_one_batch, "tokens of another shape"),
     ("find_leaks", by_gradient, "no token was ever changed"),
     ("find_leaks", probing((0.01, 30.0) * 3, fresh=False), "Several tokens are changed at once"),
@@ -497,6 +518,12 @@ HOLES = [
     ("softmax", lambda s: torch.softmax(s, -1)),
     ("tiled_attention", lambda q, k, v, size: changed("tiled_attention")(q, k, v, 6)),
     ("tiled_attention", attends_in_numpy),
+    ("latent_scores", lambda q, w, c: torch.from_numpy(q.numpy() @ (w.numpy() @ c.mT[:, None].numpy()))),
+    ("find_leaks", probing((0.01, 30.0) * 3, differ=lambda a, b: (a != b)[:1])),
+    ("find_leaks", probing((0.01, 30.0) * 3, differ=lambda a, b: (a != b)[..., :1])),
+    ("find_leaks", probing((0.01, 30.0) * 3, differ=lambda a, b: (a - b).abs() > 1e-12)),
+    ("kv_cache_bytes", lambda n, b, s, h, d, size: 2 * n * b * s * h * d * 4),
+    ("online_softmax", online(start=-1e4)),
     ("tiled_attention", keeps_all_blocks),
     ("online_softmax", lambda scores, size: two_passes(scores.split(size, -1))),
     ("online_softmax", lambda scores, size: two_passes([block.clone() for block in scores.split(size, -1)])),

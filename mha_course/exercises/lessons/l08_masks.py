@@ -61,34 +61,65 @@ def _misread(answer: Callable[..., Any], *_: Any) -> tuple[str, str] | None:
 
 
 def _suspect(
-    ahead: int = 0, *, sharpness: float = 1.0, late: bool = False, mean: float = 0.0
+    ahead: int = 0, back: int = S, *, sharpness: float = 1.0, late: bool = False, odd: bool = False, mean: float = 0.0
 ) -> tuple[Callable[[Tensor], Tensor], Tensor]:
     """Return a module that is causal, or nearly so, and tokens for it: what is ``fn`` and ``x`` of find_leaks.
 
-    Args: so many later tokens are seen; sharpness multiplies the scores, which are largest between what is alike; late
-        masks after softmax; so much of the mean of all tokens is added.
+    Args: so many later and earlier tokens are seen; sharpness multiplies the scores, which are largest between what is
+        alike; late masks after softmax; odd leaves the last head of the last sentence without a mask; so much of the
+        mean of all tokens is added, in units of the last bit.
     """
     w_qk, w_v = square(2, 3)
 
     def fn(x: Tensor) -> Tensor:
-        attend = torch.ones(x.size(1), x.size(1), dtype=torch.bool).tril(ahead)  # (S, S)
+        attend = torch.ones(len(x), H, x.size(1), x.size(1), dtype=torch.bool).tril(ahead).triu(-back)  # (B, H, S, S)
+        attend[-1, -1] |= odd
         q, v = (split_heads(x @ w.T.to(x.dtype), H) for w in (w_qk, w_v))  # (B, H, S, D)
         weights = attention(sharpness * q, q, v, None if late else attend)[1]  # (B, H, S, S)
         context = weights.masked_fill(~attend, 0.0) @ v  # (B, H, S, D)
-        return merge_heads(context) + mean * x.mean(1, keepdim=True)  # (B, S, C)
+        return merge_heads(context) + mean * torch.finfo(x.dtype).eps * x.mean(1, keepdim=True)  # (B, S, C)
 
     return fn, draw(5, S, C, seed=1)  # with five sentences and four heads, three large changes miss nothing
 
 
-def _how_probed(answer: Callable[..., Any], fn: Callable[[Tensor], Tensor], x: Tensor) -> tuple[str | None, str] | None:
-    """Look at what an answer hands to fn: which tokens it changes, how often, and by how much."""
+def _sharp() -> tuple[Callable[[Tensor], Tensor], Tensor]:
+    """Return attention without a mask, saturated, and so many tokens that one change of each hardly finds all."""
+    w_qkv = square(2, 3, 4)
+
+    def fn(x: Tensor) -> Tensor:
+        q, k, v = (split_heads(x @ w.T.to(x.dtype), H) for w in w_qkv)  # (2, H, 40, D)
+        return merge_heads(attention(1e5 * q, k, v)[0])  # (2, 40, C)
+
+    return fn, draw(2, 40, C, seed=1)
+
+
+def _watched(
+    answer: Callable[..., Any], fn: Callable[[Tensor], Tensor], x: Tensor
+) -> tuple[Any, list[Tensor], list[Tensor]]:
+    """Return what an answer finds, what it hands to fn, and which tokens are changed in each of these, (S), if any."""
     given: list[Tensor] = []
+    fresh = x.clone()
 
     def watched(tokens: Tensor) -> Tensor:
         given.append(tokens.detach().clone())
         return fn(tokens)
 
-    found, leaks = answer(watched, x), find_leaks(fn, x)
+    found = answer(watched, x)
+    changed = [(one != fresh).any(-1).any(0) for one in given if one.shape == x.shape]
+    return found, given, [tokens for tokens in changed if tokens.any()]
+
+
+def probing(answer: Callable[..., Any], fn: Callable[[Tensor], Tensor], x: Tensor) -> tuple[Any, Tensor]:
+    """Return what an answer finds, and False where it changes several tokens at once, or one too rarely."""
+    found, _, changed = _watched(answer, fn, x)
+    one_at_a_time = all(int(tokens.sum()) == 1 for tokens in changed)
+    often = not changed or int(torch.stack(changed).sum(0).min()) >= OFTEN
+    return found, torch.tensor(one_at_a_time and often)
+
+
+def _how_probed(answer: Callable[..., Any], fn: Callable[[Tensor], Tensor], x: Tensor) -> tuple[str | None, str] | None:
+    """Look at what an answer hands to fn: which tokens it changes, how often, and by how much."""
+    (found, given, changed), leaks = _watched(answer, fn, x), find_leaks(fn, x)
     if not isinstance(found, Tensor) or found.dtype != torch.bool:
         return "values-not-changes", (
             "It should return where outputs change, as True and False, not the outputs or by how much they differ: "
@@ -99,8 +130,6 @@ def _how_probed(answer: Callable[..., Any], fn: Callable[[Tensor], Tensor], x: T
             "fn was given tokens of another shape than x. Products of other sizes may round differently, and then "
             "outputs differ by a bit that depend on nothing: hand it one changed x after the other."
         )
-    changed = [(one != x).any(-1).any(0) for one in given]  # for each call, one flag a token
-    changed = [tokens for tokens in changed if tokens.any()]
     if not changed:
         return None, (
             "fn was given x alone, and no token was ever changed. A gradient says what the smallest of changes does, "
@@ -113,13 +142,23 @@ def _how_probed(answer: Callable[..., Any], fn: Callable[[Tensor], Tensor], x: T
         return "one-token-only", (
             f"Only token {int(times.argmax())} was ever changed, so only this column says anything. Change each token."
         )
-    if found.shape != leaks.shape or bool((found & ~leaks).any()) or not bool((leaks & ~found).any()):
+    if found.shape != leaks.shape or bool((found & ~leaks).any()):
         return None
+    if not bool((leaks & ~found).any()):
+        if times.min() >= OFTEN:
+            return None
+        return None, (
+            f"What it finds is right, but a token was changed fewer than {OFTEN} times. A change that moves nothing "
+            "proves nothing: draw several, small and large ones, for each token."
+        )
     missed = f"{int((leaks & ~found).sum())} of {int(leaks.sum())} dependencies were not found. "
     largest = max(float((one - x).abs().max()) for one in given)
     if largest < 10 or times.max() < 4:
         return None, f"{missed}A change that moves nothing proves nothing: draw several, small and large ones."
-    return None, f"{missed}Is there a tolerance? Outputs that do not depend on a token are equal to the last bit."
+    return None, (
+        f"{missed}Is there a tolerance? Outputs that do not depend on a token are equal to the last bit. If there is "
+        "none: look at all sentences and all channels, and keep what was found before, with |=."
+    )
 
 
 def _mask() -> Tensor:
@@ -146,6 +185,7 @@ WILD: dict[str, Callable[[], Tensor]] = {  # one mask as each convention writes 
     "additive": lambda: _additive(_mask()),
 }
 
+OFTEN = 3  # changes of each token, at least
 VOCABULARY = "8, Masks: Masks: one vocabulary"
 BROADCAST = "8, Masks: Broadcasting: which mask goes to whom"
 CORNER = "8, Masks: When T is not S: which corner?"
@@ -290,7 +330,10 @@ EXERCISES = [
             lambda: _suspect(late=True),
             lambda: _suspect(sharpness=1e4),
             lambda: _suspect(1, sharpness=1e4),
-            lambda: _suspect(mean=3e-8),
+            lambda: _suspect(mean=0.25),
+            lambda: _suspect(back=1),
+            lambda: _suspect(odd=True),
+            _sharp,
         ],
         cases=(
             "Here fn is causal attention.",
@@ -298,9 +341,14 @@ EXERCISES = [
             "Here fn is causal, and its scores are so large that in each row one weight is 1 and the others are 0.",
             "Here each token sees the next one, and scores are so large that in each row one weight is 1.",
             "Here fn is causal attention, plus a very small part of the mean of all tokens.",
+            "Here each token sees itself and the one before it.",
+            "Here fn is causal, but for one head in one of the sentences.",
+            "Here fn has no mask, 40 tokens, and scores so large that in each row one weight is 1.",
         ),
         other_sizes=lambda: (lambda x: x.cumsum(1), draw(3, 5, 4, seed=1)),
-        axes="S S",
+        axes=("S S", ""),
+        run=probing,
+        results=("leaks", "probing"),
         unique=False,  # changes may be drawn at random
         diagnose=_how_probed,
         done="You can ask any module what it depends on. Try a model of your own, in eval mode.",
@@ -399,7 +447,7 @@ QUESTIONS = {
         "the three words → So it would be in this course, where True = may attend. This module means the opposite.",
         "✔ the two paddings → There True means “ignore this key”. The words are ignored, and no error tells you.",
         "everything → A bool mask always hides something, unless all of it says “may attend”.",
-        also=("paddings", "the paddings"),
+        also=("paddings", "the paddings", "padding", "the padding"),
     ),
     "after-softmax": question(
         "Softmax first, over all keys. Then the weights of later tokens are set to 0, and nothing more. Can a later "

@@ -89,7 +89,10 @@ MISTAKES = [
               lambda x, at, base=1e4: positions.rope(x, range(1, x.size(2) + 1), base)]),
     mistake("base-ignored", "The base is always the same number, whatever base says.",
         "It is an argument, 10000 if none is given: models that read long texts take a larger one.", ROTARY,
-        rope=[lambda x, at, base=1e4, own=own: positions.rope(x, at, own) for own in (1e4, 1e2, 1e3, 1e5, 5e5, 1e6)]),
+        rope=[lambda x, at, base=1e4, own=own: positions.rope(x, at, own) for own in (1e4, 5e5)]),
+    mistake("frequency-precedence", "The exponent slipped.",
+        "It is -2i / D for pair i, from 0 down to nearly -1, with a minus: pair 0 is the fastest.", ROTARY,
+        rope=[lambda x, at, base=1e4, power=power: positions.rope(x, at, base**power) for power in (0.5, 2, -1)]),
     mistake("rope-wrong-sign", "The rotation goes the other way round.",
         "Pair (a, b) becomes (a cos - b sin, a sin + b cos).", ROTARY,
         rope=_turned(sin=lambda t: -t.sin())),
@@ -171,8 +174,8 @@ QUESTIONS = {
         "larger → Sine and cosine do not grow with the place.",
     ),
     "slowest-pair": question(
-        "D = 64, base 10000: pair i turns by 10000 to the power of -2i / 64 radians a token. After how many tokens "
-        "has the slowest pair come round once?",
+        "D = 64, base 10000: pair i turns by 10000 to the power of -2i / 64 radians a token, and a round is 2π "
+        "radians. After how many tokens has the slowest pair come round once?",
         "about 6 → That is the fastest pair: 1 radian a token, and a round has 2π of them.",
         "about 10,000 → That is the base. The slowest pair does not quite reach it, and a round is 2π, not 1.",
         "✔ about 47,000 → It turns by 10000 to the power of -62/64 a token, and a round is 2π.",
@@ -185,7 +188,7 @@ QUESTIONS = {
         "✔ the context changes → The weights stay, but all values are turned further, and so is their mixture: "
         "nothing undoes it.",
         "the weights change → The weights come from q and k alone, and these keep their distances.",
-        also=("it changes",),
+        also=("it changes", "changes"),
     ),
 }
 

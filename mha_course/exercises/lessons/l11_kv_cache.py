@@ -12,7 +12,7 @@ from torch import Tensor
 from mha_course import caching
 from mha_course.exercises.attention_steps import ALL_SIX, ATTEND, NO_BIAS, Steps
 from mha_course.exercises.inputs import B, C, D, H, S, T, draw, others, square
-from mha_course.exercises.spec import Exercise, Lesson, Operation, Rule, mistake, question
+from mha_course.exercises.spec import EXITS, Exercise, Lesson, Operation, Rule, mistake, question
 
 R = 9  # width of a latent
 
@@ -24,10 +24,16 @@ def latent_scores(q: Tensor, w_uk: Tensor, latent: Tensor) -> Tensor:
 
 
 def _makes_keys(operations: Sequence[Operation], q: Tensor, w_uk: Tensor, latent: Tensor) -> bool:
-    """Find keys by their number, in any order of axes: of all heads or one, all sentences or one."""
-    per_head = latent.size(1) * q.size(3)
-    keys = {per_head * heads * batch for heads in (1, q.size(1)) for batch in (1, q.size(0))}
-    return any(math.prod(one.output) in keys for one in operations)
+    """Find numbers of keys in what is computed with, so many at least as one key has."""
+    if q.dtype != torch.float64:  # in which numbers hardly meet by chance
+        return False
+    keys = (latent[:, None] @ w_uk.mT).flatten()  # B H S D numbers
+    inputs = (x.flatten() for one in operations for x in one.inputs if x.dtype == torch.float64)
+    return any(int(((x[:, None] - keys).abs() < 1e-11).any(0).sum()) >= q.size(3) for x in inputs)
+
+
+def _leaves_torch(operations: Sequence[Operation], *_: Tensor) -> bool:
+    return any(one.name in EXITS and x.is_floating_point() for one in operations for x in one.inputs)
 
 
 def _caches() -> tuple[Tensor, Tensor]:
@@ -170,10 +176,14 @@ EXERCISES = [
         done="Your queries read what all heads share, and no key was ever made. Next: do the same with the values.",
         rules=(
             Rule(
-                "The result is right, and keys were made on the way: S x D numbers for a head. Take the queries to the "
-                "latents instead, q @ w_uk, and compare them there.",
+                "The result is right, and keys were made on the way: D numbers for a token and a head. Take the "
+                "queries to the latents instead, q @ w_uk, and compare them there.",
                 _makes_keys,
                 "keys-made-again",
+            ),
+            Rule(
+                "It hands numbers to NumPy or to a list, where check cannot see whether keys are made. Stay in torch.",
+                _leaves_torch,
             ),
         ),
     ),
@@ -183,7 +193,7 @@ EXERCISES = [
         "Multiply the sizes of all that is kept. Keys and values are two things.",
         "Each layer keeps two tensors (B, H_kv, S, D), at so many bytes a number. The result is an int.",
         "return 2 * layers * batch * seq_len * num_kv_heads * head_dim * bytes_per_value",
-        inputs=[lambda: (7, 3, 11, 5, 13, 8), lambda: (9, 3, 17, 5, 6, 4)],
+        inputs=[lambda: (7, 3, 11, 5, 13, 16), lambda: (9, 3, 17, 5, 6, 4)],
         done="You can tell what a cache weighs before it is built. Try a model that you know, then a quarter of its KV "
         "heads.",
     ),
@@ -196,7 +206,7 @@ QUESTIONS = {
         "✔ k and v → Later words compare their queries with its key and mix in its value. Nobody reads its query "
         "again.",
         "none → Later words look back at it: they compare with its key, and take of its value.",
-        also=("kv",),
+        also=("kv", "keys and values", "key and value", "its key and value"),
     ),
     "word-appended": question(
         "No mask: every word sees every word. A word is appended. How many of the old words keep their output?",
@@ -228,6 +238,7 @@ QUESTIONS = {
         "✔ attention without positions → A turn by the angle 0 changes nothing. All distances are 0, and the order of "
         "the words is lost.",
         "noise → Nothing random happens; every query and key stays as it is.",
+        also=("no positions",),
     ),
     "which-kv-head": question(
         "6 query heads share 2 KV heads. Which KV head does query head 2 read? (Count from 0.)",

@@ -130,14 +130,16 @@ def _qkv() -> tuple[Tensor, Tensor, Tensor]:
 
 def _large_scores() -> tuple[Tensor, Tensor, Tensor, int]:
     q, k, v = _qkv()
-    q[0], k[0] = q[0].abs(), -k[0].abs()  # all scores of sentence 0 are far below 0
+    q[0], k[0] = 100 * q[0].abs(), -k[0].abs()  # all scores of sentence 0 are far below 0
     return 4000 * q, k, v, 6
 
 
 def _negative_scores() -> tuple[Tensor, int]:
-    """Return scores below 0, some of them hidden, though no block as a whole."""
+    """Return scores below 0, those of sentence 0 far below, some of them hidden, though no block as a whole."""
     scores = -1 - draw(B, H, T, 11, seed=2).abs()
     scores[..., 1::3] = scores[..., 1::3].masked_fill(scores[..., 1::3] < -2, -math.inf)
+    low = -1e5 - scores[0].flatten().argsort().argsort().view_as(scores[0]) / 16  # which differ in float32, too
+    scores[0] = low.where(scores[0].isfinite(), -math.inf)
     return scores, 3
 
 
@@ -174,9 +176,9 @@ MISTAKES = [
         online_softmax=lambda z, n: z.split(n, -1)[0] - z.split(n, -1)[0].amax(-1),
         tiled_attention=[lambda q, k, v, n: torch.maximum(q[..., :1], (q @ k[:, :, :n].mT).amax(-1)),
                          lambda q, k, v, n: q @ k[:, :, :n].mT - (q @ k[:, :, :n].mT).amax(-1)]),
-    mistake("online-max-from-zero", "The running maximum starts at 0.",
-        "Where all scores of a row are negative, none of them ever is the maximum then. Start at -inf.", FLASH,
-        online_softmax=_summed(Steps.defaults["shrink_sum"], start=0.0),
+    mistake("online-max-from-zero", "The running maximum starts at 0, or at another number.",
+        "Where all scores of a row are lower, none of them ever is the maximum then. Start at -inf.", FLASH,
+        online_softmax=[_summed(Steps.defaults["shrink_sum"], start=start) for start in (0.0, -100.0, -1e4)],
         start=lambda: 0.0),
     mistake("softmax-unstable", "No maximum was subtracted: with large scores the exponentials overflow.",
         "Keep a running maximum, and take every exponential relative to it.", FLASH,
@@ -201,7 +203,7 @@ EXERCISES = [
         "    running_sum = running_sum * (running_max - new_max).exp() + shares.sum(-1)\n"
         "    running_max = new_max",
         inputs=[lambda: (3 * draw(B, H, T, 11, seed=1), 4), _negative_scores],
-        cases=("", "Here all scores are negative, and some keys are hidden, with a score of -inf."),
+        cases=("", "Here all scores are negative, in one sentence near -100,000, and some keys are hidden with -inf."),
         axes="B H T",
         results=("maximum", "sum"),
         done="You can take a softmax of a row that you never hold whole. Sort the scores, largest first: which factor "
@@ -233,7 +235,7 @@ EXERCISES = [
         "context = context * factor + shares @ v_block\n"
         "running_max = new_max",
         inputs=[lambda: (*_qkv(), 5), _large_scores],
-        cases=("", "Here the scores are in the thousands, in some rows all of them negative."),
+        cases=("", "Here the scores are in the thousands, in one sentence all of them far below 0."),
         axes="B H T D",
         steps=("scores", "scale", "weigh", "start", "shrink_sum", "shrink_context", "tiled_attention"),
         build=_build_tiled,
@@ -291,7 +293,7 @@ QUESTIONS = {
         "✔ one number for each query → With its log-sum-exp at hand, any block of weights is one product and one "
         "exponential away: exp(scaled score - log-sum-exp).",
         "nothing → Then each row would need its maximum and its sum once more before its first weight is known.",
-        also=("one number per query",),
+        also=("one number per query", "the log-sum-exp", "log-sum-exp", "the logsumexp", "logsumexp", "the lse"),
     ),
     "rising-scores": question(
         "Somebody forgets to shrink the running sum. In which order of scores does the result come out wrong?",
@@ -299,6 +301,7 @@ QUESTIONS = {
         "all the same → The maximum never grows, so the missing factor is 1.",
         "✔ largest last → A sum is only too large if a later block brings a larger maximum. With the largest score "
         "first, or all scores alike, the factor is 1 and is not missed.",
+        also=("rising", "rising scores", "ascending", "increasing"),
     ),
 }
 
