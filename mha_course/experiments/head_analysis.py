@@ -180,8 +180,9 @@ def move_second_word(texts: Sequence[Sentence], relation: str) -> list[Sentence]
         for start, end in text.pairs.get(relation, ()):
             words = list(text.words)
             words[end - 1], words[end] = words[end], words[end - 1]
-            pairs = {"word": ((start, end - 1),), "place": ((start, end),)}
-            moved.append(replace(text, words=tuple(words), pairs=pairs))
+            moved.append(
+                replace(text, words=tuple(words), pairs={"word": ((start, end - 1),), "place": ((start, end),)})
+            )
     return moved
 
 

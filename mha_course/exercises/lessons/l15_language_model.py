@@ -171,9 +171,10 @@ EXERCISES = [
         inputs=[
             lambda: (2 * draw(5, 13, seed=6), 0.6, 4),
             lambda: (2 * draw(4, 11, seed=7), 1.7, None),
-            lambda: (2 * draw(3, 7, seed=8), 0.01, 2),
+            lambda: (2 * draw(3, 7, seed=8), 0.8, 1),
+            lambda: (2 * draw(3, 9, seed=9), 0.01, None),
         ],
-        cases=("", "Here top_k is None.", "Here top_k is 2 and the temperature 0.01: exp of such logits overflows."),
+        cases=("", "Here top_k is None.", "Here top_k is 1.", "Here the temperature is 0.01, and top_k is None."),
         axes="B V",
         exact_zeros=True,
         done="You can turn logits into dice. With top_k=1, does the temperature still matter?",

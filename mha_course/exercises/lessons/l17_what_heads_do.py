@@ -26,14 +26,10 @@ def ablate_heads(context: Tensor, heads: Sequence[int]) -> Tensor:
     return silenced
 
 
-def _columns(v: Tensor, w_o: Tensor) -> Tensor:
-    """Cut w_o (C, C) into each head's columns, turned: (H, D, C)."""
-    return w_o.unflatten(1, (v.size(0), -1)).permute(1, 2, 0)
-
-
 def contribution_norms(weights: Tensor, v: Tensor, w_o: Tensor) -> Tensor:
     """Return the length of what each head carries from s to t, (H, T, S), of v (H, S, D), through w_o (C, C)."""
-    carried = v @ _columns(v, w_o)  # (H, S, C), with all the weight on s
+    columns = w_o.unflatten(1, (v.size(0), -1)).permute(1, 2, 0)  # (H, D, C)
+    carried = v @ columns  # (H, S, C), with all the weight on s
     return weights * carried.norm(dim=-1)[:, None]  # (H, T, S)
 
 
@@ -100,6 +96,11 @@ def _not_other_weights(answer: Callable[..., Any], weights_: Tensor, v: Tensor) 
         f"They are weights, but the context has moved, by up to {moved:.2g}. What you add to a row must give 0 when "
         "it is multiplied by v."
     )
+
+
+def _columns(v: Tensor, w_o: Tensor) -> Tensor:
+    """Cut w_o (C, C) into each head's columns, turned: (H, D, C)."""
+    return w_o.unflatten(1, (v.size(0), -1)).permute(1, 2, 0)
 
 
 def _all_heads(weights: Tensor, v: Tensor, w_o: Tensor) -> Tensor:
