@@ -112,7 +112,7 @@ def _ablate_axis(context: Tensor, heads: Any, axis: int) -> Tensor:
 
 
 def _ablate_every_nth(context: Tensor, heads: Sequence[int]) -> Tensor:
-    merged = merge_heads(context)  # (B, S, C)
+    merged = merge_heads(context)
     for head in heads:
         merged[..., head :: context.size(1)] = 0.0
     return split_heads(merged, context.size(1))
