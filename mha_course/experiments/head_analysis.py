@@ -164,6 +164,28 @@ def hide_first_word(texts: Sequence[Sentence], relation: str) -> list[Sentence]:
     return hidden
 
 
+def move_second_word(texts: Sequence[Sentence], relation: str) -> list[Sentence]:
+    """Return a sentence for each pair of a relation, with its second word exchanged with the word before it.
+
+    Their pairs lead from the first word: under "word" to where the second stands now, under "place" to where it stood.
+
+    >>> from mha_course.datasets.grammar import Sentence
+    >>> text = Sentence(("the", "grey", "cat", "slept"), "so", {"subject": ((3, 2),)})
+    >>> moved = move_second_word([text], "subject")[0]
+    >>> moved.words, moved.pairs
+    (('the', 'cat', 'grey', 'slept'), {'word': ((3, 1),), 'place': ((3, 2),)})
+    """
+    moved = []
+    for text in texts:
+        for start, end in text.pairs.get(relation, ()):
+            words = list(text.words)
+            words[end - 1], words[end] = words[end], words[end - 1]
+            moved.append(
+                replace(text, words=tuple(words), pairs={"word": ((start, end - 1),), "place": ((start, end),)})
+            )
+    return moved
+
+
 @torch.no_grad()
 def relation_table(model: MaskedWordModel, texts: Sequence[Sentence], relations: Sequence[str]) -> Tensor:
     """Return the mean weight of every head along each relation, (relations, L·H)."""

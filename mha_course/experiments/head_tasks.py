@@ -194,6 +194,8 @@ def measure(layers: nn.ModuleList, task: Task, generator: torch.Generator) -> tu
 def prune(layer: ParallelAttention, task: Task, heads: Sequence[int], *, refit: bool, seed: int = 1) -> Tensor:
     """Keep some heads of a trained layer alone and return R² on new examples, (runs,).
 
+    The same heads in all runs: who wants the best pair of each run tries all pairs, and picks.
+
     Args: refit chooses W_O and its bias anew, by least squares on 2,000 examples; without it they stay as trained.
     """
     generator = torch.Generator().manual_seed(seed)

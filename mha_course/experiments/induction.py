@@ -20,7 +20,10 @@ WORDS, TOKENS, SHORTEST, LONGEST = 32, 24, 6, 12
 
 
 def repeated_words(count: int, generator: torch.Generator) -> tuple[Tensor, Tensor]:
-    """Draw 6 to 12 different words for each of B sequences, and repeat them: ids (B, 24), and how many they are (B, 1).
+    """Draw 6 to 12 different words for each of B sequences, and repeat them until there are 24.
+
+    Returns: ids (B, 24), and how many different words they are, (B, 1).
+
 
     >>> ids, period = repeated_words(3, torch.Generator().manual_seed(0))
     >>> all(torch.equal(row[:-n], row[n:]) for row, n in zip(ids, period.flatten(), strict=True))
@@ -44,10 +47,13 @@ class AttentionOnly(nn.Module):
         """Map ids (B, S) to logits of the next words (B, S, V)."""
         return self.weights_and_logits(ids)[1]
 
+    def embed(self, ids: Tensor) -> Tensor:
+        """Map ids (B, S) to the stream that enters the first layer (B, S, C): words and positions."""
+        return self.words(ids) + sinusoidal_encoding(ids.size(1), self.words.embedding_dim)
+
     def weights_and_logits(self, ids: Tensor) -> tuple[Tensor, Tensor]:
         """Return the weights of every head (L, B, H, S, S), and the logits (B, S, V)."""
-        x = self.words(ids) + sinusoidal_encoding(ids.size(1), self.words.embedding_dim)  # (B, S, C)
-        found = []
+        x, found = self.embed(ids), []
         for layer in self.layers:
             out, weights = layer(x, is_causal=True)
             x = x + out  # (B, S, C)
@@ -56,9 +62,15 @@ class AttentionOnly(nn.Module):
 
 
 def repeated_loss(model: AttentionOnly, ids: Tensor, period: Tensor) -> Tensor:
-    """Return the mean cross-entropy of the words that stood in the sequence before, in nats."""
+    """Return the mean cross-entropy of the words behind one that has come back, in nats."""
     losses = F.cross_entropy(model(ids[:, :-1]).mT, ids[:, 1:], reduction="none")  # (B, S-1)
     return losses[torch.arange(1, TOKENS) > period].mean()
+
+
+def accuracy(logits: Tensor, ids: Tensor, period: Tensor) -> float:
+    """Return how often logits (B, S, V) guess a word behind one that has come back, 0 to 1."""
+    right = logits[:, :-1].argmax(-1) == ids[:, 1:]  # (B, S-1)
+    return right[torch.arange(1, TOKENS) > period].float().mean().item()
 
 
 class Learned(NamedTuple):
@@ -66,9 +78,9 @@ class Learned(NamedTuple):
 
     model: AttentionOnly
     losses: list[float]  # of every step, in nats
-    accuracy: float  # how often it guesses a word that stood there before
-    previous: Tensor  # (L, H), each head's mean weight on the word before
-    after: Tensor  # (L, H), on the word that came after this one the last time, where there is one
+    accuracy: float  # how often it guesses a word behind one that has come back
+    previous: Tensor  # (L, H), each head's mean weight on the word before, from those that are all new
+    after: Tensor  # (L, H), on the words that came after this one so far, together, from those that have come back
 
 
 def learn(num_layers: int, num_heads: int, *, seed: int = 0, steps: int = 300) -> Learned:
@@ -80,13 +92,12 @@ def learn(num_layers: int, num_heads: int, *, seed: int = 0, steps: int = 300) -
     ids, period = repeated_words(500, generator)
     with torch.no_grad():
         weights, logits = model.weights_and_logits(ids)  # (L, B, H, S, S), (B, S, V)
-    again = torch.arange(TOKENS) >= period  # (B, S): the word here has stood in the sequence before
-    right = logits[:, :-1].argmax(-1) == ids[:, 1:]
-    rows, queries = again.nonzero(as_tuple=True)
-    keys = queries - period[rows, 0] + 1
-    previous = weights.diagonal(-1, -2, -1).mean((1, 3))  # (L, H)
-    after = weights.transpose(1, 2)[:, :, rows, queries, keys].mean(-1)  # (L, H)
-    return Learned(model, losses, float(right[again[:, :-1]].float().mean()), previous, after)
+    previous = weights.diagonal(-1, -2, -1)[..., : LONGEST - 1].mean((1, 3))  # (L, H)
+    places = torch.arange(TOKENS)
+    behind = (places[:, None] - places + 1) % period[..., None] == 0  # (B, S, S): key is behind a word like the query
+    on_behind = (weights * behind[:, None]).sum(-1)  # (L, B, H, S); what has not come yet has weight 0
+    after = on_behind.transpose(1, 2)[:, :, places >= period].mean(-1)  # (L, H)
+    return Learned(model, losses, accuracy(logits, ids, period), previous, after)
 
 
 def _batches(generator: torch.Generator) -> Iterator[tuple[Tensor, Tensor]]:

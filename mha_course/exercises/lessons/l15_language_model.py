@@ -168,8 +168,12 @@ EXERCISES = [
         "    smallest = scaled.topk(top_k).values[:, -1:]  # (B, 1)\n"
         "    scaled = scaled.masked_fill(scaled < smallest, -torch.inf)\n"
         "return scaled.softmax(-1)  # (B, V)",
-        inputs=[lambda: (2 * draw(5, 13, seed=6), 0.6, 4), lambda: (2 * draw(4, 11, seed=7), 1.7, None)],
-        cases=("", "Here top_k is None."),
+        inputs=[
+            lambda: (2 * draw(5, 13, seed=6), 0.6, 4),
+            lambda: (2 * draw(4, 11, seed=7), 1.7, None),
+            lambda: (2 * draw(3, 7, seed=8), 0.8, 1),
+        ],
+        cases=("", "Here top_k is None.", "Here top_k is 1."),
         axes="B V",
         exact_zeros=True,
         done="You can turn logits into dice. With top_k=1, does the temperature still matter?",

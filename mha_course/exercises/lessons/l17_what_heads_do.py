@@ -8,6 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from mha_course.attention import merge_heads, split_heads
 from mha_course.exercises.inputs import B, D, H, S, T, draw, others, square, weights
 from mha_course.exercises.spec import Exercise, Lesson, mistake, question
 
@@ -87,7 +88,7 @@ def _not_other_weights(answer: Callable[..., Any], weights_: Tensor, v: Tensor) 
     if ((other.sum(-1) - 1).abs() > LEAST).any():
         row = int((other.sum(-1) - 1).abs().argmax())
         return "sum-moved", (
-            f"Rows do not sum to 1 any more: row {row} sums to {float(other[row].sum()):.4g}. Put a column of ones "
+            f"Rows do not sum to 1 any more: row {row} sums to {float(other[row].sum()):.6g}. Put a column of ones "
             "beside v when you look for the direction: then it keeps the sum as well."
         )
     moved = float((other @ v - weights_ @ v).abs().amax())
@@ -97,13 +98,28 @@ def _not_other_weights(answer: Callable[..., Any], weights_: Tensor, v: Tensor) 
     )
 
 
+def _columns(v: Tensor, w_o: Tensor) -> Tensor:
+    """Cut w_o (C, C) into each head's columns, turned: (H, D, C)."""
+    return w_o.unflatten(1, (v.size(0), -1)).permute(1, 2, 0)
+
+
 def _all_heads(weights: Tensor, v: Tensor, w_o: Tensor) -> Tensor:
-    columns = w_o.unflatten(1, (v.size(0), -1)).permute(1, 2, 0)
-    return torch.einsum("hts,hsc->tsc", weights, v @ columns).norm(dim=-1)
+    return torch.einsum("hts,hsc->tsc", weights, v @ _columns(v, w_o)).norm(dim=-1)
 
 
 def _ablate_axis(context: Tensor, heads: Any, axis: int) -> Tensor:
     return context.index_fill(axis, torch.as_tensor(heads), 0.0)
+
+
+def _ablate_every_nth(context: Tensor, heads: Sequence[int]) -> Tensor:
+    merged = merge_heads(context)
+    for head in heads:
+        merged[..., head :: context.size(1)] = 0.0
+    return split_heads(merged, context.size(1))
+
+
+def _shares(norms: Tensor, axis: int | tuple[int, ...]) -> Tensor:
+    return norms / norms.sum(axis, keepdim=True)
 
 
 ABLATION = "17, What heads do: Ablation: what breaks without a head"
@@ -120,6 +136,9 @@ MISTAKES = [
     mistake("ablate-wrong-axis", "A head was looked for on an axis that is shorter.",
         "Heads are axis 1 of (B, H, S, D): context[:, heads].", ABLATION,
         crashes="IndexError", only=("ablate_heads",)),
+    mistake("ablate-every-nth", "A head was taken for every H-th number of merged.",
+        "Heads lie in blocks of D numbers there; of (B, H, S, D) they are axis 1.", ABLATION,
+        ablate_heads=_ablate_every_nth),
     mistake("ablate-complement", "The listed heads were kept, and all others silenced.",
         "It is the listed ones whose context becomes 0.", ABLATION,
         ablate_heads=lambda c, h: _ablate_axis(c, [i for i in range(c.size(1)) if i not in h], 1)),
@@ -142,6 +161,14 @@ MISTAKES = [
         "The length is the root of the sum of squares: norm(dim=-1).", CONTRIBUTION,
         contribution_norms=[lambda w, v, w_o: contribution_norms(w, v, w_o).square(),
                             lambda w, v, w_o: w * contribution_norms(torch.ones_like(w), v, w_o).square()]),
+    mistake("norm-of-sizes", "The sizes of the numbers were added up: that is another length, the L1 norm.",
+        "The length is the root of the sum of squares: norm(dim=-1).", CONTRIBUTION,
+        contribution_norms=lambda w, v, w_o: w * (v @ _columns(v, w_o)).abs().sum(-1)[:, None]),
+    mistake("contribution-shares", "The lengths were divided by their sum.",
+        "That makes shares of them. The lengths themselves are asked for.", CONTRIBUTION,
+        contribution_norms=[lambda w, v, w_o: _shares(contribution_norms(w, v, w_o), -1),
+                            lambda w, v, w_o: _shares(contribution_norms(w, v, w_o), 0),
+                            lambda w, v, w_o: _shares(contribution_norms(w, v, w_o), (0, 2))]),
     mistake("contribution-of-all-heads", "The heads were added before their lengths were taken.",
         "Each head has a length of its own for each pair: keep the axis H until the norm is taken.", CONTRIBUTION,
         contribution_norms=[lambda w, v, w_o: _all_heads(w, v, w_o).expand_as(w), _all_heads]),
@@ -176,6 +203,7 @@ EXERCISES = [
         "silenced = context.clone()  # (B, H, S, D)\nsilenced[:, heads] = 0.0\nreturn silenced",
         inputs=[lambda: (draw(B, H, S, D, seed=1), [0, 2, 3]), lambda: (draw(B, H, S, D, seed=2), [3])],
         axes="B H S D",
+        exact_zeros=True,
         done="You can silence heads, and keep the rest. Silence all but one: how far does that one get alone?",
     ),
     Exercise(
@@ -220,7 +248,7 @@ QUESTIONS = {
         "A head gives .5 of its weight to “dog”, whose value is carried through W_O at length 1, and .3 to “cat”, "
         "carried at length 3. From which of the two does it bring more?",
         "dog → Half of a vector of length 1 is .5. How long is .3 of a vector of length 3?",
-        "✔ cat → .3 · 3 is .9, and .5 · 1 only .5: the weight is one factor of two.",
+        "✔ cat → .3 · 3 is .9, and .5 · 1 only .5: the weight is one factor of three, beside the value and W_O.",
         "both the same → Multiply each weight by its length: .5 · 1 against .3 · 3.",
     ),
     "copy-layers": question(
