@@ -109,11 +109,17 @@ def _watched(
     return found, given, [tokens for tokens in changed if tokens.any()]
 
 
+def _times(given: list[Tensor], x: Tensor) -> Tensor:
+    """Count how often each token was changed by more than 1, (S)."""
+    return torch.stack([((one - x).abs() > 1).any(-1).any(0) for one in given if one.shape == x.shape]).sum(0)
+
+
 def probing(answer: Callable[..., Any], fn: Callable[[Tensor], Tensor], x: Tensor) -> tuple[Any, Tensor]:
     """Return what an answer finds, and False where it changes several tokens at once, or one too rarely."""
-    found, _, changed = _watched(answer, fn, x)
+    before = x.clone()
+    found, given, changed = _watched(answer, fn, x)
     one_at_a_time = all(int(tokens.sum()) == 1 for tokens in changed)
-    often = not changed or int(torch.stack(changed).sum(0).min()) >= OFTEN
+    often = not changed or int(_times(given, before).min()) >= OFTEN
     return found, torch.tensor(one_at_a_time and often)
 
 
@@ -145,10 +151,11 @@ def _how_probed(answer: Callable[..., Any], fn: Callable[[Tensor], Tensor], x: T
     if found.shape != leaks.shape or bool((found & ~leaks).any()):
         return None
     if not bool((leaks & ~found).any()):
-        if times.min() >= OFTEN:
+        if _times(given, x).min() >= OFTEN:
             return None
         return None, (
-            f"What it finds is right, but a token was changed fewer than {OFTEN} times. A change that moves nothing "
+            f"What it finds is right, but a token was changed by more than 1 fewer than {OFTEN} times. A change that "
+            "moves nothing "
             "proves nothing: draw several, small and large ones, for each token."
         )
     missed = f"{int((leaks & ~found).sum())} of {int(leaks.sum())} dependencies were not found. "
@@ -185,7 +192,7 @@ WILD: dict[str, Callable[[], Tensor]] = {  # one mask as each convention writes 
     "additive": lambda: _additive(_mask()),
 }
 
-OFTEN = 3  # changes of each token, at least
+OFTEN = 3  # changes of each token by more than 1, at least
 VOCABULARY = "8, Masks: Masks: one vocabulary"
 BROADCAST = "8, Masks: Broadcasting: which mask goes to whom"
 CORNER = "8, Masks: When T is not S: which corner?"
