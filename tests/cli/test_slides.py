@@ -233,8 +233,12 @@ def test_a_question_shows_its_choices_and_keeps_its_answer_and_what_follows(open
     page.keyboard.press(" ")
     assert slide.locator(".answer").inner_text().startswith("1: The weights of a row are shares of one whole")
     assert slide.locator(".answer").is_visible()
+    assert not slide.locator("pre").is_visible()
+    page.keyboard.press(" ")
     assert slide.locator("pre").is_visible()
     assert page.evaluate("at") == place
+    page.keyboard.press("ArrowLeft")
+    assert not slide.locator("pre").is_visible()
     page.keyboard.press("ArrowLeft")
     assert not slide.locator(".answer").is_visible()
 
