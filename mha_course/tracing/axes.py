@@ -8,7 +8,7 @@ of a Linear, which is new.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 
@@ -61,6 +61,11 @@ def size_of(axis: Axis) -> int:
 def unknown(size: int) -> Axis:
     """Return an axis about which nothing is known."""
     return () if size == 1 else (Factor("?", size),)
+
+
+def kept(axes: Sequence[Axis], shape: Sequence[int]) -> list[Axis]:
+    """Return the axes as they were where they have kept their length; the others are new."""
+    return [axis if size_of(axis) == size else unknown(size) for axis, size in zip(axes, shape, strict=True)]
 
 
 class AxisNamer:

@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from torch.overrides import TorchFunctionMode
 
-from mha_course.tracing.axes import Axis, AxisNamer, Size, size_of, unknown
+from mha_course.tracing.axes import Axis, AxisNamer, Size, kept, unknown
 from mha_course.tracing.dispatch import EXPLICIT_COPIES, MOVES, NOTES, op_name
 from mha_course.tracing.op_counter import OpCounter
 from mha_course.tracing.records import Argument, Operand, Step
@@ -188,8 +188,7 @@ class Recorder(TorchFunctionMode):
         """Drop names that do not fit the shape, and keep query and key tokens apart."""
         if len(axes) != tensor.dim():
             return [unknown(size) for size in tensor.shape]
-        fits = [axis if size_of(axis) == size else unknown(size) for axis, size in zip(axes, tensor.shape, strict=True)]
-        return self.names.separate_tokens(fits)
+        return self.names.separate_tokens(kept(axes, tensor.shape))
 
     def _add_step(
         self, call: OpCall, number: int, inputs: tuple[Operand, ...], before: dict[int, int], frames: list[UserFrame]

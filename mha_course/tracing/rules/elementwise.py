@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import torch
 
-from mha_course.tracing.axes import Axis, Factor, size_of, unknown
+from mha_course.tracing.axes import Axis, Factor, kept, size_of, unknown
 from mha_course.tracing.rules import warnings
 from mha_course.tracing.rules.call import SCORES, OpCall, TensorInfo
 from mha_course.tracing.rules.contraction import of_sum
@@ -143,8 +143,7 @@ def embedding(call: OpCall) -> list[list[Axis]]:
 def convolve(call: OpCall) -> list[list[Axis]]:
     """Keep the batch and axes that keep their length, name the channels by their number."""
     shape, axes = call.outs[0].shape, call.axes(call.first())
-    kept = [axis if size_of(axis) == new else unknown(new) for axis, new in zip(axes[2:], shape[2:], strict=True)]
-    return [[axes[0], call.names.linear(shape[1]), *kept]]
+    return [[axes[0], call.names.linear(shape[1]), *kept(axes[2:], shape[2:])]]
 
 
 def outer(call: OpCall) -> list[list[Axis]]:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 
 import torch
 
-from mha_course.tracing.axes import Axis, Factor, axis_of, size_of, unknown
+from mha_course.tracing.axes import Axis, Factor, axis_of, kept, size_of, unknown
 from mha_course.tracing.rules import warnings
 from mha_course.tracing.rules.call import OpCall
 from mha_course.tracing.rules.factors import regroup
@@ -128,8 +128,7 @@ def complex_pairs(call: OpCall) -> list[list[Axis]]:
 
 def pad(call: OpCall) -> list[list[Axis]]:
     """Grow some axes: these are new."""
-    pairs = zip(call.axes(call.first()), call.outs[0].shape, strict=True)
-    return [[axis if size_of(axis) == size else unknown(size) for axis, size in pairs]]
+    return [kept(call.axes(call.first()), call.outs[0].shape)]
 
 
 VIEWS: dict[str, Rule] = {
