@@ -101,13 +101,13 @@ def _rounded_report(found: dict[str, Any]) -> dict[str, Any]:
     return {name: _rounded(x) if isinstance(x, list) else round(x, 3) for name, x in found.items()}
 
 
-def _report_from(start: int) -> dict[str, Any]:
-    return _rounded_report(report(example.train_model(start)[0]))
+def _report_from(start: int, **training: Any) -> dict[str, Any]:
+    return _rounded_report(report(example.train_model(start, **training)[0]))
 
 
 def short_start(seed: int) -> dict[str, Any]:
     """Train the masked-word model of lesson 13 from a start, and report on it with three decimals."""
-    return _rounded_report(report(example.train_model(seed, steps=SHORT_STEPS, progress=False)[0]))
+    return _report_from(seed, steps=SHORT_STEPS, progress=False)
 
 
 def vision_start(seed: int) -> dict[str, Any]:
