@@ -54,17 +54,6 @@ def test_tiles_and_their_gradients_equal_the_whole():
                         same(mine, theirs)
 
 
-def test_online_sums_are_those_of_the_whole():
-    for dtype in (torch.float64, torch.float32):
-        scores = numbers(B, H, T, S, dtype=dtype)
-        scores[0, 0, 0] = -math.inf
-        for block_size in (1, 3, S, 20):
-            highest, total = flash.online_softmax(scores, block_size)
-            same(highest, scores.amax(-1), dtype)
-            same(highest + total.log(), scores.logsumexp(-1), dtype)
-        assert total[0, 0, 0] == 0
-
-
 def test_causal_is_that_of_the_last_tokens():
     q, k, v = (x.detach() for x in drawn(keys=S, dtype=torch.float32))
     same(flash.tiled_attention(q, k, v[..., :D], 2, causal=True),
@@ -78,12 +67,6 @@ def test_gradients_are_those_of_finite_differences():
     mask = torch.tensor([[True, True, False, True], [False] * 4, [True, False, True, True]])
     for how in ({}, {"mask": mask}, {"causal": True}, {"mask": mask, "causal": True}):
         assert torch.autograd.gradcheck(lambda q, k, v, how=how: flash.tiled_attention(q, k, v, (2, 3), **how), inputs)
-
-
-def test_large_scores_do_not_overflow():
-    q, k, v = (x.detach() * 100 for x in drawn(dtype=torch.float32))
-    want = F.scaled_dot_product_attention(q.double(), k.double(), v.double())
-    assert torch.allclose(flash.tiled_attention(q, k, v, 2).double(), want, rtol=1e-2, atol=1e-1)
 
 
 def test_half_precision_sums_in_float32():
@@ -239,7 +222,6 @@ WRONG = {
     test_gradients_are_those_of_finite_differences: {
         "gradient without a scale": {"_RecomputeBackward": UnscaledGradient},
     },
-    test_large_scores_do_not_overflow: {"no maximum taken off": {"_finite": torch.zeros_like}},
     test_half_precision_sums_in_float32: {"sums in half precision": {"_wide": lambda x: x}},
     test_autocast_changes_nothing: {"cast by autocast": {"_exact": lambda device: contextlib.nullcontext()}},
     test_blocks_are_those_with_something_to_see: {
@@ -255,7 +237,6 @@ WRONG = {
         "all scores backward": {"_RecomputeBackward": WholeBackward},
     },
     test_nothing_is_kept_but_context_and_one_number_a_row: {"scores kept": {"_RecomputeBackward": ScoresKept}},
-    test_online_sums_are_those_of_the_whole: {"a hidden row is NaN": {"_finite": lambda highest: highest}},
 }
 
 
