@@ -5,7 +5,7 @@ import itertools
 
 import pytest
 import torch
-from rewriting import fails_with, numbers, one_thread, refused, same, wrong_versions  # noqa: F401
+from rewriting import bottom_right, fails_with, numbers, one_thread, refused, same, top_left, wrong_versions  # noqa: F401
 from torch.nn import functional as F
 
 from mha_course import caching, masks
@@ -142,14 +142,6 @@ def decoding(mask=None, keep=lambda cached, new: cached):
         return module.out_proj(merge_heads(caching.fused_attention(q, k, v, sees)))
 
     return decode_chunk
-
-
-def bottom_right(new, total):
-    return torch.ones(new, total).tril(total - new).bool()
-
-
-def top_left(new, total):
-    return torch.ones(new, total).tril().bool()
 
 
 class KeysInFront(caching.KVCache):

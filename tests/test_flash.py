@@ -7,7 +7,7 @@ from unittest import mock
 
 import pytest
 import torch
-from rewriting import Largest, fails_with, numbers, one_thread, refused, same, wrong_versions  # noqa: F401
+from rewriting import Largest, bottom_right, fails_with, numbers, one_thread, refused, same, wrong_versions  # noqa: F401
 from torch.nn import functional as F
 from torch.nn.attention.bias import causal_lower_right
 
@@ -33,18 +33,13 @@ def masks_of(queries, keys):
     return [None, full, full[0, 1], full[:, :1], full[:1, :, :1], full[..., :1], torch.zeros(queries, keys).bool()]
 
 
-def later_hidden(queries, keys):
-    """The T queries are the last of the S tokens."""
-    return torch.ones(queries, keys).tril(keys - queries).bool()
-
-
 def test_tiles_and_their_gradients_equal_the_whole():
     for queries, keys in ((T, S), (S, S), (S, T)):
         upstream = numbers(B, H, queries, WIDTH, seed=5)
         for mask in masks_of(queries, keys):
             for causal in (False, True):
                 q, k, v = drawn(queries, keys)
-                both = later_hidden(queries, keys) if causal else torch.ones(queries, keys).bool()
+                both = bottom_right(queries, keys) if causal else torch.ones(queries, keys).bool()
                 want = attention(q, k, v, both if mask is None else both & mask)[0]
                 gradients = torch.autograd.grad(want, (q, k, v), upstream)
                 for block_size in BLOCKS:
@@ -93,7 +88,7 @@ def test_blocks_are_those_with_something_to_see():
     for queries, keys in ((12, 12), (5, 7), (7, 5), (64, 64), (1, 9)):
         for block_size in ((4, 4), (3, 5), (5, 2)):
             for causal in (False, True):
-                sees = later_hidden(queries, keys) if causal else torch.ones(queries, keys).bool()
+                sees = bottom_right(queries, keys) if causal else torch.ones(queries, keys).bool()
                 found, covered = flash.blocks(queries, keys, block_size, causal=causal), torch.zeros(queries, keys)
                 for rows, columns in found:
                     covered[rows, columns] += 1
@@ -271,7 +266,7 @@ def test_sixteen_thousand_tokens():
 
 def test_results_are_where_the_inputs_are(device):
     q, k, v = (x.detach().to(device).requires_grad_() for x in drawn())
-    mask = later_hidden(T, S).to(device)
+    mask = bottom_right(T, S).to(device)
     got = flash.tiled_attention(q, k, v, 3, mask=mask, causal=True)
     want = attention(q, k, v, mask)[0]
     for mine, theirs in zip(torch.autograd.grad(got.sum(), (q, k, v)), torch.autograd.grad(want.sum(), (q, k, v)),
