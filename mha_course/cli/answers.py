@@ -10,7 +10,9 @@ import ast
 import json
 import linecache
 import re
+import symtable
 from collections.abc import Iterator, Sequence
+from copy import copy
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -56,6 +58,8 @@ class Statement:
 
 def read(notebook: bytes) -> list[dict[str, Any]] | str:
     """Return the answers in a notebook, as ``Answer`` takes them, or a sentence on why it cannot be read."""
+    if not notebook:
+        return "This notebook is empty, larger than 100 MB, or cannot be opened."
     try:
         cells = [cell for cell in json.loads(notebook)["cells"] if cell["cell_type"] == "code"]
         sources = ["".join(cell["source"]) for cell in cells]
@@ -88,16 +92,20 @@ def _as_python(source: str) -> str:
 
 
 def _statements(source: str) -> Iterator[Statement]:
-    """Take a cell apart; one that is no Python is one statement, which binds the answers that it begins."""
+    """Take a cell apart, imports name by name; one that is no Python is one statement, which binds what it begins."""
     try:
         nodes = ast.parse(source).body
     except BROKEN:
         yield Statement(source, 0, None, frozenset(BEGINNING.findall(source)))
         return
     for place, node in enumerate(nodes):
-        names = [part for part in ast.walk(node) if isinstance(part, ast.Name)]
-        uses = frozenset(part.id for part in names if isinstance(part.ctx, ast.Load))
-        yield Statement(source, place, node, frozenset(_bound(node)), uses)
+        if isinstance(node, IMPORTS):
+            for alias in node.names:
+                one = copy(node)
+                one.names = [alias]
+                yield Statement(ast.unparse(one), 0, one, frozenset(_bound(one)))
+        else:
+            yield Statement(source, place, node, frozenset(_bound(node)), frozenset(_used(node)))
 
 
 def _bound(node: ast.AST) -> Iterator[str]:
@@ -115,12 +123,31 @@ def _bound(node: ast.AST) -> Iterator[str]:
                 yield from _bound(part)
 
 
+def _used(node: ast.AST) -> Iterator[str]:
+    """Yield the names that a statement looks up outside of itself."""
+    try:
+        tables = [symtable.symtable(ast.unparse(node), "", "exec")]
+    except BROKEN:  # such as a return outside of a function
+        return
+    if isinstance(node, ast.AugAssign):
+        yield from _bound(node)
+    while tables:
+        table = tables.pop()
+        tables += table.get_children()
+        outer = table.get_type() == "module"
+        yield from (
+            name.get_name() for name in table.get_symbols() if name.is_referenced() and (outer or name.is_global())
+        )
+
+
 def _checks(node: ast.stmt | None) -> Iterator[tuple[str, str]]:
     """Yield the exercise and the answer of each call of check that counts, as written."""
     for part in ast.walk(node) if node else ():
         match part:
             case ast.Call(
-                func=ast.Name("check") | ast.Attribute(attr="check"), args=[ast.Constant(str(name)), given], keywords=rest
+                func=ast.Name("check") | ast.Attribute(attr="check"),
+                args=[ast.Constant(str(name)), given],
+                keywords=rest,
             ) if name in EXERCISES and not any(keyword.arg == "record" for keyword in rest):
                 yield name, ast.unparse(given)
 
@@ -192,10 +219,11 @@ def judge(answer: Answer) -> tuple[str, str, str, str]:
     """
     space: dict[str, Any] = {"__name__": "__main__"}
     try:
-        for number, (source, place) in enumerate(answer.statements):
-            file = f"statement {number}"
+        for number, (source, place) in enumerate(answer.statements, start=1):
+            file = f"your code, part {number}"
             linecache.cache[file] = (len(source), None, source.splitlines(keepends=True), file)
-            tree = ast.parse(source, file)
+            tree = compile(source, file, "exec", ast.PyCF_ONLY_AST)  # no frame of ast between the learner and us
+            assert isinstance(tree, ast.Module)
             exec(compile(ast.Module(tree.body[place : place + 1], []), file, "exec"), space)
         report = check(answer.exercise, eval(answer.expression, space), record=False)
     except BaseException as error:  # whatever a learner's code raises is reported

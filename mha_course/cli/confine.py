@@ -94,14 +94,14 @@ def _restrict_files(folder: Path) -> None:
     size = 8 if version < 4 else 16 if version < 6 else 24
     rules = _call("Landlock", _libc.syscall, 444, struct.pack("QQQ", known, network, scoped), size, 0)
     read = EXECUTE | READ_FILE
-    allowed = {path: read | READ_DIR for path in (*READABLE, *_libraries(), str(PACKAGE))}
+    allowed = dict.fromkeys((*READABLE, *_libraries(), str(PACKAGE)), read | READ_DIR)
     allowed[os.devnull] = READ_FILE | WRITE_FILE
     allowed[str(folder)] = READ_FILE | READ_DIR | WRITE_FILE | TRUNCATE | REMOVE_FILE | MAKE_REG
     for path, access in allowed.items():
         if os.path.exists(path):
             place = os.open(path, os.O_PATH)
-            access &= known if os.path.isdir(path) else known & ~(READ_DIR | REMOVE_FILE | MAKE_REG)
-            _call("Landlock", _libc.syscall, 445, rules, 1, struct.pack("=Qi", access, place), 0)
+            kinds = known if os.path.isdir(path) else known & ~READ_DIR
+            _call("Landlock", _libc.syscall, 445, rules, 1, struct.pack("=Qi", access & kinds, place), 0)
             os.close(place)
     _call("Landlock", _libc.syscall, 446, rules, 0)
     os.close(rules)

@@ -34,11 +34,11 @@ NBGRADER = (
 )  # fmt: skip
 
 
-def grade(folder: Path, out: Path, *, confined: bool = True, seconds: float = SECONDS) -> list[Row]:
+def grade(folder: Path, out: Path, *, confined: bool = True) -> list[Row]:
     """Judge all answers in the notebooks of a folder, write the tables and pages, and return the rows.
 
     Args: folder has NAME.ipynb or NAME/*.ipynb; out is where all that is written goes, and where the results of
-        notebooks that are finished are kept, so that the next run goes on from there; seconds are for one answer.
+        notebooks that are finished are kept, so that the next run goes on from there.
     Raises: ShapeError, before anything is judged.
     """
     found = hand_ins(folder)
@@ -51,7 +51,7 @@ def grade(folder: Path, out: Path, *, confined: bool = True, seconds: float = SE
     tqdm.monitor_interval = 0
     kept = {path: out / "finished" / f"{_digest(path)}.json" for _, path in found}
     new = {file: path for path, file in kept.items() if not file.exists()}
-    _judge(_read(new, confined, seconds), confined, seconds)
+    _judge(_read(new, confined), confined)
     by_learner = defaultdict[str, list[Row]](list)
     for learner, path in found:
         rows = [Row(learner, *row) for row in json.loads(kept[path].read_text(encoding="utf-8"))]
@@ -118,11 +118,11 @@ def _digest(path: Path) -> str:
     return hashlib.sha256(_course() + _content(path)).hexdigest()
 
 
-def _read(new: Mapping[Path, Path], confined: bool, seconds: float) -> dict[Path, list[Answer]]:
+def _read(new: Mapping[Path, Path], confined: bool) -> dict[Path, list[Answer]]:
     """Return the answers of each notebook, by the file in which its results are to be kept."""
     tasks = (Task(file, [_content(path)]) for file, path in new.items())
     answers = {}
-    for task in _bar("Reading", run_all(read, tasks, seconds=seconds, confined=confined), len(new)):
+    for task in tqdm(run_all(read, tasks, seconds=SECONDS, confined=confined), "Reading", len(new)):
         result = task.results[0]
         if isinstance(result, str):
             _save(task.key, json.dumps([("", "unreadable", "", result, "")]))
@@ -131,9 +131,9 @@ def _read(new: Mapping[Path, Path], confined: bool, seconds: float) -> dict[Path
     return answers
 
 
-def _judge(notebooks: Mapping[Path, list[Answer]], confined: bool, seconds: float) -> None:
+def _judge(notebooks: Mapping[Path, list[Answer]], confined: bool) -> None:
     """Judge the answers of all notebooks, and keep the results of each in its file as soon as it is finished."""
-    empty = ("unattempted", "", "Nobody has begun here.", "")
+    empty = ("unattempted", "", "The body is still empty.", "")
     rows = {file: {one.exercise: empty for one in answers} for file, answers in notebooks.items()}
     left = {file: [one for one in answers if one.expression] for file, answers in notebooks.items()}
     tasks = [
@@ -143,7 +143,8 @@ def _judge(notebooks: Mapping[Path, list[Answer]], confined: bool, seconds: floa
     ]
     for file in [file for file, answers in left.items() if not answers]:
         _keep(file, rows[file])
-    for task in _bar("Judging", run_all(judge, map(_prepared, tasks), seconds=seconds, confined=confined), len(tasks)):
+    judged = run_all(judge, map(_prepared, tasks), seconds=SECONDS, confined=confined)
+    for task in tqdm(judged, "Judging", len(tasks)):
         file, names = task.key
         for name, result in zip(names, task.results, strict=True):
             rows[file][name] = ("error", "", result, "") if isinstance(result, str) else tuple(result)
@@ -161,10 +162,6 @@ def _prepared(task: Task) -> Task:
     if LINUX:
         diagnose.ways(task.items[0].exercise)
     return task
-
-
-def _bar(what: str, tasks: Iterator[Task], total: int) -> Iterable[Task]:
-    return tqdm(tasks, what, total, unit="", disable=not total)  # type: ignore[no-any-return]
 
 
 def _best(learner: str, rows: Sequence[Row]) -> list[Row]:
@@ -201,7 +198,6 @@ def main(argv: Sequence[str]) -> int:
     parser = argparse.ArgumentParser(prog="python3 -m mha_course grade", description=about)
     parser.add_argument("folder", metavar="FOLDER", help="has NAME.ipynb, or NAME/*.ipynb, for each learner")
     parser.add_argument("--out", required=True, help="where grades.csv, class.html and feedback/NAME.html go")
-    parser.add_argument("--seconds", type=float, default=SECONDS, help="for one answer (default: %(default)g)")
     text = "run answers with all that you may do yourself: only for notebooks that you trust"
     parser.add_argument("--unconfined", action="store_true", help=text)
     parser.add_argument("--beside", default=".", help=argparse.SUPPRESS)  # the folder in which the command was given
@@ -209,7 +205,7 @@ def main(argv: Sequence[str]) -> int:
     beside = Path(chosen.beside)
     out = beside / chosen.out
     try:
-        rows = grade(beside / chosen.folder, out, confined=not chosen.unconfined, seconds=chosen.seconds)
+        rows = grade(beside / chosen.folder, out, confined=not chosen.unconfined)
     except ShapeError as error:
         print(f"mha_course: {error}", file=sys.stderr)
         return 1

@@ -45,9 +45,13 @@ def class_page(rows: Sequence[Row]) -> str:
     exercises = [name for name in NAMES if name in {row.exercise for row in answers}]
     begun = sum(row.status != "unattempted" for row in answers)
     right = sum(row.status == "correct" for row in answers)
-    chips = _chips(_count(len(learners), "learner"), _count(len(exercises), "exercise"), f"{right} of {begun} answers correct")
-    parts = ["<h1>The class</h1>", chips, _frequent(answers, len(learners)), _map(answers, exercises), _learners(rows, exercises)]
-    return _page("The class", parts)
+    counted = (
+        _count(len(learners), "learner"),
+        _count(len(exercises), "exercise"),
+        f"{right} of {begun} answers correct",
+    )
+    parts = (_frequent(answers, len(learners)), _map(answers, exercises), _learners(rows, exercises))
+    return _page("The class", ["<h1>The class</h1>", _chips(*counted), *parts])
 
 
 def feedback_page(learner: str, rows: Sequence[Row]) -> str:
@@ -97,13 +101,14 @@ def _frequent(answers: Sequence[Row], learners: int) -> str:
     items = []
     for name, rows in sorted(made.items(), key=lambda item: -len({row.learner for row in item[1]}))[:FREQUENT]:
         (exercise, _), *_ = Counter(row.exercise for row in rows).most_common()
-        known, lesson = _known(name, exercise), LESSON_OF[exercise]
+        known, lesson, many = _known(name, exercise), LESSON_OF[exercise], len({row.learner for row in rows})
+        places = ", ".join(f"`{one}`" for one in dict.fromkeys(row.exercise for row in rows))
         says = f"{known.found} {known.why}" if known else next(row.message for row in rows if row.exercise == exercise)
         where = f"Lesson {known.place}" if known else f"Lesson {lesson.number}, exercise `{exercise}`"
-        many, places = len({row.learner for row in rows}), ", ".join(f"`{one}`" for one in dict.fromkeys(row.exercise for row in rows))
-        share = f'<meter min="0" max="{learners}" value="{many}"></meter> {many} of {_count(learners, "learner")}'
+        bar = f'<i class="share" style="--share:{round(100 * many / learners)}%"></i>'
+        share = f"<small>{bar} {many} of {_count(learners, 'learner')}</small>"
         items.append(
-            f"<li><h3><code>{escape(name)}</code> <small>{share}</small></h3><p>{prose(says)}</p>"
+            f"<li><h3><code>{escape(name)}</code> {share}</h3><p>{prose(says)}</p>"
             f"<p><small>In {prose(places)}. <strong>{prose(where)}</strong> answers it.</small></p></li>"
         )
     body = f"<ol>{''.join(items)}</ol>" if items else "<p>No mistake that has a name was made.</p>"
@@ -123,8 +128,10 @@ def _map(answers: Sequence[Row], exercises: Sequence[str]) -> str:
         cells = "".join(f'<td class="status">{statuses[name, status] or ""}</td>' for status in WORDS)
         cells += "".join(_cell(counts[name, mistake], most) for mistake in mistakes)
         lines.append(f'<tr><th scope="row"><code>{name}</code></th>{cells}</tr>')
-    caption = "Learners who made a mistake in an exercise: the more, the darker. On the left, how all of them came out."
-    return f"<h2>Exercises and mistakes</h2>{_table('map', caption, head, lines)}"
+    note = (
+        "How many learners made a mistake in an exercise. The four columns on the left: how all their answers came out."
+    )
+    return f"<h2>Exercises and mistakes</h2>{_table(note, head, lines)}"
 
 
 def _cell(count: int, most: int) -> str:
@@ -138,7 +145,9 @@ def _learners(rows: Sequence[Row], exercises: Sequence[str]) -> str:
     lines = []
     for learner in dict.fromkeys(row.learner for row in rows):
         statuses = [found[learner, name].status if (learner, name) in found else "" for name in exercises]
-        cells = "".join(f'<td class="{one}" title="{WORDS.get(one, "not handed in")}">{SIGNS[one]}</td>' for one in statuses)
+        cells = "".join(
+            f'<td class="{one}" title="{WORDS.get(one, "not handed in")}">{SIGNS[one]}</td>' for one in statuses
+        )
         link = f"feedback/{quote(learner, errors='surrogateescape')}.html"
         note = " <em>unreadable</em>" if (learner, "") in found else ""
         lines.append(
@@ -146,11 +155,11 @@ def _learners(rows: Sequence[Row], exercises: Sequence[str]) -> str:
             f'<td class="status">{statuses.count("correct")}</td>{cells}</tr>'
         )
     signs = ", ".join(f"{SIGNS[status]} {word}" for status, word in [*WORDS.items(), ("", "not handed in")])
-    return f"<h2>Learners</h2>{_table('learners', signs, head, lines)}"
+    return f"<h2>Learners</h2>{_table(signs, head, lines)}"
 
 
-def _table(kind: str, caption: str, head: str, lines: Sequence[str]) -> str:
+def _table(note: str, head: str, lines: Sequence[str]) -> str:
     return (
-        f'<div class="wide" tabindex="0"><table class="{kind}"><caption>{caption}</caption>'
+        f'<p><small>{note}</small></p><div class="wide" tabindex="0"><table>'
         f"<thead><tr><td></td>{head}</tr></thead><tbody>{''.join(lines)}</tbody></table></div>"
     )

@@ -86,9 +86,7 @@ class Task:
         self.items = self.items[len(read) + 1 :]
 
 
-def run_all(
-    call: Callable[[Any], Any], tasks: Iterable[Task], *, seconds: float, confined: bool
-) -> Iterator[Task]:
+def run_all(call: Callable[[Any], Any], tasks: Iterable[Task], *, seconds: float, confined: bool) -> Iterator[Task]:
     """Run a call on all items of each task, side by side, and yield each task as it ends.
 
     Args: seconds are those that an item may take. Yields: tasks with results, as JSON brings them back; a result is a
@@ -138,14 +136,14 @@ def _work(call: Callable[[Any], Any], items: Sequence[Any], folder: Path, token:
         del sys.modules[name]
     importlib.import_module("mha_course")
     os.chdir(folder)
-    os.environ.update(dict.fromkeys(("HOME", "TMPDIR", "TEMP", "TMP"), str(folder)))
+    os.environ.update(dict.fromkeys(("HOME", "TMPDIR", "TEMP", "TMP", "MPLCONFIGDIR"), str(folder)))
     tempfile.tempdir, write, leave, dumps = str(folder), os.write, os._exit, json.dumps
     trouble = ""
     if sys.platform == "linux" and confined:
         try:
             confine(folder, MEMORY)
         except OSError as error:
-            trouble = error.strerror
+            trouble = str(error)
     file = os.open(folder / FILE, os.O_CREAT | os.O_WRONLY | os.O_APPEND)
     for item in items:
         result = trouble or call(item)
