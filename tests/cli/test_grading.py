@@ -4,6 +4,7 @@ import csv
 import html.parser
 import inspect
 import json
+import multiprocessing
 import os
 import re
 import signal
@@ -18,10 +19,9 @@ import pytest
 import solutions
 from contrast import TEXT, contrast
 
-from mha_course.cli import grading, grading_pages
+from mha_course.cli import grading, grading_pages, launch, workers
 from mha_course.cli.answers import Answer, find_answers, judge
 from mha_course.cli.grading_pages import Row
-from mha_course.cli.workers import why_not_confined
 from mha_course.errors import ShapeError
 from mha_course.exercises import check
 from mha_course.exercises.catalogue import EXERCISES, LESSONS
@@ -29,7 +29,6 @@ from mha_course.exercises.checker import is_stub
 from mha_course.exercises.diagnose import ways
 
 ROOT = Path(__file__).resolve().parents[2]
-linux = pytest.mark.skipif(sys.platform != "linux", reason="only Linux has Landlock")
 MISTAKEN = """
 from mha_course.exercises.catalogue import EXERCISES
 from mha_course.exercises.diagnose import ways
@@ -188,7 +187,18 @@ def table(out, name="grades.csv"):
 
 
 @pytest.fixture(scope="module")
-def graded(tmp_path_factory):
+def confining():
+    """Skip where answers cannot be confined."""
+    script = "from mha_course.cli.workers import why_not_confined; print(why_not_confined())"
+    missing = subprocess.run(
+        [sys.executable, "-c", script], cwd=ROOT, capture_output=True, text=True, check=True
+    ).stdout
+    if missing.strip():
+        pytest.skip(f"answers cannot be confined here: {missing}")
+
+
+@pytest.fixture(scope="module")
+def graded(confining, tmp_path_factory):
     """Grade a class in which every exercise has an answer, and some answers are hostile; return folder and OUT."""
     place = tmp_path_factory.mktemp("class")
     folder, out, victim, temporary = (place / name for name in ("hand-ins", "out", "victim", "tmp"))
@@ -221,7 +231,6 @@ def graded(tmp_path_factory):
     return folder, out
 
 
-@linux
 @pytest.mark.slow
 class TestOfAClass:
     def test_every_planted_answer_is_judged_as_it_is(self, graded):
@@ -284,8 +293,8 @@ class TestOfAClass:
         (folder / "later.ipynb").unlink()
 
 
-@linux
 @pytest.mark.slow
+@pytest.mark.usefixtures("confining")
 def test_without_confinement_the_acts_succeed(tmp_path):
     """Or else that they fail would prove nothing."""
     folder, victim = tmp_path / "hand-ins", tmp_path / "victim"
@@ -299,8 +308,8 @@ def test_without_confinement_the_acts_succeed(tmp_path):
     assert not list(victim.glob("kept"))
 
 
-@linux
 @pytest.mark.slow
+@pytest.mark.usefixtures("confining")
 def test_a_run_that_is_interrupted_goes_on_where_it_was(tmp_path):
     folder, out = tmp_path / "hand-ins", tmp_path / "out"
     folder.mkdir()
@@ -342,12 +351,37 @@ def test_what_cannot_be_graded_says_so(tmp_path, monkeypatch):
     assert grading.main([str(folder), f"--out={folder}"]) == 1
 
 
-@linux
 @pytest.mark.slow
-def test_this_machine_can_confine():
-    missing = why_not_confined()
-    if missing:
-        pytest.skip(f"this machine cannot confine: {missing}")
+def test_elsewhere_one_process_judges_a_notebook_and_the_next_one_goes_on(tmp_path, monkeypatch):
+    """As on Windows and macOS, where processes are not forked."""
+    monkeypatch.setattr(workers, "CONTEXT", multiprocessing.get_context("spawn"))
+    for module in (workers, grading):
+        monkeypatch.setattr(module, "LINUX", False)
+    leaves = "import os\ndef masked_softmax(scores, mask):\n    os._exit(0)"
+    entropy = "def entropy(weights):\n    return -torch.special.xlogy(weights, weights).sum(-1)"
+    (tmp_path / "hand-ins").mkdir()
+    nbformat.write(
+        lesson(4, softmax=QUERIES, masked_softmax=leaves, entropy=entropy), tmp_path / "hand-ins" / "a.ipynb"
+    )
+    with pytest.raises(ShapeError, match="answers cannot be confined on this machine"):
+        grading.grade(tmp_path / "hand-ins", tmp_path / "out")
+    rows = grading.grade(tmp_path / "hand-ins", tmp_path / "out", confined=False)
+    assert [row[1:4] for row in rows] == [
+        ("softmax", "wrong", "softmax-over-queries"), ("masked_softmax", "error", ""), ("entropy", "correct", ""),
+    ]  # fmt: skip
+
+
+def test_paths_are_those_of_whoever_gives_the_command(tmp_path, monkeypatch, capsys):
+    given = []
+    monkeypatch.setattr(launch, "set_up", Path)
+    monkeypatch.setattr(launch, "_in_venv", lambda _, *command: given.extend(command))
+    (tmp_path / "elsewhere").mkdir()
+    monkeypatch.chdir(tmp_path / "elsewhere")
+    launch.main(["grade", "../here", "--out=out"])
+    monkeypatch.chdir(ROOT)
+    assert given.pop(0) == grading.__name__
+    assert grading.main(given) == 1
+    assert f"got {tmp_path / 'elsewhere' / '..' / 'here'}" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
