@@ -8,7 +8,7 @@ import hashlib
 import io
 import json
 import sys
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cache
 from pathlib import Path
@@ -52,11 +52,12 @@ def grade(folder: Path, out: Path, *, confined: bool = True) -> list[Row]:
     kept = {path: out / "finished" / f"{_digest(path)}.json" for _, path in found}
     new = {file: path for path, file in kept.items() if not file.exists()}
     _judge(_read(new, confined), confined)
-    by_learner = defaultdict[str, list[Row]](list)
+    by_learner: dict[str, list[Row]] = {learner: [] for learner, _ in sorted(found)}
     for learner, path in found:
-        rows = [Row(learner, *row) for row in json.loads(kept[path].read_text(encoding="utf-8"))]
-        by_learner[learner] += rows
-    everything = [row for learner in sorted(by_learner) for row in _best(learner, by_learner[learner])]
+        for row in (Row(learner, *row) for row in json.loads(kept[path].read_text(encoding="utf-8"))):
+            about = "" if row.exercise else f"{path.name}: "
+            by_learner[learner].append(row._replace(message=about + row.message))
+    everything = [row for learner, rows in by_learner.items() for row in _best(learner, rows)]
     for learner in by_learner:
         page = feedback_page(learner, [row for row in everything if row.learner == learner])
         _save(out / "feedback" / f"{learner}.html", page)

@@ -102,7 +102,7 @@ def _frequent(answers: Sequence[Row], learners: int) -> str:
     for name, rows in sorted(made.items(), key=lambda item: -len({row.learner for row in item[1]}))[:FREQUENT]:
         (exercise, _), *_ = Counter(row.exercise for row in rows).most_common()
         known, lesson, many = _known(name, exercise), LESSON_OF[exercise], len({row.learner for row in rows})
-        places = ", ".join(f"`{one}`" for one in dict.fromkeys(row.exercise for row in rows))
+        places = ", ".join(f"`{one}`" for one in sorted({row.exercise for row in rows}, key=NAMES.index))
         says = f"{known.found} {known.why}" if known else next(row.message for row in rows if row.exercise == exercise)
         where = f"Lesson {known.place}" if known else f"Lesson {lesson.number}, exercise `{exercise}`"
         bar = f'<i class="share" style="--share:{round(100 * many / learners)}%"></i>'

@@ -65,10 +65,12 @@ ACTS = {
     "fork": "os.fork() or os._exit(0)",
     "socket": "socket.socket()",
     "signal": "os.kill(os.getppid(), 0)",
+    "large file": "open('large', 'wb').write(bytes(20 << 20))",
+    "memory": "mmap.mmap(-1, 3 << 30)",
     "memory of another": "open(f'/proc/{os.getppid()}/mem', 'rb')",
 }
 HOSTILE = """
-import os, socket, subprocess, sys
+import mmap, os, socket, subprocess, sys
 place, done = {place!r}, []
 def softmax(scores):
     for name, act in {acts}:
