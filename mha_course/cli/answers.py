@@ -7,6 +7,7 @@ definitions and assignments that an answer needs by name.
 from __future__ import annotations
 
 import ast
+import builtins
 import json
 import linecache
 import re
@@ -153,22 +154,16 @@ def _checks(node: ast.stmt | None) -> Iterator[tuple[str, str]]:
 
 
 def _answer(name: str, statements: list[Statement], checked: int, given: str) -> Answer:
-    """Choose between the answer of the exercise's own name and what its last check was given.
-
-    The former counts as it was at that check, or, where there is none before, as it is at the end.
-    """
+    """Choose between the answer of the exercise's own name, as it was at its last check, and what that was given."""
     end = min(checked + 1, len(statements))
-    if _last(name, statements, end) is None:
-        end = len(statements)
-    last = _last(name, statements, end)
+    if given == name and _last(name, statements, end) is None:
+        end = len(statements)  # it was defined too late
+    last, expression = _last(name, statements, end), name
     if last is None or is_empty(statements[last].node):
         if given == name:
             return Answer(name)
-        name_or_other = given
-    else:
-        name_or_other = name
-    needed = _needed(name_or_other, statements, end)
-    return Answer(name, name_or_other, [(one.cell, one.place) for one in needed])
+        expression = given
+    return Answer(name, expression, [(one.cell, one.place) for one in _needed(expression, statements, end)])
 
 
 def _last(name: str, statements: Sequence[Statement], before: int) -> int | None:
@@ -218,6 +213,7 @@ def judge(answer: Answer) -> tuple[str, str, str, str]:
     That is a status, a mistake, a message, and a picture in HTML.
     """
     space: dict[str, Any] = {"__name__": "__main__"}
+    own = dict(vars(builtins))
     try:
         for number, (source, place) in enumerate(answer.statements, start=1):
             file = f"your code, part {number}"
@@ -225,7 +221,9 @@ def judge(answer: Answer) -> tuple[str, str, str, str]:
             tree = compile(source, file, "exec", ast.PyCF_ONLY_AST)  # no frame of ast between the learner and us
             assert isinstance(tree, ast.Module)
             exec(compile(ast.Module(tree.body[place : place + 1], []), file, "exec"), space)
-        report = check(answer.exercise, eval(answer.expression, space), record=False)
+        given = eval(answer.expression, space)
+        vars(builtins).update(own)  # with what a cell has put in their place, any answer might seem right
+        report = check(answer.exercise, given, record=False)
     except BaseException as error:  # whatever a learner's code raises is reported
         return "error", "", explain(error, ()), ""
     return report.status, report.mistake or "", report.message, report.picture

@@ -207,7 +207,7 @@ def main(argv: Sequence[str]) -> int:
     out = beside / chosen.out
     try:
         rows = grade(beside / chosen.folder, out, confined=not chosen.unconfined)
-    except ShapeError as error:
+    except (ShapeError, OSError) as error:
         print(f"mha_course: {error}", file=sys.stderr)
         return 1
     except KeyboardInterrupt:

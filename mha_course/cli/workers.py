@@ -30,7 +30,7 @@ CONTEXT: Any = multiprocessing.get_context("fork" if LINUX else "spawn")
 MEMORY = 2 << 30  # bytes that a confined process may take
 LONGEST = 16 << 20  # bytes of an answer that are read
 FILE = "results"
-PLACES = len(os.sched_getaffinity(0)) if LINUX else os.cpu_count() or 1
+PLACES = min(8, len(os.sched_getaffinity(0)) if LINUX else os.cpu_count() or 1)  # processes side by side
 TOO_LONG = "It was stopped after {:g} seconds."
 ENDED = "Its process ended by itself, without a result."
 

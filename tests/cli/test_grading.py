@@ -95,14 +95,15 @@ def softmax(scores):
     os._exit(0)
 """
 OVERWRITTEN = """
-import mha_course.exercises as exercises, mha_course.exercises.checker as checker
+import builtins, mha_course.exercises as exercises, mha_course.exercises.checker as checker
 from mha_course.exercises.report import Report
 def check(name, answer, **rest): return Report(name, "correct", "")
 checker.check = checker._judge = exercises.check = check
 checker.Attempt.find_fault = lambda self: None
+builtins.float = lambda *rest: 0.0
 torch.equal = torch.allclose = lambda *rest, **more: True
 def softmax(scores):
-    checker.check("softmax", softmax)
+    checker.check("softmax", softmax, about=(builtins, exercises))
     return torch.softmax(scores, -2)
 """
 # The colours of all text on a page, that of what lies behind it, and its size.
