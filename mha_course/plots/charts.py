@@ -161,3 +161,29 @@ def learning_curves(
     ax.legend(frameon=False)
     sns.despine(ax=ax)
     return ax
+
+
+def small_curves(
+    panels: Mapping[str, Sequence[float]], x: Sequence[float], beside: Sequence[float], *,
+    name: str = "right", xlabel: str = "step", ylabel: str = "nats a word",
+) -> Figure:  # fmt: skip
+    """Draw one line (N,) in each small panel, in the accent's colour, and beside it one that is the same in all.
+
+    Args: x (N,) and beside (N,) with its name serve all panels, which share their scales; at most four stand in a row.
+    """
+    columns = min(len(panels), 4)
+    rows = -(-len(panels) // columns)
+    figure = new_figure(max(2.6 * columns, 6), 2.0 * rows + 0.7)
+    axes = figure.subplots(rows, columns, sharex=True, sharey=True, squeeze=False)
+    for ax, (title, values) in zip(axes.flat, panels.items(), strict=False):
+        ax.plot(x, beside, color=INK, linewidth=1, linestyle="--", label=name)
+        ax.plot(x, as_array("small_curves", values, ("N",)), color=ACCENT, linewidth=2.2, label="the case")
+        ax.set_title(title, loc="left", fontsize=TEXT)
+        ax.set_ylim(bottom=0)
+        sns.despine(ax=ax)
+    for ax in axes.flat[len(panels) :]:
+        ax.set_axis_off()
+    figure.supxlabel(xlabel, fontsize=TEXT)
+    figure.supylabel(ylabel, fontsize=TEXT)
+    figure.legend(*axes.flat[0].get_legend_handles_labels(), loc="outside upper right", ncols=2, frameon=False)
+    return figure

@@ -1,0 +1,384 @@
+"""Lesson 19: modules that run, train and are wrong, drawn by a seed, and what is said of an accusation.
+
+``python3 -m mha_course.exercises.bug_hunt 7`` prints the answer key of the sheet that seed 7 draws.
+"""
+
+from __future__ import annotations
+
+import difflib
+import random
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from functools import cache, cached_property
+from typing import Any
+
+import ipywidgets
+import torch
+from matplotlib.figure import Figure
+
+from mha_course import plots
+from mha_course.errors import require
+from mha_course.exercises.catalogue import MISTAKES
+from mha_course.exercises.html import box, foreign, heading, prose
+from mha_course.exercises.reading import tidy, words
+from mha_course.experiments import bug_hunt, faulty_attention
+from mha_course.experiments.faulty_attention import INNOCENT, PAIRS, SINGLE, CausalAttention
+from mha_course.experiments.probes import NOTHING, findings
+from mha_course.models import seeded
+from mha_course.tracing.render import row, table
+from mha_course.widgets import Panel
+
+# What was done, and why it matters, of what no exercise can recognise.
+OWN = {
+    INNOCENT: (
+        "There is no mistake.",
+        "Positions from 1 are as good as from 0, since only differences count. To divide q and k by D ** 0.25 is to "
+        "divide the scores by sqrt(D). The smallest float hides as -inf does, and the mask then empties rows.",
+    ),
+    "keys-detached": (
+        "The keys are cut off from the gradient.",
+        "detach() stops the way back: W_K stays as it was drawn, and everything else learns to live with it.",
+    ),
+    "rope-on-values": (
+        "The values are rotated by their positions, too.",
+        "Positions belong into the scores, where only differences count. A rotated value depends on where the text "
+        "began.",
+    ),
+    "rope-on-queries-only": (
+        "Only the queries are rotated, not the keys.",
+        "Then a score depends on where the query stands, and not on how far away the key is.",
+    ),
+    "positions-ignored": (
+        "With a cache, positions are counted from 0 again.",
+        "A new token stands behind those in the cache: its positions begin at the cache's length.",
+    ),
+}
+ALSO = {  # words by which a mistake goes, where its id and its title lack them
+    INNOCENT: "nothing none innocent right correct fine bug",
+    "dropout-at-eval": "random training mode",
+    "keys-detached": "detach no grad k k_proj w_k frozen",
+    "rope-on-values": "rotary v rotated turned position",
+    "rope-on-queries-only": "rotary q rotated turned key not",
+    "rope-interleaved": "rotary pairs layout half split",
+    "positions-ignored": "position offset restart start cache decode decoding zero",
+    "kv-repeat-interleaved-wrongly": "repeat repeat_interleave grouped gqa heads order kv key value",
+    "mask-after-softmax": "renormalised renormalized causal",
+    "masked-row-uniform": "finite fill 1e9 -1e9 half precision float16",
+    "masked-row-nan": "nan -inf empty row",
+    "mask-first-batch-only": "first sentence batch mask[0]",
+    "merge-batch-mixed": "batch sentences merge permute",
+    "merge-dim-before-heads": "order merge head",
+    "scale-missing": "no unscaled forgot divide sqrt",
+    "scale-d-model": "wrong width sqrt d_model divide c",
+    "scale-no-root": "twice divide root d_k",
+    "scale-by-length": "sequence sqrt divide seq_len tokens s",
+    "causal-leaks-next": "future ahead leak off by one diagonal tril",
+    "causal-hides-self": "off by one diagonal itself tril own token",
+    "decode-first-key-only": "top left causal is_causal corner alignment cache",
+    "mask-inverted": "padding polarity inverse ~ mask",
+    "masks-or-instead-of-and": "union or | padding causal",
+    "sees-itself-alone": "cache past not appended forgotten",
+    "view-without-transpose": "reshape split head wrong",
+    "softmax-over-queries": "axis dim wrong column -2",
+    "softmax-over-heads": "axis dim wrong 1",
+    "output-projection-missing": "out_proj w_o",
+    "key-value-swapped": "k v exchanged swap",
+    "value-through-key-projection": "v k_proj copy paste twice v_proj w_v unused",
+}
+SIZES = ((24, 4, 2), (36, 6, 2), (32, 4, 2), (60, 6, 3))  # C, H and G
+LESSON_SHEET = (
+    "mask-after-softmax", "scale-by-length", "kv-repeat-interleaved-wrongly", "rope-on-values", "merge-batch-mixed",
+    "positions-ignored", "view-without-transpose", "masked-row-nan", INNOCENT, "keys-detached",
+)  # fmt: skip
+BLACK_BOXES, SINGLES = 5, 10
+
+
+@dataclass(frozen=True)
+class Case:
+    """One module of a sheet: to be called, and from case 6 on to be read."""
+
+    number: int
+    seed: int
+    mistakes: tuple[str, ...] = field(repr=False)
+    sizes: tuple[int, int, int]
+
+    @cached_property
+    def module(self) -> CausalAttention:
+        """The module, in float64, not training; its parameters are drawn by the seed and the number."""
+        with seeded(100 * self.seed + self.number):
+            return faulty_attention.faulty(*self.mistakes)(*self.sizes).double().eval()
+
+    @property
+    def source(self) -> str:
+        """Its source. Raises: ShapeError for a black box."""
+        rule = "a black box can be called, but not read"
+        require(self.number > BLACK_BOXES, f"case {self.number}", rule, expected="case 6 to 12", got="a black box")
+        return faulty_attention.source(type(self.module))
+
+    @property
+    def record(self) -> bug_hunt.Record:
+        """What a small language model with this attention came to."""
+        return bug_hunt.load()["+".join(self.mistakes)]
+
+    def __repr__(self) -> str:
+        kind = "a black box" if self.number <= BLACK_BOXES else "with its source"
+        width, heads, groups = self.sizes
+        mistakes = "two mistakes" if len(self.mistakes) > 1 else "one mistake, or none"
+        return f"Case {self.number}, {kind}: {mistakes}. C = {width}, H = {heads}, G = {groups}; float64."
+
+
+def sheet(seed: int = 0) -> tuple[Case, ...]:
+    """Return twelve cases: for seed 0 those of the lesson, else drawn; one of them is always without a mistake."""
+    dice = random.Random(seed)
+    singles, pairs, sizes = list(LESSON_SHEET), list(PAIRS[:2]), [SIZES[0]] * 12
+    if seed:
+        singles = dice.sample([name for name in SINGLE if name != INNOCENT], SINGLES - 1)
+        singles.insert(dice.randrange(BLACK_BOXES, SINGLES), INNOCENT)
+        pairs, sizes = dice.sample(PAIRS, 2), dice.choices(SIZES, k=12)
+    mistakes = [(name,) for name in singles] + pairs
+    return tuple(Case(number, seed, *drawn) for number, drawn in enumerate(zip(mistakes, sizes, strict=True), 1))
+
+
+@cache
+def case(number: int, seed: int = 0) -> Case:
+    """Return one case of the sheet that a seed draws. Raises: ShapeError for a number outside 1 to 12."""
+    require(number in range(1, 13), "case", "there are twelve", expected="1 to 12", got=repr(number))
+    return sheet(seed)[number - 1]
+
+
+def explain(name: str) -> tuple[str, str]:
+    """Return what a mistake is, and why it matters."""
+    return OWN.get(name) or next((known.found, known.why) for known in MISTAKES if known.name == name)
+
+
+def understood(text: str) -> list[str]:
+    """Return the mistakes that a text may mean: one by its id or its title, or all that have its words."""
+    plain = tidy(text).replace("_", "-").replace(" ", "-")
+    exact = [name for name in SINGLE if plain == name or tidy(text) == tidy(explain(name)[0])]
+    if exact:
+        return exact
+    known = {name: _stems(f"{name} {explain(name)[0]} {ALSO[name]}") for name in SINGLE}
+    given = _stems(text) & set().union(*known.values())
+    shared = {name: len(given & having) for name, having in known.items()}
+    best = max(shared.values())
+    found = [name for name, count in shared.items() if count == best] if 2 * best > len(given) else []
+    return found or difflib.get_close_matches(plain, SINGLE, n=1, cutoff=0.75)
+
+
+def _stems(text: str) -> set[str]:
+    """Return how the words of a text begin: five letters are alike in repeat and repeated."""
+    return {word[:5] for word in words(text.replace("-", " "))}
+
+
+_COLORS = {"right": "#2da44e", "near": "#d4a72c", "wrong": "#d4a72c", "unclear": "#8c959f"}
+_SIGNS = {"right": "✔ Found", "near": "✔ One of two", "wrong": "✘ Not this", "unclear": "○ Which mistake?"}
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What is said of an accusation: ``status`` is right, near (one of two), wrong or unclear."""
+
+    case: Case
+    status: str
+    message: str
+
+    def __repr__(self) -> str:
+        return f"Case {self.case.number}: {_SIGNS[self.status][2:]}. {self.message}"
+
+    def _repr_html_(self) -> str:
+        name = f"case {self.case.number}"
+        return box(_COLORS[self.status], f"{heading(_SIGNS[self.status], name)}<br>{prose(self.message)}")
+
+
+_named: dict[tuple[int, int], set[str]] = {}  # what was found of each seed and case
+_accusations: dict[tuple[int, int], int] = {}
+
+
+def accuse(number: int, *mistakes: str, seed: int = 0) -> Verdict | Panel:
+    """Name the mistake of a case, in words or by its id; without one, choose it from a menu.
+
+    Args: of two mistakes one is enough for a beginning, and ``"no mistake"`` is an accusation as well.
+    Returns: a Verdict, or the menu.
+    Raises: ShapeError for a number outside 1 to 12.
+    """
+    suspect = case(number, seed)
+    return _judge(suspect, mistakes) if mistakes else _menu(suspect)
+
+
+def _judge(suspect: Case, texts: Sequence[str]) -> Verdict:
+    for text in texts:
+        meant = understood(text)
+        if len(meant) != 1:
+            choice = " or ".join(f"`{name}`" for name in meant) or f"one of the menu, `accuse({suspect.number})`"
+            return Verdict(suspect, "unclear", f"What is meant by “{foreign(text)}”? Say {choice}.")
+    place = suspect.seed, suspect.number
+    accused = {understood(text)[0] for text in texts}
+    found = _named.setdefault(place, set())
+    _accusations[place] = _accusations.get(place, 0) + 1
+    wrong = accused - set(suspect.mistakes)
+    if wrong:
+        return Verdict(suspect, "wrong", _acquittal(suspect, min(wrong)))
+    found |= accused
+    named = " ".join(" ".join(explain(name)) for name in sorted(accused))
+    if found < set(suspect.mistakes):
+        return Verdict(suspect, "near", f"{named} And there is another mistake.")
+    return Verdict(suspect, "right", f"{named} {_told(suspect)} {cost(suspect)}")
+
+
+def _acquittal(suspect: Case, name: str) -> str:
+    """Say which probe speaks against an accusation: what the mistake would show here, or what it does not explain."""
+    if name == INNOCENT:
+        return f"A probe finds something: try {_first_names(_findings(suspect.mistakes, suspect.sizes))}."
+    expected, got = _findings((name,), suspect.sizes), _findings(suspect.mistakes, suspect.sizes)
+    for probe, found in expected.items():
+        if got.get(probe) != found:
+            here = f"Here it finds that {got[probe]}" if probe in got else "Here it finds nothing"
+            return f"With `{name}` the probe `{probe}` would find that {found}. {here}."
+    other = next(probe for probe in got if probe not in expected)
+    return f"`{name}` would explain some of it, but not what the probe `{other}` finds here: {got[other]}."
+
+
+@cache
+def _findings(mistakes: tuple[str, ...], sizes: tuple[int, int, int]) -> dict[str, str]:
+    return findings(Case(0, 0, mistakes, sizes).module)
+
+
+def _first_names(found: dict[str, str]) -> str:
+    return " or ".join(f"`{name}`" for name in list(found)[:2])
+
+
+def _told(suspect: Case) -> str:
+    """Say which probes tell."""
+    found = _findings(suspect.mistakes, suspect.sizes)
+    if not found:
+        return "No probe finds anything."
+    return "What tells: " + "; ".join(f"`{name}`, {finding}" for name, finding in found.items()) + "."
+
+
+def cost(suspect: Case) -> str:
+    """Say what a small language model with this attention came to, beside the right one."""
+    best, record = bug_hunt.load()[bug_hunt.RIGHT], suspect.record
+    return (
+        f"What it costs a small language model, in nats a word on fresh sentences (the right one: {best.at_once:.2f} "
+        f"throughout): read at once {_loss(record.at_once)}; word by word, padded in front, {_loss(record.in_use)}; "
+        f"with the right one's parameters {_loss(record.loaded)}."
+    )
+
+
+def _loss(value: float | None) -> str:
+    return "no number at all" if value is None else f"{value:.2f}"
+
+
+def losses(*cases: Case) -> Figure:
+    """Draw the loss in training of these cases, each beside that of the right attention."""
+    best = bug_hunt.load()[bug_hunt.RIGHT].losses
+    steps = range(bug_hunt.EVERY, bug_hunt.STEPS + 1, bug_hunt.EVERY)
+    return plots.small_curves({f"case {one.number}": one.record.losses for one in cases}, steps, best)
+
+
+def _menu(suspect: Case) -> Panel:
+    """Return a menu of all mistakes, and the loss beside it."""
+    best, last = bug_hunt.load()[bug_hunt.RIGHT].losses[-1], suspect.record.losses[-1]
+    asking = f"{suspect} Its loss ends at {last:.2f}, that of the right one at {best:.2f}. Name the mistake."
+
+    def draw(mistake: str) -> tuple[Figure, str]:
+        return losses(suspect), repr(_judge(suspect, [mistake])).replace("`", "") if mistake else asking
+
+    options = [("choose", ""), *sorted((explain(name)[0], name) for name in SINGLE)]
+    return Panel(draw, mistake=ipywidgets.Dropdown(options=options, description="mistake"))
+
+
+@dataclass(frozen=True)
+class Trial:
+    """What a probe of the learner's finds: of right modules, and of the cases of a sheet."""
+
+    alarm: str
+    told: tuple[int, ...] = ()
+
+    def __repr__(self) -> str:
+        if self.alarm:
+            return self.alarm
+        cases = ", ".join(map(str, self.told)) or "none"
+        return f"Right modules pass. Cases that do not: {cases}."
+
+    def _repr_html_(self) -> str:
+        return box("#d4a72c" if self.alarm else "#2da44e", prose(repr(self)))
+
+
+def try_probe(probe: Callable[[CausalAttention], Any], seed: int = 0) -> Trial:
+    """Try a probe on right modules, which it must let pass, and on the twelve cases of a sheet.
+
+    Args: probe takes a module and returns what it finds: a number that should be 0, True or a text where something is
+        wrong.
+    """
+    found: Any = None
+    for sizes in SIZES:
+        module = Case(0, 0, (), sizes).module
+        try:
+            found = probe(module)
+        except Exception as error:  # the learner's own
+            return Trial(f"The probe stops on a right module: {type(error).__name__}: {error}")
+        if found is None:
+            return Trial("The probe returns nothing yet.")
+        if _accuses(found):
+            return Trial(f"A false alarm: on a right module it returns {found}. What need not hold there?")
+    return Trial("", tuple(one.number for one in sheet(seed) if _stops_or_accuses(probe, one.module)))
+
+
+def _accuses(found: Any) -> bool:
+    """Return whether a number is not 0 but for rounding, or whether anything else is true."""
+    if isinstance(found, torch.Tensor):
+        return not bool((found.detach().double().abs() <= NOTHING).all())
+    return not abs(found) <= NOTHING if isinstance(found, float) else bool(found)
+
+
+def _stops_or_accuses(probe: Callable[[CausalAttention], Any], module: CausalAttention) -> bool:
+    try:
+        return _accuses(probe(module))
+    except Exception:  # a right module did not stop it
+        return True
+
+
+@dataclass(frozen=True)
+class Score:
+    """Which cases of a sheet are found, in how many accusations."""
+
+    rows: tuple[tuple[str, str, int], ...]
+
+    @property
+    def total(self) -> str:
+        """The table in a sentence."""
+        done, tries = sum(state == "found" for _, state, _ in self.rows), sum(count for *_, count in self.rows)
+        return f"{done} of {len(self.rows)} cases are found, in {tries} accusations."
+
+    def __repr__(self) -> str:
+        return "\n".join([*(f"{name}: {state}, {count} accusations" for name, state, count in self.rows), self.total])
+
+    def _repr_html_(self) -> str:
+        body = [row((name, state, str(count))) for name, state, count in self.rows]
+        return table(self.total, ("Case", "State", "Accusations"), body)
+
+
+def score(seed: int = 0) -> Score:
+    """Show what was found in this session."""
+    rows = []
+    for one in sheet(seed):
+        named = _named.get((seed, one.number), set())
+        state = "found" if named == set(one.mistakes) else "one of two" if named else "open"
+        rows.append((f"{one.number}, {'black box' if one.number <= BLACK_BOXES else 'source'}", state,
+                     _accusations.get((seed, one.number), 0)))  # fmt: skip
+    return Score(tuple(rows))
+
+
+def answer_key(seed: int) -> str:
+    """Return, a line for each case of a sheet, its mistakes and the probes that tell."""
+    lines = []
+    for one in sheet(seed):
+        telling = ", ".join(_findings(one.mistakes, one.sizes)) or "none"
+        lines.append(f"{one.number:2}  {' + '.join(one.mistakes):60}  probes: {telling}")
+    return "\n".join(lines)
+
+
+if __name__ == "__main__":
+    print(answer_key(int(sys.argv[1])))

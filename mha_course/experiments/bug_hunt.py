@@ -1,0 +1,137 @@
+"""What a mistake in attention costs: small language models trained with it, and measured as they would be used.
+
+``python3 -m mha_course.experiments.bug_hunt`` makes ``data/bug_hunt.json``; with names behind it, these alone.
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+import math
+import sys
+from functools import cache
+from pathlib import Path
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from mha_course.caching import KVCache
+from mha_course.datasets.grammar import sentences
+from mha_course.experiments.faulty_attention import PAIRS, SINGLE, CausalAttention, faulty
+from mha_course.models import WordModel, random_batches, seeded, train
+from mha_course.models.language import LONGEST, PAD, WORDS, encode, language_loss
+
+PATH = Path(__file__).parents[1] / "data" / "bug_hunt.json"
+RIGHT = "right"
+STEPS, EVERY, SEED = 300, 10, 0
+PREFIX = 5  # tokens that are read at once before the rest comes one by one
+
+
+class Record(NamedTuple):
+    """What was measured with one attention; losses in nats a word, on 500 sentences about pairs not trained on.
+
+    A loss is None where it is NaN, or where the model stops.
+    """
+
+    losses: list[float]  # in training, the mean of every 10 steps
+    at_once: float | None  # each sentence read at once, as in training
+    in_use: float | None  # padded on the left, and after five tokens one by one, with a cache, as in generating
+    loaded: float | None  # at once, with the parameters that the right attention learned
+
+
+class LanguageModel(WordModel):
+    """A language model of two layers on any attention that knows places by itself."""
+
+    def __init__(self, attention: type[CausalAttention]) -> None:
+        super().__init__(len(WORDS), LONGEST, d_model=48, num_heads=4, d_ff=128, num_layers=2)
+        del self.position_embedding
+        for block in self.blocks:
+            block.attention = attention(48, 4, 2)  # type: ignore[assignment]
+
+    def forward(
+        self, ids: Tensor, mask: Tensor | None = None, caches: tuple[KVCache | None, ...] = (None, None)
+    ) -> Tensor:
+        """Map ids (B, T) to the logits of the word after each, (B, T, V); mask and caches as of CausalAttention."""
+        x = self.token_embedding(ids)  # (B, T, C)
+        for block, kept in zip(self.blocks, caches, strict=True):
+            x = x + block.attention(block.norm1(x), mask, kept)  # (B, T, C)
+            x = x + block.feed_forward(block.norm2(x))  # (B, T, C)
+        return self.to_words(self.encoder.norm(x))  # (B, T, V)
+
+
+def new_model(*mistakes: str) -> LanguageModel:
+    """Return the untrained model with these mistakes, of the same parameters whatever they are."""
+    with seeded(SEED):
+        return LanguageModel(faulty(*mistakes))
+
+
+def train_model(*mistakes: str, steps: int = STEPS) -> tuple[LanguageModel, list[float]]:
+    """Train a language model with these mistakes; return it and the loss of every step."""
+    model = new_model(*mistakes)
+    ids = encode([text.words for text in sentences(4000, "train", seed=SEED)])
+    with seeded(SEED):
+        losses = train(model, random_batches([ids], 64, SEED), language_loss, steps=steps, lr=4e-3, progress=False)
+    return model.eval().requires_grad_(False), losses
+
+
+def fresh() -> Tensor:
+    """Return ids (500, S) of sentences about pairs of nouns that were kept out of training, padded on the right."""
+    return encode([text.words for text in sentences(500, "test", seed=SEED)])
+
+
+def loss_at_once(model: LanguageModel, ids: Tensor) -> float | None:
+    """Return the mean loss of each next word of ids (B, S), all read at once."""
+    return _finite(language_loss(model, ids))
+
+
+def loss_in_use(model: LanguageModel, ids: Tensor) -> float | None:
+    """Return the same loss of ids (B, S), read as in generating: padding in front, a start at once, then a cache."""
+    order = (ids != PAD).int().argsort(dim=1, stable=True)  # padding first
+    ids = ids.gather(1, order)
+    mask, caches = ids != PAD, (KVCache(), KVCache())
+    ends = [0, *range(PREFIX, ids.size(1))]  # the last token has nothing behind it
+    try:
+        parts = [model(ids[:, a:b], mask[:, :b], caches) for a, b in itertools.pairwise(ends)]
+    except RuntimeError:
+        return None
+    targets = ids[:, 1:].masked_fill(~mask[:, :-1], -100)  # what follows padding is not asked for
+    return _finite(F.cross_entropy(torch.cat(parts, dim=1).flatten(0, 1), targets.flatten(), ignore_index=-100))
+
+
+def _finite(loss: Tensor) -> float | None:
+    return round(loss.item(), 3) if loss.isfinite() else None
+
+
+def measure(*mistakes: str) -> Record:
+    """Train with these mistakes, and measure what they cost; the right attention is trained as well."""
+    (model, losses), ids = train_model(*mistakes), fresh()
+    means = [round(math.fsum(losses[at : at + EVERY]) / EVERY, 3) for at in range(0, STEPS, EVERY)]
+    other = new_model(*mistakes).eval()
+    other.load_state_dict(_right_parameters())
+    with torch.no_grad():
+        return Record(means, loss_at_once(model, ids), loss_in_use(model, ids), loss_at_once(other, ids))
+
+
+@cache
+def _right_parameters() -> dict[str, Tensor]:
+    return train_model()[0].state_dict()
+
+
+@cache
+def load() -> dict[str, Record]:
+    """Return what ships, by the mistakes with + between them; ``right`` is the attention without one."""
+    return {name: Record(**found) for name, found in json.loads(PATH.read_text(encoding="utf-8")).items()}
+
+
+def main() -> None:
+    """Measure what is named on the command line, or everything."""
+    found = json.loads(PATH.read_text(encoding="utf-8")) if PATH.exists() else {}
+    for name in sys.argv[1:] or (RIGHT, *SINGLE, *map("+".join, PAIRS)):
+        found[name] = measure(*(() if name == RIGHT else name.split("+")))._asdict()
+        PATH.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()

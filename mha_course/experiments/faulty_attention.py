@@ -1,0 +1,338 @@
+"""Attention as small language models ship it, and the same with one line wrong: all of it runs and trains.
+
+Axes: B sentences, T new tokens, S all tokens so far, C width, H heads, G heads of k and v, D = C / H.
+"""
+
+from __future__ import annotations
+
+import inspect
+import math
+import re
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from mha_course.attention import masked_softmax
+from mha_course.caching import KVCache, repeat_kv
+from mha_course.positions import rope, rope_interleaved
+
+
+class CausalAttention(nn.Module):
+    """Let each token attend to itself and to what came before, with rotary positions and grouped heads.
+
+    Args: d_model is C; num_heads, H, divides it; num_kv_heads, G, divides H.
+    """
+
+    def __init__(self, d_model: int, num_heads: int, num_kv_heads: int) -> None:
+        super().__init__()
+        self.num_heads = num_heads
+        self.num_kv_heads = num_kv_heads
+        kv_width = d_model // num_heads * num_kv_heads
+        self.q_proj = nn.Linear(d_model, d_model)
+        self.k_proj = nn.Linear(d_model, kv_width)
+        self.v_proj = nn.Linear(d_model, kv_width)
+        self.out_proj = nn.Linear(d_model, d_model)
+
+    def forward(self, x: Tensor, mask: Tensor | None = None, cache: KVCache | None = None) -> Tensor:
+        """Map x (B, T, C) to out (B, T, C).
+
+        Args: mask (B, S) is True for a token and False for padding, which nobody attends to; with a cache x are the new
+            tokens alone, and S counts those in the cache, too.
+        """
+        q, k, v = self.project(x)
+        q, k, v = self.turn(q, k, v, 0 if cache is None else cache.length)
+        if cache is not None:
+            k, v = self.append(cache, k, v)
+        k, v = self.share(k), self.share(v)  # (B, H, S, D)
+        scores = self.score(q, k)  # (B, H, T, S)
+        weights = self.attend(scores, self.visible(scores, mask))  # (B, H, T, S)
+        return self.output(weights @ v)  # (B, T, C)
+
+    def project(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        q = self.split(self.q_proj(x), self.num_heads)  # (B, H, T, D)
+        k = self.split(self.k_proj(x), self.num_kv_heads)  # (B, G, T, D)
+        v = self.split(self.v_proj(x), self.num_kv_heads)  # (B, G, T, D)
+        return q, k, v
+
+    def split(self, x: Tensor, heads: int) -> Tensor:
+        return x.view(x.size(0), x.size(1), heads, -1).transpose(1, 2)
+
+    def turn(self, q: Tensor, k: Tensor, v: Tensor, start: int) -> tuple[Tensor, Tensor, Tensor]:
+        positions = torch.arange(start, start + q.size(2))
+        return rope(q, positions), rope(k, positions), v
+
+    def append(self, cache: KVCache, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
+        return cache.append(k, v)  # (B, G, S, D)
+
+    def share(self, x: Tensor) -> Tensor:
+        return repeat_kv(x, self.num_heads)  # (B, H, S, D)
+
+    def score(self, q: Tensor, k: Tensor) -> Tensor:
+        return q @ k.transpose(-2, -1) / math.sqrt(q.size(-1))  # (B, H, T, S)
+
+    def visible(self, scores: Tensor, mask: Tensor | None) -> Tensor:
+        new, total = scores.shape[-2:]
+        causal = torch.ones(new, total, dtype=torch.bool).tril(total - new)  # (T, S)
+        return causal if mask is None else causal & mask[:, None, None]  # (B, 1, T, S)
+
+    def attend(self, scores: Tensor, visible: Tensor) -> Tensor:
+        weights = masked_softmax(scores, visible)  # (B, H, T, S)
+        return F.dropout(weights, 0.1, self.training)
+
+    def output(self, context: Tensor) -> Tensor:
+        return self.out_proj(context.transpose(1, 2).flatten(2))  # (B, T, C)
+
+
+class Innocent(CausalAttention):
+    def turn(self, q: Tensor, k: Tensor, v: Tensor, start: int) -> tuple[Tensor, Tensor, Tensor]:
+        positions = torch.arange(start, start + q.size(2)) + 1
+        return rope(q, positions), rope(k, positions), v
+
+    def score(self, q: Tensor, k: Tensor) -> Tensor:
+        root = q.size(-1) ** 0.25
+        return torch.einsum("bhsd,bhtd->bhts", k / root, q / root)
+
+    def attend(self, scores: Tensor, visible: Tensor) -> Tensor:
+        smallest = torch.finfo(scores.dtype).min
+        weights = scores.masked_fill(~visible, smallest).softmax(-1) * visible
+        return F.dropout(weights, 0.1, self.training)
+
+
+class SoftmaxOverQueries(CausalAttention):
+    def attend(self, scores: Tensor, visible: Tensor) -> Tensor:
+        weights = masked_softmax(scores.mT, visible.mT).mT
+        return F.dropout(weights, 0.1, self.training)
+
+
+class SoftmaxOverHeads(CausalAttention):
+    def attend(self, scores: Tensor, visible: Tensor) -> Tensor:
+        weights = scores.softmax(1) * visible
+        return F.dropout(weights, 0.1, self.training)
+
+
+class MaskAfterSoftmax(CausalAttention):
+    def attend(self, scores: Tensor, visible: Tensor) -> Tensor:
+        weights = scores.softmax(-1) * visible
+        return F.dropout(weights, 0.1, self.training)
+
+
+class MaskedRowUniform(CausalAttention):
+    def attend(self, scores: Tensor, visible: Tensor) -> Tensor:
+        weights = scores.masked_fill(~visible, -1e9).softmax(-1)
+        return F.dropout(weights, 0.1, self.training)
+
+
+class MaskedRowNan(CausalAttention):
+    def attend(self, scores: Tensor, visible: Tensor) -> Tensor:
+        weights = scores.masked_fill(~visible, -math.inf).softmax(-1)
+        return F.dropout(weights, 0.1, self.training)
+
+
+class DropoutAtEval(CausalAttention):
+    def attend(self, scores: Tensor, visible: Tensor) -> Tensor:
+        weights = masked_softmax(scores, visible)
+        return F.dropout(weights, 0.1)
+
+
+class ScaleMissing(CausalAttention):
+    def score(self, q: Tensor, k: Tensor) -> Tensor:
+        return q @ k.transpose(-2, -1)
+
+
+class ScaleDModel(CausalAttention):
+    def score(self, q: Tensor, k: Tensor) -> Tensor:
+        return q @ k.transpose(-2, -1) / math.sqrt(self.q_proj.out_features)
+
+
+class ScaleNoRoot(CausalAttention):
+    def score(self, q: Tensor, k: Tensor) -> Tensor:
+        return q @ k.transpose(-2, -1) / q.size(-1)
+
+
+class ScaleByLength(CausalAttention):
+    def score(self, q: Tensor, k: Tensor) -> Tensor:
+        return q @ k.transpose(-2, -1) / math.sqrt(k.size(-2))
+
+
+class CausalLeaksNext(CausalAttention):
+    def visible(self, scores: Tensor, mask: Tensor | None) -> Tensor:
+        new, total = scores.shape[-2:]
+        causal = torch.ones(new, total, dtype=torch.bool).tril(total - new + 1)
+        return causal if mask is None else causal & mask[:, None, None]
+
+
+class CausalHidesSelf(CausalAttention):
+    def visible(self, scores: Tensor, mask: Tensor | None) -> Tensor:
+        new, total = scores.shape[-2:]
+        causal = torch.ones(new, total, dtype=torch.bool).tril(total - new - 1)
+        return causal if mask is None else causal & mask[:, None, None]
+
+
+class DecodeFirstKeyOnly(CausalAttention):
+    def visible(self, scores: Tensor, mask: Tensor | None) -> Tensor:
+        new, total = scores.shape[-2:]
+        causal = torch.ones(new, total, dtype=torch.bool).tril()
+        return causal if mask is None else causal & mask[:, None, None]
+
+
+class MaskInverted(CausalAttention):
+    def visible(self, scores: Tensor, mask: Tensor | None) -> Tensor:
+        new, total = scores.shape[-2:]
+        causal = torch.ones(new, total, dtype=torch.bool).tril(total - new)
+        return causal if mask is None else causal & ~mask[:, None, None]
+
+
+class MasksOrInsteadOfAnd(CausalAttention):
+    def visible(self, scores: Tensor, mask: Tensor | None) -> Tensor:
+        new, total = scores.shape[-2:]
+        causal = torch.ones(new, total, dtype=torch.bool).tril(total - new)
+        return causal if mask is None else causal | mask[:, None, None]
+
+
+class MaskFirstBatchOnly(CausalAttention):
+    def visible(self, scores: Tensor, mask: Tensor | None) -> Tensor:
+        new, total = scores.shape[-2:]
+        causal = torch.ones(new, total, dtype=torch.bool).tril(total - new)
+        return causal if mask is None else causal & mask[0]
+
+
+class ViewWithoutTranspose(CausalAttention):
+    def split(self, x: Tensor, heads: int) -> Tensor:
+        return x.view(x.size(0), heads, x.size(1), -1)
+
+
+class KvRepeated(CausalAttention):
+    def share(self, x: Tensor) -> Tensor:
+        return x.repeat(1, self.num_heads // x.size(1), 1, 1)
+
+
+class MergeBatchMixed(CausalAttention):
+    def output(self, context: Tensor) -> Tensor:
+        sentences, _, new, _ = context.shape
+        return self.out_proj(context.permute(2, 0, 1, 3).reshape(sentences, new, -1))
+
+
+class MergeDimBeforeHeads(CausalAttention):
+    def output(self, context: Tensor) -> Tensor:
+        return self.out_proj(context.permute(0, 2, 3, 1).flatten(2))
+
+
+class OutputProjectionMissing(CausalAttention):
+    def output(self, context: Tensor) -> Tensor:
+        return context.transpose(1, 2).flatten(2)
+
+
+class KeyValueSwapped(CausalAttention):
+    def project(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        q = self.split(self.q_proj(x), self.num_heads)
+        v = self.split(self.k_proj(x), self.num_kv_heads)
+        k = self.split(self.v_proj(x), self.num_kv_heads)
+        return q, k, v
+
+
+class ValueThroughKeyProjection(CausalAttention):
+    def project(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        q = self.split(self.q_proj(x), self.num_heads)
+        k = self.split(self.k_proj(x), self.num_kv_heads)
+        v = self.split(self.k_proj(x), self.num_kv_heads)
+        return q, k, v
+
+
+class KeysDetached(CausalAttention):
+    def project(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        q = self.split(self.q_proj(x), self.num_heads)
+        k = self.split(self.k_proj(x), self.num_kv_heads).detach()
+        v = self.split(self.v_proj(x), self.num_kv_heads)
+        return q, k, v
+
+
+class RopeOnValues(CausalAttention):
+    def turn(self, q: Tensor, k: Tensor, v: Tensor, start: int) -> tuple[Tensor, Tensor, Tensor]:
+        positions = torch.arange(start, start + q.size(2))
+        return rope(q, positions), rope(k, positions), rope(v, positions)
+
+
+class RopeOnQueriesOnly(CausalAttention):
+    def turn(self, q: Tensor, k: Tensor, v: Tensor, start: int) -> tuple[Tensor, Tensor, Tensor]:
+        positions = torch.arange(start, start + q.size(2))
+        return rope(q, positions), k, v
+
+
+class RopeInterleaved(CausalAttention):
+    def turn(self, q: Tensor, k: Tensor, v: Tensor, start: int) -> tuple[Tensor, Tensor, Tensor]:
+        positions = torch.arange(start, start + q.size(2))
+        return rope_interleaved(q, positions), rope_interleaved(k, positions), v
+
+
+class PositionsIgnored(CausalAttention):
+    def turn(self, q: Tensor, k: Tensor, v: Tensor, start: int) -> tuple[Tensor, Tensor, Tensor]:
+        positions = torch.arange(q.size(2))
+        return rope(q, positions), rope(k, positions), v
+
+
+class SeesItselfAlone(CausalAttention):
+    def append(self, cache: KVCache, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
+        cache.append(k, v)
+        return k, v
+
+
+INNOCENT = "no-mistake"
+SINGLE: dict[str, type[CausalAttention]] = {
+    "softmax-over-queries": SoftmaxOverQueries,
+    "softmax-over-heads": SoftmaxOverHeads,
+    "mask-after-softmax": MaskAfterSoftmax,
+    "masked-row-uniform": MaskedRowUniform,
+    "masked-row-nan": MaskedRowNan,
+    "dropout-at-eval": DropoutAtEval,
+    "scale-missing": ScaleMissing,
+    "scale-d-model": ScaleDModel,
+    "scale-no-root": ScaleNoRoot,
+    "scale-by-length": ScaleByLength,
+    "causal-leaks-next": CausalLeaksNext,
+    "causal-hides-self": CausalHidesSelf,
+    "decode-first-key-only": DecodeFirstKeyOnly,
+    "mask-inverted": MaskInverted,
+    "masks-or-instead-of-and": MasksOrInsteadOfAnd,
+    "mask-first-batch-only": MaskFirstBatchOnly,
+    "view-without-transpose": ViewWithoutTranspose,
+    "kv-repeat-interleaved-wrongly": KvRepeated,
+    "merge-batch-mixed": MergeBatchMixed,
+    "merge-dim-before-heads": MergeDimBeforeHeads,
+    "output-projection-missing": OutputProjectionMissing,
+    "key-value-swapped": KeyValueSwapped,
+    "value-through-key-projection": ValueThroughKeyProjection,
+    "keys-detached": KeysDetached,
+    "rope-on-values": RopeOnValues,
+    "rope-on-queries-only": RopeOnQueriesOnly,
+    "rope-interleaved": RopeInterleaved,
+    "positions-ignored": PositionsIgnored,
+    "sees-itself-alone": SeesItselfAlone,
+    INNOCENT: Innocent,
+}
+
+PAIRS = (  # that lie in different methods, and leave both to be found
+    ("scale-d-model", "mask-first-batch-only"),
+    ("value-through-key-projection", "positions-ignored"),
+    ("kv-repeat-interleaved-wrongly", "masked-row-nan"),
+    ("causal-leaks-next", "scale-missing"),
+    ("keys-detached", "decode-first-key-only"),
+    ("rope-on-values", "mask-inverted"),
+)
+
+
+def methods(*names: str) -> list[str]:
+    """Return the methods that these mistakes replace."""
+    return [method for name in names for method in vars(SINGLE[name]) if not method.startswith("__")]
+
+
+def faulty(*names: str) -> type[CausalAttention]:
+    """Return the attention with these mistakes, no two of them in one method; without names the right one."""
+    kinds = tuple(SINGLE[name] for name in names) or (CausalAttention,)
+    return type("Attention", kinds, {"__doc__": None})
+
+
+def source(kind: type[CausalAttention]) -> str:
+    """Return one class with the methods that kind has, as a person would have written it who leaves no comments."""
+    parts = [inspect.getsource(getattr(kind, name)) for name, part in vars(CausalAttention).items() if callable(part)]
+    return "class Attention(nn.Module):\n" + re.sub(r"  # .*", "", "\n".join(parts))
