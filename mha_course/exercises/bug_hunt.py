@@ -86,7 +86,7 @@ ALSO = {  # words by which a mistake goes, where its id and its title lack them
     "key-value-swapped": "k v exchanged swap",
     "value-through-key-projection": "v k_proj copy paste twice v_proj w_v unused",
 }
-SIZES = ((24, 4, 2), (36, 6, 2), (32, 4, 2), (60, 6, 3))  # C, H and G
+SIZES = ((24, 4, 2), (48, 6, 2), (32, 4, 2), (60, 6, 3))  # C, H and G
 LESSON_SHEET = (
     "mask-after-softmax", "scale-by-length", "kv-repeat-interleaved-wrongly", "rope-on-values", "merge-batch-mixed",
     "positions-ignored", "view-without-transpose", "masked-row-nan", INNOCENT, "keys-detached",
@@ -160,19 +160,20 @@ def understood(text: str) -> list[str]:
         return exact
     known = {name: _stems(f"{name} {explain(name)[0]} {ALSO[name]}") for name in SINGLE}
     given = _stems(text) & set().union(*known.values())
-    shared = {name: len(given & having) for name, having in known.items()}
+    rare = {word: 1 / sum(word in having for having in known.values()) for word in given}
+    shared = {name: sum(rare[word] for word in given & having) for name, having in known.items()}
     best = max(shared.values())
-    found = [name for name, count in shared.items() if count == best] if 2 * best > len(given) else []
+    found = [name for name, weight in shared.items() if weight > 0.9 * best] if 3 * best > sum(rare.values()) else []
     return found or difflib.get_close_matches(plain, SINGLE, n=1, cutoff=0.75)
 
 
 def _stems(text: str) -> set[str]:
     """Return how the words of a text begin: five letters are alike in repeat and repeated."""
-    return {word[:5] for word in words(text.replace("-", " "))}
+    return {word[:5] for word in words(text.replace("-", " ")) if word[0].isalnum()} - {"inste"}
 
 
 _COLORS = {"right": "#2da44e", "near": "#d4a72c", "wrong": "#d4a72c", "unclear": "#8c959f"}
-_SIGNS = {"right": "✔ Found", "near": "✔ One of two", "wrong": "✘ Not this", "unclear": "○ Which mistake?"}
+_SIGNS = {"right": "✔ Found", "near": "✔ One of two", "wrong": "✘ Not this", "unclear": "○ Not clear"}
 
 
 @dataclass(frozen=True)
@@ -319,7 +320,7 @@ def try_probe(probe: Callable[[CausalAttention], Any], seed: int = 0) -> Trial:
             found = probe(module)
         except Exception as error:  # the learner's own
             return Trial(f"The probe stops on a right module: {type(error).__name__}: {error}")
-        if found is None:
+        if found is None or found is ...:
             return Trial("The probe returns nothing yet.")
         if _accuses(found):
             return Trial(f"A false alarm: on a right module it returns {found}. What need not hold there?")

@@ -333,6 +333,7 @@ def faulty(*names: str) -> type[CausalAttention]:
 
 
 def source(kind: type[CausalAttention]) -> str:
-    """Return one class with the methods that kind has, as a person would have written it who leaves no comments."""
-    parts = [inspect.getsource(getattr(kind, name)) for name, part in vars(CausalAttention).items() if callable(part)]
-    return "class Attention(nn.Module):\n" + re.sub(r"  # .*", "", "\n".join(parts))
+    """Return one class with the methods that kind has, without comments, which a changed method lacks."""
+    names = [name for name, part in vars(CausalAttention).items() if callable(part) and not name.startswith("__")]
+    text = "\n".join(inspect.getsource(getattr(kind, name)) for name in names)
+    return "class Attention(nn.Module):\n" + re.sub(r'  # [^\n]*|\n +""".*?"""(?=\n)', "", text, flags=re.S)

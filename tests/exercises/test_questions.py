@@ -16,7 +16,7 @@ from mha_course.example import guess, trained_model
 from mha_course.exercises import QUESTIONS, predict, reading
 from mha_course.exercises.lessons.l15_language_model import next_token_targets
 from mha_course.exercises.lessons.l17_what_heads_do import contribution_norms
-from mha_course.experiments import costs, induction, precomputed
+from mha_course.experiments import bug_hunt, costs, induction, precomputed
 from mha_course.experiments.head_analysis import ablate_heads
 from mha_course.experiments.head_tasks import TwoTokenSum, learn
 from mha_course.experiments.leakage import token_dependence
@@ -512,6 +512,28 @@ def free_directions():
     v = torch.randn(15, 12, dtype=torch.float64)
     kept = torch.cat((v, torch.ones_like(v[:, :1])), dim=1)  # (S, D+1)
     return str(15 - int(torch.linalg.matrix_rank(kept)))
+
+
+# 19 Bug hunt
+def lowest_loss():
+    """Compare what ships of cases 1 and 7: below the right one on fresh text, and above it where nothing is ahead."""
+    best, found = bug_hunt.load()["right"], bug_hunt.load()
+    records = [found[name] for name in ("mask-after-softmax", "view-without-transpose")]
+    if any(record.at_once > best.at_once for record in records):
+        return "they know their sentences by heart"
+    ahead = all(record.in_use > 2 * best.in_use for record in records)
+    return "they see some of what they should guess" if ahead else "their attention is better"
+
+
+def padding_unseen():
+    best, found = bug_hunt.load()["right"].losses, bug_hunt.load()["mask-inverted"].losses
+    return "nothing at all" if found == best else "it becomes NaN" if None in found else "it ends a little higher"
+
+
+def own_order():
+    best, found = bug_hunt.load()["right"], bug_hunt.load()["kv-repeat-interleaved-wrongly"]
+    costs = [after / before - 1 for after, before in ((found.in_use, best.in_use), (found.losses[-1], best.losses[-1]))]
+    return "nothing" if max(costs) < 0.01 else "a little on every word" if max(costs) < 1 else "it cannot learn"
 
 
 # The right answer of a question is computed by the function of its name, or by its line here.
