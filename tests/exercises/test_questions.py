@@ -527,7 +527,7 @@ def lowest_loss():
 
 def padding_unseen():
     best, found = bug_hunt.load()["right"].losses, bug_hunt.load()["mask-inverted"].losses
-    return "nothing at all" if found == best else "it becomes NaN" if None in found else "it ends a little higher"
+    return "nothing at all" if found == best else "it becomes NaN" if None in found else "it ends somewhat higher"
 
 
 def own_order():

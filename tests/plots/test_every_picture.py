@@ -78,6 +78,7 @@ SEVERAL = {
         torch.tensor([0.5, 1.0, -0.4, 0.2, 1.8, 3.0, 0.7, -1.0, 2.2, 0.1, 2.6]), 4
     ),
     "patches": lambda: plots.patches(torch.rand(3, 20, 28), 4),
+    "small_curves": lambda: plots.small_curves({f"case {n}": [3, 2, n / 6] for n in range(6)}, [1, 2, 3], [3, 2, 1]),
     "token_bars": lambda: plots.token_bars(
         {f"weights of head {n}": HEADS[n, 0] for n in range(3)}, WORDS, unit="weight"
     ),

@@ -19,7 +19,7 @@ QUESTIONS = {
         "takes padding masks the wrong way round. What does the loss in training show of it?",
         "✔ nothing at all → No padding mask is ever passed in training, so the wrong line never matters. It waits for "
         "the first batch that is padded in front.",
-        "it ends a little higher → The line that is wrong matters only where there is a padding mask, and in training "
+        "it ends somewhat higher → The line that is wrong matters only where there is a padding mask, and in training "
         "there is none.",
         "it becomes NaN → For that a row would have to be empty. Without a padding mask each token sees itself.",
     ),
