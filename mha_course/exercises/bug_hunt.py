@@ -185,11 +185,12 @@ class Verdict:
     message: str
 
     def __repr__(self) -> str:
-        return f"Case {self.case.number}: {_SIGNS[self.status][2:]}. {self.message}"
+        return f"Case {self.case.number}: {_SIGNS[self.status][2:]}. {' '.join(self.message.split())}"
 
     def _repr_html_(self) -> str:
         name = f"case {self.case.number}"
-        return box(_COLORS[self.status], f"{heading(_SIGNS[self.status], name)}<br>{prose(self.message)}")
+        lines = prose(self.message).replace("\n", "<br>")
+        return box(_COLORS[self.status], f"{heading(_SIGNS[self.status], name)}<br>{lines}")
 
 
 _named: dict[tuple[int, int], set[str]] = {}  # what was found of each seed and case
@@ -224,7 +225,7 @@ def _judge(suspect: Case, texts: Sequence[str]) -> Verdict:
     named = " ".join(" ".join(explain(name)) for name in sorted(accused))
     if found < set(suspect.mistakes):
         return Verdict(suspect, "near", f"{named} And there is another mistake.")
-    return Verdict(suspect, "right", f"{named} {_told(suspect)} {cost(suspect)}")
+    return Verdict(suspect, "right", f"{named}\n{_told(suspect)}\n{cost(suspect)}")
 
 
 def _acquittal(suspect: Case, name: str) -> str:
@@ -351,10 +352,10 @@ class Score:
     def total(self) -> str:
         """The table in a sentence."""
         done, tries = sum(state == "found" for _, state, _ in self.rows), sum(count for *_, count in self.rows)
-        return f"{done} of {len(self.rows)} cases are found, in {tries} accusations."
+        return f"{done} of {len(self.rows)} cases found, accusations: {tries}."
 
     def __repr__(self) -> str:
-        return "\n".join([*(f"{name}: {state}, {count} accusations" for name, state, count in self.rows), self.total])
+        return "\n".join([*(f"{name}: {state}, accusations: {count}" for name, state, count in self.rows), self.total])
 
     def _repr_html_(self) -> str:
         body = [row((name, state, str(count))) for name, state, count in self.rows]

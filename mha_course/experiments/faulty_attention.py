@@ -5,9 +5,9 @@ Axes: B sentences, T new tokens, S all tokens so far, C width, H heads, G heads 
 
 from __future__ import annotations
 
+import ast
 import inspect
 import math
-import re
 
 import torch
 from torch import Tensor, nn
@@ -332,8 +332,22 @@ def faulty(*names: str) -> type[CausalAttention]:
     return type("Attention", kinds, {"__doc__": None})
 
 
+class _Bare(ast.NodeTransformer):
+    """Takes away what a method says beside its code."""
+
+    def visit_arg(self, node: ast.arg) -> ast.arg:
+        node.annotation = None
+        return node
+
+    def visit_FunctionDef(self, node: ast.FunctionDef) -> ast.FunctionDef:
+        self.generic_visit(node)
+        node.returns = None
+        node.body = node.body[1:] if ast.get_docstring(node) else node.body
+        return node
+
+
 def source(kind: type[CausalAttention]) -> str:
-    """Return one class with the methods that kind has, without comments, which a changed method lacks."""
+    """Return one class with the methods that kind has, without annotations, docstrings and comments."""
     names = [name for name, part in vars(CausalAttention).items() if callable(part) and not name.startswith("__")]
     text = "\n".join(inspect.getsource(getattr(kind, name)) for name in names)
-    return "class Attention(nn.Module):\n" + re.sub(r'  # [^\n]*|\n +""".*?"""(?=\n)', "", text, flags=re.S)
+    return ast.unparse(_Bare().visit(ast.parse("class Attention(nn.Module):\n" + text))) + "\n"

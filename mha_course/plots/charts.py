@@ -176,8 +176,8 @@ def small_curves(
     figure = new_figure(max(2.6 * columns, 6), 2.0 * rows + 0.7)
     axes = figure.subplots(rows, columns, sharex=True, sharey=True, squeeze=False)
     for ax, (title, values) in zip(axes.flat, panels.items(), strict=False):
-        ax.plot(x, beside, color=INK, linewidth=1, linestyle="--", label=name)
-        ax.plot(x, as_array("small_curves", values, ("N",)), color=ACCENT, linewidth=2.2, label="the case")
+        ax.plot(x, as_array("small_curves", values, ("N",)), color=ACCENT, linewidth=3, label="the case")
+        ax.plot(x, beside, color=INK, linewidth=1, linestyle="--", label=name)  # on top: they often coincide
         ax.set_title(title, loc="left", fontsize=TEXT)
         ax.set_ylim(bottom=0)
         sns.despine(ax=ax)
