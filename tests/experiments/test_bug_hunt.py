@@ -58,6 +58,29 @@ def test_a_mistake_is_told_by_a_probe_and_replaces_one_method(name):
     assert set(methods(name)) <= set(vars(CausalAttention))
 
 
+@pytest.mark.parametrize(
+    ("name", "probe", "says"),
+    [
+        ("scale-missing", "divisor", "the scores are divided by 1"),
+        ("scale-d-model", "divisor", "the scores are divided by sqrt(C)"),
+        ("scale-no-root", "divisor", "the scores are divided by D"),
+        ("scale-by-length", "divisor", "the scores are divided by sqrt(S)"),
+        ("causal-leaks-next", "leaks", "an output feels the next token"),
+        ("mask-after-softmax", "leaks", "an output feels all later tokens"),
+        ("masks-or-instead-of-and", "leaks", "an output feels all later tokens once there is a mask"),
+        ("sees-itself-alone", "cached", "with a cache an output feels its own token alone"),
+        ("decode-first-key-only", "cached", "with a cache an output feels the first token alone"),
+        ("keys-detached", "gradients", "no gradient reaches k_proj"),
+        ("key-value-swapped", "one_token", "what one token gets is made by k_proj"),
+        ("kv-repeat-interleaved-wrongly", "one_token", "in another order, by whole heads"),
+        ("masked-row-nan", "empty_rows", "a token that sees nothing makes NaN"),
+        ("masked-row-uniform", "half", "it stops in half precision"),
+    ],
+)
+def test_what_a_probe_says_is_what_was_done(name, probe, says):
+    assert says in probes.PROBES[probe](module(name))
+
+
 @pytest.mark.parametrize("pair", PAIRS, ids="+".join)
 def test_two_mistakes_lie_in_two_methods(pair):
     assert len({*methods(pair[0]), *methods(pair[1])}) == 2
