@@ -5,12 +5,11 @@
 
 from __future__ import annotations
 
-import difflib
 import random
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from functools import cache, cached_property
+from functools import cache
 from typing import Any
 
 import ipywidgets
@@ -19,9 +18,8 @@ from matplotlib.figure import Figure
 
 from mha_course import plots
 from mha_course.errors import require
-from mha_course.exercises.catalogue import MISTAKES
+from mha_course.exercises.accusations import explain, understood
 from mha_course.exercises.html import box, foreign, heading, prose
-from mha_course.exercises.reading import tidy, words
 from mha_course.experiments import bug_hunt, faulty_attention
 from mha_course.experiments.faulty_attention import INNOCENT, PAIRS, SINGLE, CausalAttention
 from mha_course.experiments.probes import NOTHING, findings
@@ -29,63 +27,6 @@ from mha_course.models import seeded
 from mha_course.tracing.render import row, table
 from mha_course.widgets import Panel
 
-# What was done, and why it matters, of what no exercise can recognise.
-OWN = {
-    INNOCENT: (
-        "There is no mistake.",
-        "Positions from 1 are as good as from 0, since only differences count. To divide q and k by D ** 0.25 is to "
-        "divide the scores by sqrt(D). The smallest float hides as -inf does, and the mask then empties rows.",
-    ),
-    "keys-detached": (
-        "The keys are cut off from the gradient.",
-        "detach() stops the way back: W_K stays as it was drawn, and everything else learns to live with it.",
-    ),
-    "rope-on-values": (
-        "The values are rotated by their positions, too.",
-        "Positions belong into the scores, where only differences count. A rotated value depends on where the text "
-        "began.",
-    ),
-    "rope-on-queries-only": (
-        "Only the queries are rotated, not the keys.",
-        "Then a score depends on where the query stands, and not on how far away the key is.",
-    ),
-    "positions-ignored": (
-        "With a cache, positions are counted from 0 again.",
-        "A new token stands behind those in the cache: its positions begin at the cache's length.",
-    ),
-}
-ALSO = {  # words by which a mistake goes, where its id and its title lack them
-    INNOCENT: "nothing none innocent right correct fine bug",
-    "dropout-at-eval": "random training mode",
-    "keys-detached": "detach no grad k k_proj w_k frozen",
-    "rope-on-values": "rotary v rotated turned position",
-    "rope-on-queries-only": "rotary q rotated turned key not",
-    "rope-interleaved": "rotary pairs layout half split",
-    "positions-ignored": "position offset restart start cache decode decoding zero",
-    "kv-repeat-interleaved-wrongly": "repeat repeat_interleave grouped gqa heads order kv key value",
-    "mask-after-softmax": "renormalised renormalized causal",
-    "masked-row-uniform": "finite fill 1e9 -1e9 half precision float16",
-    "masked-row-nan": "nan -inf empty row",
-    "mask-first-batch-only": "first sentence batch mask[0]",
-    "merge-batch-mixed": "batch sentences merge permute",
-    "merge-dim-before-heads": "order merge head",
-    "scale-missing": "no unscaled forgot divide sqrt",
-    "scale-d-model": "wrong width sqrt d_model divide c",
-    "scale-no-root": "twice divide root d_k",
-    "scale-by-length": "sequence sqrt divide seq_len tokens s",
-    "causal-leaks-next": "future ahead leak off by one diagonal tril",
-    "causal-hides-self": "off by one diagonal itself tril own token",
-    "decode-first-key-only": "top left causal is_causal corner alignment cache",
-    "mask-inverted": "padding polarity inverse ~ mask",
-    "masks-or-instead-of-and": "union or | padding causal",
-    "sees-itself-alone": "cache past not appended forgotten",
-    "view-without-transpose": "reshape split head wrong",
-    "softmax-over-queries": "axis dim wrong column -2",
-    "softmax-over-heads": "axis dim wrong 1",
-    "output-projection-missing": "out_proj w_o",
-    "key-value-swapped": "k v exchanged swap",
-    "value-through-key-projection": "v k_proj copy paste twice v_proj w_v unused",
-}
 SIZES = ((24, 4, 2), (48, 6, 2), (32, 4, 2), (60, 6, 3))  # C, H and G
 LESSON_SHEET = (
     "mask-after-softmax", "scale-by-length", "kv-repeat-interleaved-wrongly", "rope-on-values", "merge-batch-mixed",
@@ -100,14 +41,14 @@ class Case:
 
     number: int
     seed: int
-    mistakes: tuple[str, ...] = field(repr=False)
+    _mistakes: tuple[str, ...] = field(repr=False)
     sizes: tuple[int, int, int]
 
-    @cached_property
+    @property
     def module(self) -> CausalAttention:
-        """The module, in float64, not training; its parameters are drawn by the seed and the number."""
+        """The module, new each time, in float64, not training; its parameters are drawn by the seed and the number."""
         with seeded(100 * self.seed + self.number):
-            return faulty_attention.faulty(*self.mistakes)(*self.sizes).double().eval()
+            return faulty_attention.faulty(*self._mistakes)(*self.sizes).double().eval()
 
     @property
     def source(self) -> str:
@@ -119,57 +60,37 @@ class Case:
     @property
     def record(self) -> bug_hunt.Record:
         """What a small language model with this attention came to."""
-        return bug_hunt.load()["+".join(self.mistakes)]
+        return bug_hunt.load()["+".join(self._mistakes)]
 
     def __repr__(self) -> str:
         kind = "a black box" if self.number <= BLACK_BOXES else "with its source"
         width, heads, groups = self.sizes
-        mistakes = "two mistakes" if len(self.mistakes) > 1 else "one mistake, or none"
+        mistakes = "two mistakes" if len(self._mistakes) > 1 else "one mistake, or none"
         return f"Case {self.number}, {kind}: {mistakes}. C = {width}, H = {heads}, G = {groups}; float64."
 
 
 def sheet(seed: int = 0) -> tuple[Case, ...]:
-    """Return twelve cases: for seed 0 those of the lesson, else drawn; one of them is always without a mistake."""
+    """Return twelve cases: for seed 0 those of the lesson, else drawn; one of them is always without a mistake.
+
+    Raises: ShapeError for a seed that is no whole number from 0.
+    """
+    require(type(seed) is int and seed >= 0, "seed", "it draws a sheet", expected="0, 1, 2, …", got=repr(seed))
     dice = random.Random(seed)
     singles, pairs, sizes = list(LESSON_SHEET), list(PAIRS[:2]), [SIZES[0]] * 12
     if seed:
         singles = dice.sample([name for name in SINGLE if name != INNOCENT], SINGLES - 1)
         singles.insert(dice.randrange(BLACK_BOXES, SINGLES), INNOCENT)
-        pairs, sizes = dice.sample(PAIRS, 2), dice.choices(SIZES, k=12)
+        pairs, sizes = dice.sample(PAIRS[2:], 2), dice.choices(SIZES, k=12)
     mistakes = [(name,) for name in singles] + pairs
     return tuple(Case(number, seed, *drawn) for number, drawn in enumerate(zip(mistakes, sizes, strict=True), 1))
 
 
-@cache
 def case(number: int, seed: int = 0) -> Case:
     """Return one case of the sheet that a seed draws. Raises: ShapeError for a number outside 1 to 12."""
-    require(number in range(1, 13), "case", "there are twelve", expected="1 to 12", got=repr(number))
+    require(
+        type(number) is int and number in range(1, 13), "case", "there are twelve", expected="1 to 12", got=repr(number)
+    )
     return sheet(seed)[number - 1]
-
-
-def explain(name: str) -> tuple[str, str]:
-    """Return what a mistake is, and why it matters."""
-    return OWN.get(name) or next((known.found, known.why) for known in MISTAKES if known.name == name)
-
-
-def understood(text: str) -> list[str]:
-    """Return the mistakes that a text may mean: one by its id or its title, or all that have its words."""
-    plain = tidy(text).replace("_", "-").replace(" ", "-")
-    exact = [name for name in SINGLE if plain == name or tidy(text) == tidy(explain(name)[0])]
-    if exact:
-        return exact
-    known = {name: _stems(f"{name} {explain(name)[0]} {ALSO[name]}") for name in SINGLE}
-    given = _stems(text) & set().union(*known.values())
-    rare = {word: 1 / sum(word in having for having in known.values()) for word in given}
-    shared = {name: sum(rare[word] for word in given & having) for name, having in known.items()}
-    best = max(shared.values())
-    found = [name for name, weight in shared.items() if weight > 0.9 * best] if 3 * best > sum(rare.values()) else []
-    return found or difflib.get_close_matches(plain, SINGLE, n=1, cutoff=0.75)
-
-
-def _stems(text: str) -> set[str]:
-    """Return how the words of a text begin: five letters are alike in repeat and repeated."""
-    return {word[:5] for word in words(text.replace("-", " ")) if word[0].isalnum()} - {"inste"}
 
 
 _COLORS = {"right": "#2da44e", "near": "#d4a72c", "wrong": "#d4a72c", "unclear": "#8c959f"}
@@ -209,36 +130,45 @@ def accuse(number: int, *mistakes: str, seed: int = 0) -> Verdict | Panel:
 
 
 def _judge(suspect: Case, texts: Sequence[str]) -> Verdict:
+    accused: set[str] = set()
     for text in texts:
-        meant = understood(text)
+        meant = understood(text) if isinstance(text, str) else []
         if len(meant) != 1:
-            choice = " or ".join(f"`{name}`" for name in meant) or f"one of the menu, `accuse({suspect.number})`"
-            return Verdict(suspect, "unclear", f"What is meant by “{foreign(text)}”? Say {choice}.")
-    place = suspect.seed, suspect.number
-    accused = {understood(text)[0] for text in texts}
+            choice = " or ".join(f"`{name}`" for name in meant)
+            choice = choice or f"it in other words, `no mistake`, or one of the menu, `accuse({suspect.number})`"
+            return Verdict(suspect, "unclear", f"What is meant by “{foreign(str(text))}”? Say {choice}.")
+        accused |= {*meant}
+    if len(accused) > 2:
+        return Verdict(suspect, "unclear", "No case has more than two mistakes: name one or two.")
+    place, real = (suspect.seed, suspect.number), set(suspect._mistakes)
     found = _named.setdefault(place, set())
     _accusations[place] = _accusations.get(place, 0) + 1
-    wrong = accused - set(suspect.mistakes)
+    right, wrong = sorted(accused & real), sorted(accused - real)
+    if not wrong or len(real) > 1:
+        found |= {*right}
+    if wrong and right and len(real) > 1:
+        return Verdict(suspect, "near", f"`{right[0]}` is one of two. But: {_acquittal(suspect, wrong[0])}")
     if wrong:
-        return Verdict(suspect, "wrong", _acquittal(suspect, min(wrong)))
-    found |= accused
-    named = " ".join(" ".join(explain(name)) for name in sorted(accused))
-    if found < set(suspect.mistakes):
+        return Verdict(suspect, "wrong", _acquittal(suspect, wrong[0]))
+    named = " ".join(" ".join(explain(name)) for name in right)
+    if found < real:
         return Verdict(suspect, "near", f"{named} And there is another mistake.")
     return Verdict(suspect, "right", f"{named}\n{_told(suspect)}\n{cost(suspect)}")
 
 
 def _acquittal(suspect: Case, name: str) -> str:
-    """Say which probe speaks against an accusation: what the mistake would show here, or what it does not explain."""
+    """Say which probe speaks against an accusation, but not what it finds here."""
+    got = _findings(suspect._mistakes, suspect.sizes)
     if name == INNOCENT:
-        return f"A probe finds something: try {_first_names(_findings(suspect.mistakes, suspect.sizes))}."
-    expected, got = _findings((name,), suspect.sizes), _findings(suspect.mistakes, suspect.sizes)
-    for probe, found in expected.items():
-        if got.get(probe) != found:
-            here = f"Here it finds that {got[probe]}" if probe in got else "Here it finds nothing"
-            return f"With `{name}` the probe `{probe}` would find that {found}. {here}."
-    other = next(probe for probe in got if probe not in expected)
-    return f"`{name}` would explain some of it, but not what the probe `{other}` finds here: {got[other]}."
+        return f"A probe finds something: try {' or '.join(f'`{probe}`' for probe in list(got)[:2])}."
+    expected = _findings((name,), suspect.sizes)
+    telling = [probe for probe, found in expected.items() if got.get(probe) != found]
+    if not telling:
+        other = next(probe for probe in got if probe not in expected)
+        return f"`{name}` would explain some of it, but not that the probe `{other}` finds something here."
+    probe = min(telling, key=lambda probe: probe in got)  # first of those that find nothing here
+    here = "something else" if probe in got else "nothing"
+    return f"With `{name}` the probe `{probe}` would find that {expected[probe]}. Here it finds {here}."
 
 
 @cache
@@ -246,13 +176,9 @@ def _findings(mistakes: tuple[str, ...], sizes: tuple[int, int, int]) -> dict[st
     return findings(Case(0, 0, mistakes, sizes).module)
 
 
-def _first_names(found: dict[str, str]) -> str:
-    return " or ".join(f"`{name}`" for name in list(found)[:2])
-
-
 def _told(suspect: Case) -> str:
     """Say which probes tell."""
-    found = _findings(suspect.mistakes, suspect.sizes)
+    found = _findings(suspect._mistakes, suspect.sizes)
     if not found:
         return "No probe finds anything."
     return "What tells: " + "; ".join(f"`{name}`, {finding}" for name, finding in found.items()) + "."
@@ -269,7 +195,7 @@ def cost(suspect: Case) -> str:
 
 
 def _loss(value: float | None) -> str:
-    return "no number at all" if value is None else f"{value:.2f}"
+    return "no number at all (NaN, or it stops)" if value is None else f"{value:.2f}"
 
 
 def losses(*cases: Case) -> Figure:
@@ -314,17 +240,16 @@ def try_probe(probe: Callable[[CausalAttention], Any], seed: int = 0) -> Trial:
     Args: probe takes a module and returns what it finds: a number that should be 0, True or a text where something is
         wrong.
     """
-    found: Any = None
-    for sizes in SIZES:
-        module = Case(0, 0, (), sizes).module
+    for mistakes, sizes in *(((), sizes) for sizes in SIZES), ((INNOCENT,), SIZES[0]):
         try:
-            found = probe(module)
+            found = probe(Case(0, 0, mistakes, sizes).module)
         except Exception as error:  # the learner's own
             return Trial(f"The probe stops on a right module: {type(error).__name__}: {error}")
         if found is None or found is ...:
-            return Trial("The probe returns nothing yet.")
+            return Trial("The probe returns nothing yet: return 0 or an empty text where all is right.")
         if _accuses(found):
-            return Trial(f"A false alarm: on a right module it returns {found}. What need not hold there?")
+            kind = "a right module, written in another way," if mistakes else "a right module"
+            return Trial(f"A false alarm: on {kind} it returns {found}. What need not hold there?")
     return Trial("", tuple(one.number for one in sheet(seed) if _stops_or_accuses(probe, one.module)))
 
 
@@ -367,7 +292,7 @@ def score(seed: int = 0) -> Score:
     rows = []
     for one in sheet(seed):
         named = _named.get((seed, one.number), set())
-        state = "found" if named == set(one.mistakes) else "one of two" if named else "open"
+        state = "found" if named == set(one._mistakes) else "one of two" if named else "open"
         rows.append((f"{one.number}, {'black box' if one.number <= BLACK_BOXES else 'source'}", state,
                      _accusations.get((seed, one.number), 0)))  # fmt: skip
     return Score(tuple(rows))
@@ -377,8 +302,8 @@ def answer_key(seed: int) -> str:
     """Return, a line for each case of a sheet, its mistakes and the probes that tell."""
     lines = []
     for one in sheet(seed):
-        telling = ", ".join(_findings(one.mistakes, one.sizes)) or "none"
-        lines.append(f"{one.number:2}  {' + '.join(one.mistakes):60}  probes: {telling}")
+        telling = ", ".join(_findings(one._mistakes, one.sizes)) or "none"
+        lines.append(f"{one.number:2}  {' + '.join(one._mistakes):60}  probes: {telling}")
     return "\n".join(lines)
 
 

@@ -9,6 +9,7 @@ import itertools
 import json
 import math
 import sys
+from collections.abc import Callable
 from functools import cache
 from pathlib import Path
 from typing import NamedTuple
@@ -26,6 +27,7 @@ from mha_course.models.language import LONGEST, PAD, WORDS, encode, language_los
 PATH = Path(__file__).parents[1] / "data" / "bug_hunt.json"
 RIGHT = "right"
 STEPS, EVERY, SEED = 300, 10, 0
+BATCH = 64  # sentences, in training and in measuring: one mistake mixes those of a batch
 PREFIX = 5  # tokens that are read at once before the rest comes one by one
 
 
@@ -72,7 +74,7 @@ def train_model(*mistakes: str, steps: int = STEPS) -> tuple[LanguageModel, list
     model = new_model(*mistakes)
     ids = encode([text.words for text in sentences(4000, "train", seed=SEED)])
     with seeded(SEED):
-        losses = train(model, random_batches([ids], 64, SEED), language_loss, steps=steps, lr=4e-3, progress=False)
+        losses = train(model, random_batches([ids], BATCH, SEED), language_loss, steps=steps, lr=4e-3, progress=False)
     return model.eval().requires_grad_(False), losses
 
 
@@ -82,26 +84,34 @@ def fresh() -> Tensor:
 
 
 def loss_at_once(model: LanguageModel, ids: Tensor) -> float | None:
-    """Return the mean loss of each next word of ids (B, S), all read at once."""
-    return _finite(language_loss(model, ids))
+    """Return the mean loss of each next word of ids (B, S), each sentence read at once, in batches as in training."""
+    return _mean(lambda part: language_loss(model, part), ids)
 
 
 def loss_in_use(model: LanguageModel, ids: Tensor) -> float | None:
     """Return the same loss of ids (B, S), read as in generating: padding in front, a start at once, then a cache."""
+    try:
+        return _mean(lambda part: _in_use(model, part), ids)
+    except RuntimeError:
+        return None
+
+
+def _in_use(model: LanguageModel, ids: Tensor) -> Tensor:
     order = (ids != PAD).int().argsort(dim=1, stable=True)  # padding first
     ids = ids.gather(1, order)
     mask, caches = ids != PAD, (KVCache(), KVCache())
     ends = [0, *range(PREFIX, ids.size(1))]  # the last token has nothing behind it
-    try:
-        parts = [model(ids[:, a:b], mask[:, :b], caches) for a, b in itertools.pairwise(ends)]
-    except RuntimeError:
-        return None
+    parts = [model(ids[:, a:b], mask[:, :b], caches) for a, b in itertools.pairwise(ends)]
     targets = ids[:, 1:].masked_fill(~mask[:, :-1], -100)  # what follows padding is not asked for
-    return _finite(F.cross_entropy(torch.cat(parts, dim=1).flatten(0, 1), targets.flatten(), ignore_index=-100))
+    return F.cross_entropy(torch.cat(parts, dim=1).flatten(0, 1), targets.flatten(), ignore_index=-100)
 
 
-def _finite(loss: Tensor) -> float | None:
-    return round(loss.item(), 3) if loss.isfinite() else None
+def _mean(loss: Callable[[Tensor], Tensor], ids: Tensor) -> float | None:
+    """Return the mean over all next words of ids (B, S), in batches; None where it is NaN."""
+    batches = ids.split(BATCH)
+    asked = [(batch[:, 1:] != PAD).sum() for batch in batches]
+    total = sum(loss(batch) * count for batch, count in zip(batches, asked, strict=True)) / sum(asked)
+    return round(total.item(), 3) if total.isfinite() else None
 
 
 def measure(*mistakes: str) -> Record:
@@ -110,7 +120,7 @@ def measure(*mistakes: str) -> Record:
     means = [round(math.fsum(losses[at : at + EVERY]) / EVERY, 3) for at in range(0, STEPS, EVERY)]
     other = new_model(*mistakes).eval()
     other.load_state_dict(_right_parameters())
-    with torch.no_grad():
+    with torch.no_grad(), seeded(SEED):
         return Record(means, loss_at_once(model, ids), loss_in_use(model, ids), loss_at_once(other, ids))
 
 

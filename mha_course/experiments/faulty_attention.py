@@ -1,4 +1,4 @@
-"""Attention as small language models ship it, and the same with one line wrong: all of it runs and trains.
+"""Attention as small language models ship it, and the same with one line wrong: all of it trains.
 
 Axes: B sentences, T new tokens, S all tokens so far, C width, H heads, G heads of k and v, D = C / H.
 """
@@ -155,6 +155,12 @@ class ScaleByLength(CausalAttention):
         return q @ k.transpose(-2, -1) / math.sqrt(k.size(-2))
 
 
+class CausalMissing(CausalAttention):
+    def visible(self, scores: Tensor, mask: Tensor | None) -> Tensor:
+        seen = torch.ones(scores.shape[-2:], dtype=torch.bool)
+        return seen if mask is None else seen & mask[:, None, None]
+
+
 class CausalLeaksNext(CausalAttention):
     def visible(self, scores: Tensor, mask: Tensor | None) -> Tensor:
         new, total = scores.shape[-2:]
@@ -289,6 +295,7 @@ SINGLE: dict[str, type[CausalAttention]] = {
     "scale-d-model": ScaleDModel,
     "scale-no-root": ScaleNoRoot,
     "scale-by-length": ScaleByLength,
+    "causal-missing": CausalMissing,
     "causal-leaks-next": CausalLeaksNext,
     "causal-hides-self": CausalHidesSelf,
     "decode-first-key-only": DecodeFirstKeyOnly,
@@ -318,6 +325,9 @@ PAIRS = (  # that lie in different methods, and leave both to be found
     ("causal-leaks-next", "scale-missing"),
     ("keys-detached", "decode-first-key-only"),
     ("rope-on-values", "mask-inverted"),
+    ("merge-dim-before-heads", "scale-by-length"),
+    ("key-value-swapped", "masked-row-nan"),
+    ("softmax-over-heads", "positions-ignored"),
 )
 
 
@@ -328,8 +338,10 @@ def methods(*names: str) -> list[str]:
 
 def faulty(*names: str) -> type[CausalAttention]:
     """Return the attention with these mistakes, no two of them in one method; without names the right one."""
-    kinds = tuple(SINGLE[name] for name in names) or (CausalAttention,)
-    return type("Attention", kinds, {"__doc__": None})
+    parts = {method: vars(SINGLE[name])[method] for name in names for method in methods(name)}
+    for method, part in parts.items():
+        part.__qualname__ = f"Attention.{method}"  # a black box tells no names
+    return type("Attention", (CausalAttention,), {"__doc__": None, **parts})
 
 
 class _Bare(ast.NodeTransformer):

@@ -183,9 +183,10 @@ def gradients(module: CausalAttention) -> str:
     """Go backward: a gradient reaches every parameter."""
     twin = copy.deepcopy(module)
     twin(tokens(module)).square().sum().backward()
-    found = {
-        name.split(".")[0] for name, p in twin.named_parameters() if p.grad is None or p.grad.abs().max() < NOTHING
-    }
+    found = {name for name, p in twin.named_parameters() if p.grad is None or p.grad.abs().max() < NOTHING}
+    for name, part in twin.named_children():
+        whole = {f"{name}.{own}" for own, _ in part.named_parameters()}
+        found = found - whole | {name} if whole <= found else found
     return f"no gradient reaches {' and '.join(sorted(found))}" if found else ""
 
 
@@ -213,12 +214,13 @@ def half(module: CausalAttention) -> str:
 
 
 def exchange(module: CausalAttention) -> str:
-    """Exchange the parameters of whole groups of heads everywhere: heads have no order, so it gives the same."""
-    twin, groups = copy.deepcopy(module), module.num_kv_heads
-    for name, parameter in twin.named_parameters():
-        axis = 1 if name == "out_proj.weight" else 0
-        if name != "out_proj.bias":
-            parameter.data = torch.cat(parameter.data.chunk(groups, axis)[::-1], axis)
+    """Exchange the query heads that share a head of k and v: heads have no order, so it gives the same."""
+    twin, heads = copy.deepcopy(module), module.num_heads
+    width = torch.arange(module.q_proj.in_features)
+    order = width.view(module.num_kv_heads, -1, len(width) // heads).roll(1, 1).flatten()  # (C,)
+    for parameter in twin.q_proj.parameters():
+        parameter.data = parameter.data[order]
+    twin.out_proj.weight.data = twin.out_proj.weight.data[:, order]
     x = tokens(module)
     return "it is another module with its heads in another order" if differ(twin(x), module(x)) else ""
 
