@@ -10,8 +10,10 @@ import torch
 
 from mha_course.errors import ShapeError
 from mha_course.exercises import bug_hunt
-from mha_course.exercises.bug_hunt import SIZES, Case, accuse, case, explain, score, sheet, try_probe, understood
+from mha_course.exercises.accusations import explain, understood
+from mha_course.exercises.bug_hunt import SIZES, Case, accuse, case, score, sheet, try_probe
 from mha_course.experiments import bug_hunt as measured
+from mha_course.experiments import faulty_attention
 from mha_course.experiments.faulty_attention import INNOCENT, PAIRS, SINGLE, CausalAttention
 from mha_course.experiments.probes import PROBES, findings, tokens
 
@@ -49,7 +51,7 @@ def test_no_two_mistakes_look_alike_to_the_probes(sizes):
 @pytest.mark.parametrize("seed", SEEDS)
 def test_the_probes_alone_solve_every_case(seed):
     for suspect in sheet(seed):
-        assert set(solve(suspect)) == set(suspect.mistakes)
+        assert set(solve(suspect)) == set(suspect._mistakes)
         assert accuse(suspect.number, *solve(suspect), seed=seed).status == "right"
     assert score(seed).total == "12 of 12 cases found, accusations: 12."
 
@@ -57,10 +59,10 @@ def test_the_probes_alone_solve_every_case(seed):
 @pytest.mark.parametrize("seed", SEEDS)
 def test_a_sheet_is_what_was_promised(seed):
     cases = sheet(seed)
-    drawn = [one.mistakes for one in cases]
+    drawn = [one._mistakes for one in cases]
     assert [len(names) for names in drawn] == [1] * 10 + [2] * 2
     assert len(set(drawn)) == 12
-    assert next(one.number for one in cases if one.mistakes == (INNOCENT,)) > bug_hunt.BLACK_BOXES
+    assert next(one.number for one in cases if one._mistakes == (INNOCENT,)) > bug_hunt.BLACK_BOXES
     for one in cases:
         assert one.module(tokens(one.module)).shape == tokens(one.module).shape
         assert not one.module.training
@@ -72,10 +74,26 @@ def test_a_sheet_is_what_was_promised(seed):
 
 
 def test_seeds_draw_other_sheets():
-    assert len({tuple(one.mistakes for one in sheet(seed)) for seed in range(20)}) == 20
+    assert len({tuple(one._mistakes for one in sheet(seed)) for seed in range(20)}) == 20
     assert sheet(7) == sheet(7)
-    with pytest.raises(ShapeError, match="there are twelve"):
-        case(13)
+    assert not {one._mistakes for seed in range(20) for one in sheet(seed + 1)} & {*PAIRS[:2]}  # those of the lesson
+
+
+@pytest.mark.parametrize("asked", [(13,), (0,), (True,), ("1",), (1, -1), (1, "a"), (1, None), (1, True)], ids=str)
+def test_a_case_is_asked_for_by_whole_numbers(asked):
+    with pytest.raises(ShapeError, match=r"there are twelve|it draws a sheet"):
+        case(*asked)
+
+
+def test_a_black_box_names_no_mistake_and_what_is_done_to_it_does_not_stay():
+    kinds = {*faulty_attention.SINGLE.values()}
+    for suspect in sheet()[:5]:
+        assert not kinds & {*type(suspect.module).__mro__}
+        parts = [getattr(suspect.module, name) for name in faulty_attention.methods(*suspect._mistakes)]
+        assert [part.__qualname__ for part in parts] == [f"Attention.{part.__name__}" for part in parts]
+        assert not [name for name in dir(suspect) if "mistake" in name and name[0] != "_"]
+    case(2).module.q_proj.weight.data.zero_()
+    assert case(2).module.q_proj.weight.any()
 
 
 @pytest.mark.parametrize("names", EVERYTHING, ids="+".join)
@@ -105,40 +123,82 @@ def test_a_mistake_is_understood_by_its_id_and_its_title(name):
     assert why
 
 
+OTHER_WORDS = {
+    "mask-after-softmax": "masked after the softmax, not before | the mask comes too late",
+    "kv-repeat-interleaved-wrongly":
+        "grouped heads repeated in the wrong order | repeat instead of repeat_interleave | used repeat rather than "
+        "repeat_interleave | gqa",
+    "scale-missing":
+        "forgot to divide by sqrt d | not divided by sqrt(D) | not scaled | no scaling | the scale is missing",
+    "scale-d-model": "sqrt(d_model) | divided by the model width",
+    "scale-by-length": "divides by the sequence length | sqrt(T)",
+    "dropout-at-eval": "dropout in eval mode",
+    "rope-on-values": "rotary applied to the values | rope on v | the values are rotated too",
+    "positions-ignored": "positions start at 0 with a cache",
+    "keys-detached": "the keys get no gradient | K is detached | W_K gets no gradient | no gradient reaches the keys",
+    "mask-inverted": "padding mask inverted | True means hide | mask polarity",
+    "decode-first-key-only": "only the first key when decoding | tril without offset",
+    "masked-row-nan": "nan for empty rows",
+    "causal-leaks-next": "sees the next token",
+    "output-projection-missing": "no output projection | out_proj is not used",
+    "key-value-swapped": "keys and values swapped",
+    "view-without-transpose": "viw-without-transpos | no transpose",
+    INNOCENT:
+        "it is fine | no bug | all good | nothing is wrong | it is right | No mistake. | no mistakes | it has no bug "
+        "| everything is fine",
+    "merge-batch-mixed":
+        "batch and tokens were swapped | batch and tokens are swapped | batch and tokens swapped | transposed batch "
+        "and time | leaks between sentences | leak across the batch | it mixes the sentences",
+    "scale-no-root": "divides by D not sqrt(D) | divided by D, not by its root",
+    "softmax-over-heads": "weights sum to 1 over heads",
+    "sees-itself-alone": "does not use cached keys | the new token sees only itself",
+    "merge-dim-before-heads": "heads interleaved in output | concatenated in the wrong order",
+    "mask-first-batch-only": "mask[0] | every sentence gets the first mask",
+    "causal-missing": "no causal mask",
+    "rope-on-queries-only": "the keys are not rotated | queries rotated, keys not",
+    "value-through-key-projection": "values made by k_proj | values from keys",
+    "softmax-over-queries": "softmax(dim=-2)",
+    "causal-hides-self": "a token does not see itself",
+    "masks-or-instead-of-and": "or instead of and",
+    "rope-interleaved": "interleaved rotary layout",
+    "masked-row-uniform": "fill of -1e9",
+}  # fmt: skip
+TURNED_ROUND = (
+    "no rotary positions | the values are not rotated | loss too low | too few heads | the mask is fine | the scale "
+    "is right | values are fine | bug in the mask | it is not a bug, it is a feature | no dropout | queries are not "
+    "rotated | queries and keys swapped | not a leak | rope-not-on-values | the mask is not inverted | it is not the "
+    "scale | dropout is fine | no nan | the gradient reaches the keys | the keys are rotated | all sentences are "
+    "masked"
+)
+STRAY = (
+    "banana x b was once all everything but than if does these should call two a of not no mask head heads key value "
+    "values keys query softmax scores rope rows token tokens sentence batch cache k v scale"
+)
+
+
 @pytest.mark.parametrize(
-    ("given", "meant"),
-    [
-        ("masked after the softmax, not before", "mask-after-softmax"),
-        ("grouped heads repeated in the wrong order", "kv-repeat-interleaved-wrongly"),
-        ("repeat instead of repeat_interleave", "kv-repeat-interleaved-wrongly"),
-        ("forgot to divide by sqrt d", "scale-missing"),
-        ("sqrt(d_model)", "scale-d-model"),
-        ("divides by the sequence length", "scale-by-length"),
-        ("dropout in eval mode", "dropout-at-eval"),
-        ("rotary applied to the values", "rope-on-values"),
-        ("positions start at 0 with a cache", "positions-ignored"),
-        ("the keys get no gradient", "keys-detached"),
-        ("padding mask inverted", "mask-inverted"),
-        ("only the first key when decoding", "decode-first-key-only"),
-        ("nan for empty rows", "masked-row-nan"),
-        ("sees the next token", "causal-leaks-next"),
-        ("no output projection", "output-projection-missing"),
-        ("keys and values swapped", "key-value-swapped"),
-        ("viw-without-transpos", "view-without-transpose"),
-        ("it is fine", INNOCENT),
-        ("no bug", INNOCENT),
-    ],
+    ("given", "meant"), [(text, name) for name, texts in OTHER_WORDS.items() for text in texts.split(" | ")]
 )
 def test_a_mistake_is_understood_in_other_words(given, meant):
     assert understood(given) == [meant]
 
 
+@pytest.mark.parametrize("given", [*TURNED_ROUND.split(" | "), *STRAY.split()])
+def test_what_is_said_not_to_be_so_and_a_stray_word_accuse_of_nothing(given):
+    assert len(understood(given)) != 1
+
+
 @pytest.mark.parametrize(
     ("given", "said"),
     [
-        ("softmax over the wrong axis", "`softmax-over-queries` or `softmax-over-heads`"),
+        ("softmax over the wrong axis", "Say `softmax-over-queries` or `softmax-over-heads`."),
+        ("wrong scale", "Say `scale-missing` or `scale-d-model` or `scale-no-root` or `scale-by-length`."),
+        ("off by one", "Say `causal-leaks-next` or `causal-hides-self`."),
         ("banana", "the menu, `accuse(1)`"),
         ("", "the menu, `accuse(1)`"),
+        (None, "Say it in other words, `no mistake`"),
+        (3, "Say it in other words, `no mistake`"),
+        (["no mistake"], "Say it in other words, `no mistake`"),
         ("<i>banana", "“<i>banana”"),
     ],
 )
@@ -153,19 +213,21 @@ def test_what_is_not_clear_is_asked_for_and_costs_nothing(given, said):
 def test_a_wrong_accusation_is_answered_by_a_probe_that_speaks_against_it():
     """For all mistakes and all cases of the lesson: the probe that is named finds what is said, or nothing."""
     for suspect, name in itertools.product(sheet(), SINGLE):
-        if name in suspect.mistakes or name == INNOCENT:
+        if name in suspect._mistakes or name == INNOCENT:
             continue
         verdict = accuse(suspect.number, name)
-        got, expected = (shown_by(names, SIZES[0]) for names in (suspect.mistakes, (name,)))
+        got, expected = (shown_by(names, SIZES[0]) for names in (suspect._mistakes, (name,)))
         assert verdict.status == "wrong"
-        would = re.search(r"probe `(\w+)` would find that (.+?)\. Here it finds (nothing|that .+)\.", verdict.message)
-        other = re.search(r"not what the probe `(\w+)` finds here: (.+)\.", verdict.message)
+        would = re.search(
+            r"the probe `(\w+)` would find that (.+?)\. Here it finds (nothing|something else)\.", verdict.message
+        )
+        other = re.search(r"not that the probe `(\w+)` finds something here", verdict.message)
         if would:
             assert expected[would[1]] == would[2]
-            assert got.get(would[1], "nothing") == would[3].removeprefix("that ")
+            assert (would[1] in got) == (would[3] == "something else")
             assert got.get(would[1]) != expected[would[1]]
         else:
-            assert got[other[1]] == other[2]
+            assert other[1] in got
             assert other[1] not in expected
     assert "try `lengths` or `padding`" in repr(accuse(2, "no mistake"))
 
@@ -173,9 +235,12 @@ def test_a_wrong_accusation_is_answered_by_a_probe_that_speaks_against_it():
 def test_of_two_mistakes_one_is_a_beginning():
     assert accuse(11, "scale-d-model").status == "near"
     assert {name: state for name, state, _ in score().rows}["11, source"] == "one of two"
-    assert accuse(11, "scale-d-model", "rope on values").status == "wrong"
+    assert "`scale-d-model` is one of two. But: With" in repr(accuse(11, "scale-d-model", "rope on values"))
     assert accuse(11, "mask-first-batch-only").status == "right"
     assert score().total == "1 of 12 cases found, accusations: 3."
+    assert accuse(12, "gqa", "rope on values", "nan").status == "unclear"
+    assert accuse(3, "gqa", "rope on values").status == "wrong"
+    assert score().total == "1 of 12 cases found, accusations: 4."
 
 
 def test_the_menu_answers_as_the_call_does():
@@ -200,8 +265,14 @@ def test_a_probe_of_the_learners_is_tried_on_right_modules_first():
     assert try_probe(PROBES["gradients"]).told == (10, 12)
     assert try_probe(lambda module: bool(cut_off(module).abs().max() > 1e-9)).told == (1, 2, 5, 7)
     for unwritten in (None, ...):
-        assert repr(try_probe(lambda module, result=unwritten: result)) == "The probe returns nothing yet."
+        assert repr(try_probe(lambda module, result=unwritten: result)) == (
+            "The probe returns nothing yet: return 0 or an empty text where all is right."
+        )
     assert "A false alarm: on a right module it returns 0.5" in repr(try_probe(lambda module: 0.5))
+    mixed = faulty_attention.methods(INNOCENT)
+    assert "written in another way, it returns 1" in repr(
+        try_probe(lambda module: float(any(getattr(type(module), m) is not getattr(CausalAttention, m) for m in mixed)))
+    )
     assert "stops on a right module: ZeroDivisionError" in repr(try_probe(lambda module: 1 / 0))
 
 
@@ -211,12 +282,12 @@ def test_what_a_mistake_costs_is_said_in_the_numbers_that_were_measured():
         said = bug_hunt.cost(suspect)
         assert f"the right one: {best.at_once:.2f} throughout" in said
         for value in suspect.record[1:]:
-            assert ("no number at all" if value is None else f"{value:.2f}") in said
+            assert ("no number at all (NaN, or it stops)" if value is None else f"{value:.2f}") in said
 
 
 def test_the_answer_key_names_all_and_the_probes():
     lines = bug_hunt.answer_key(7).splitlines()
     for line, suspect in zip(lines, sheet(7), strict=True):
         names, told = line.split("probes: ")
-        assert names.split()[1::2] == list(suspect.mistakes)
+        assert names.split()[1::2] == list(suspect._mistakes)
         assert told == (", ".join(findings(suspect.module)) or "none")
