@@ -63,11 +63,11 @@ _CALLED = {
     "scale-by-length": rf"(?:sqrt|root)(?: of)?(?: the)? (?:s|t|seq\w*|length|number|tokens)\b"
     rf"|{_SCALE}..(?:length|seq\w*|tokens|by [st])\b",
     "causal-missing": rf"{_NO}..(?:causal|mask at all)|causal\w*..(?:missing|forg[eo]t)"
-    rf"|{_SEES}..(?:all|every\w*|any)..(?:later|future|follow)",
+    rf"|{_SEES}..(?:ahead|future|(?:all|every\w*|any)..(?:later|follow))",
     "causal-leaks-next": rf"{_SEES}..(?:next|ahead|future)|off by one|diagonal",
     "causal-hides-self": rf"{_NO}..(?:itself|own)\b|(?:hid\w+|except)..(?:itself|own)\b|off by one|diagonal",
     "decode-first-key-only": r"first key|first token (?:alone|only)|top left|corner|is causal"
-    rf"|(?:tril|mask|causal)..{_NO}..offset|causal..(?:cache|decod)",
+    rf"|(?:tril|mask|causal)..(?:{_NO}..offset|offset..(?:missing|ignor))|causal..(?:cache|decod)",
     "mask-inverted": rf"invert|invers|polarity|~ ?\w*mask|true..(?:hid|ignor|pad)|way round|flipped"
     rf"|{_MASK}..negated|{_SEES}..padding",
     "masks-or-instead-of-and": rf"or (?:instead|rather)|mask..\bor\b|union|\||either mask|{_SEES}..padding",
@@ -83,7 +83,7 @@ _CALLED = {
     "key-value-swapped": rf"{_KV}..{_SWAP}|{_SWAP}..{_KV}",
     "value-through-key-projection": rf"{_V}..(?:{_W_K}|(?:as|from|through|by) (?:the )?{_K})|copy|paste"
     rf"|{_W_K}..(?:twice|for (?:the )?{_V})|(?:v proj|w v)\b..(?:unused|never|not used)",
-    "keys-detached": rf"detach|frozen|{_NO}..(?:grad|train|learn|updat)\w*..(?:{_K}|{_W_K})"
+    "keys-detached": rf"detach|frozen|(?:{_NO}|stop\w*)..(?:grad|train|learn|updat)\w*..(?:{_K}|{_W_K})"
     rf"|(?:{_K}|{_W_K})..(?:{_NO}..(?:grad|train|learn|updat)|cut off)",
     "rope-on-values": rf"{_V}..{_TURN}|{_TURN}..{_V}",
     "rope-on-queries-only": rf"only..{_Q}..{_TURN}|{_TURN}..(?:only|just)..{_Q}|{_TURN}..{_Q},? (?:only|alone)"
@@ -91,14 +91,14 @@ _CALLED = {
     "rope-interleaved": r"(?:rope|rotary|layout|rotat\w+)..(?:interleav|pairs|neighbour|layout|half|halves)"
     r"|interleav\w*..(?:rope|rotary|pairs|layout)|(?:wrong|other) layout",
     "positions-ignored": r"position\w*..(?:0|zero|restart|reset|again|ignor)\b|start..ignored|ignor\w+..(?:start|posit)"
-    rf"|(?:position|rope)\w*..{_NO}..(?:offset|start)",
+    rf"|(?:position|rope)\w*..{_NO}..(?:offset|start)|(?:offset|start)..(?:missing|ignor)",
     "sees-itself-alone": rf"(?:only|just)..(?:itself|own token)|itself (?:only|alone)|{_NO}..(?:cached?|past)\b"
-    r"|cache\w*..(?:ignored|unused|lost|not used)",
+    r"|cache (?:is |was )?(?:ignored|unused|lost|not used)",
 }  # fmt: skip
 _RIGHT = (
-    r"(?:there |it |this |that )?(?:is |has )?(?:no|not a|without)(?: a)? (?:mistake|bug|error)s?"
+    r"(?:i (?:think|see) )?(?:(?:there |it |this |that )?(?:is |has )?(?:no|without)(?: a)? (?:mistake|bug|error)s?"
     r"|nothing(?: is)?(?: wrong)?|innocent|none"
-    r"|(?:it |this |that |its |all |everything )*(?:is |looks )?(?:right|correct|fine|good|ok)"
+    r"|(?:it |this |that |its |all |everything )*(?:is |looks )?(?:right|correct|fine|good|ok))(?: here| at all)?"
 )
 _TURNED = re.compile(rf"\b{_NO}\b")
 _DENIED = re.compile(r"\b(?:is|are|does|do|was) (?:not|never|fine|right|correct|ok)\b|\b(?:is|are|does|do|was)nt\b")

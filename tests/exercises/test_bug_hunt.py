@@ -134,7 +134,7 @@ OTHER_WORDS = {
     "scale-by-length": "divides by the sequence length | sqrt(T)",
     "dropout-at-eval": "dropout in eval mode",
     "rope-on-values": "rotary applied to the values | rope on v | the values are rotated too",
-    "positions-ignored": "positions start at 0 with a cache",
+    "positions-ignored": "positions start at 0 with a cache | cache offset is ignored",
     "keys-detached": "the keys get no gradient | K is detached | W_K gets no gradient | no gradient reaches the keys",
     "mask-inverted": "padding mask inverted | True means hide | mask polarity",
     "decode-first-key-only": "only the first key when decoding | tril without offset",
@@ -144,8 +144,8 @@ OTHER_WORDS = {
     "key-value-swapped": "keys and values swapped",
     "view-without-transpose": "viw-without-transpos | no transpose",
     INNOCENT:
-        "it is fine | no bug | all good | nothing is wrong | it is right | No mistake. | no mistakes | it has no bug "
-        "| everything is fine",
+        "it is fine | no bug | all good | no mistake at all | nothing wrong here | i think it is fine "
+        "| nothing is wrong | it is right | No mistake. | no mistakes | it has no bug | everything is fine",
     "merge-batch-mixed":
         "batch and tokens were swapped | batch and tokens are swapped | batch and tokens swapped | transposed batch "
         "and time | leaks between sentences | leak across the batch | it mixes the sentences",
@@ -193,6 +193,7 @@ def test_what_is_said_not_to_be_so_and_a_stray_word_accuse_of_nothing(given):
     [
         ("softmax over the wrong axis", "Say `softmax-over-queries` or `softmax-over-heads`."),
         ("wrong scale", "Say `scale-missing` or `scale-d-model` or `scale-no-root` or `scale-by-length`."),
+        ("sees the future", "Say `causal-missing` or `causal-leaks-next`."),
         ("off by one", "Say `causal-leaks-next` or `causal-hides-self`."),
         ("banana", "the menu, `accuse(1)`"),
         ("", "the menu, `accuse(1)`"),
