@@ -240,8 +240,10 @@ def test_of_two_mistakes_one_is_a_beginning():
     assert accuse(11, "mask-first-batch-only").status == "right"
     assert score().total == "1 of 12 cases found, accusations: 3."
     assert accuse(12, "gqa", "rope on values", "nan").status == "unclear"
+    assert accuse(12, "positions-ignored", "rope on values").status == "near"
+    assert accuse(12, "v_proj is unused").status == "right"
     assert accuse(3, "gqa", "rope on values").status == "wrong"
-    assert score().total == "1 of 12 cases found, accusations: 4."
+    assert score().total == "2 of 12 cases found, accusations: 6."
 
 
 def test_the_menu_answers_as_the_call_does():

@@ -11,6 +11,7 @@ from mha_course.caching import KVCache, repeat_kv
 from mha_course.experiments import bug_hunt, probes
 from mha_course.experiments.faulty_attention import INNOCENT, PAIRS, SINGLE, CausalAttention, faulty, methods
 from mha_course.models import seeded
+from mha_course.models.language import language_loss
 from mha_course.positions import rope
 
 RECORDS = bug_hunt.load()
@@ -80,6 +81,7 @@ def test_a_mistake_is_told_by_a_probe_and_replaces_one_method(name):
         ("rope-on-queries-only", "gradients", "no gradient reaches k_proj.bias"),
         ("key-value-swapped", "one_token", "what one token gets is made by k_proj"),
         ("kv-repeat-interleaved-wrongly", "one_token", "in another order, by whole heads"),
+        ("kv-repeat-interleaved-wrongly", "exchange", "with its heads in another order"),
         ("masked-row-nan", "empty_rows", "a token that sees nothing makes NaN"),
         ("masked-row-uniform", "half", "it stops in half precision"),
     ],
@@ -121,8 +123,12 @@ def test_what_never_runs_in_training_changes_no_loss():
 
 
 def test_reading_word_by_word_costs_the_right_model_nothing():
-    model, ids = bug_hunt.new_model().eval(), bug_hunt.fresh()[:20]
+    model, ids, seen = bug_hunt.new_model().eval(), bug_hunt.fresh()[:100], []
     with torch.no_grad():
+        assert bug_hunt.loss_at_once(model, ids) == pytest.approx(language_loss(model, ids).item(), abs=6e-4)
+        model.register_forward_pre_hook(lambda _, given: seen.append(len(given[0])))
+        assert bug_hunt.loss_at_once(model, ids)
+        assert seen == [64, 36]
         assert bug_hunt.loss_in_use(model, ids) == pytest.approx(bug_hunt.loss_at_once(model, ids), abs=2e-3)
         assert bug_hunt.loss_in_use(bug_hunt.new_model("masked-row-nan").eval(), ids) is None
         assert bug_hunt.loss_in_use(bug_hunt.new_model("sees-itself-alone").eval(), ids) is None  # it stops
