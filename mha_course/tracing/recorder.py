@@ -240,6 +240,9 @@ def inherit(call: OpCall, values: list[TensorInfo]) -> None:
             result.stage = _begun(call.names, main, result)
         result.stage = result.stage or (LATER.get(main.stage, main.stage) if shapes else main.stage)
         result.summed = main.summed
+        if main.family:
+            result.family = main.family
+            result.family.append(result)
         result.linear = any(value.linear for value in values)
         result.weight = (shapes or call.op in UNCHANGED) and all(value.weight for value in values)
         if weights and not result.over:

@@ -192,8 +192,7 @@ def _finish(recorder: Recorder, result: Any, notes: tuple[str, ...], failure: st
         step.inputs = tuple(_named(operand, recorder.steps) for operand in step.inputs)
     for step, stack in zip(recorder.steps, recorder.frames, strict=True):
         text = warnings.get(step.index)
-        unusual = text is not None and text.partition(":")[0] in diagnosis.QUESTIONS
-        step.warning, step.question = (None, text) if unusual else (text, None)
+        step.warning, step.question = (None, text) if isinstance(text, diagnosis.Question) else (text, None)
         step.source = shown.index(stack[0].code) if stack and stack[0].code in shown else None
     sources = tuple(known[code] for code in shown)
     arguments = tuple(

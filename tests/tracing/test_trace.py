@@ -241,7 +241,6 @@ MET = [
     (lambda x: x[:, :2] + x[:, :2].transpose(0, 1), "B S C", {}, "padding-broadcast-raw: an axis B meets an axis S "),
     (lambda x: x[:, :2, :6].flatten(0, 1) + x.view(2, 5, 4, 6)[0, 0], "B S C", SIZES,
      "broadcast-of-different-axes: broadcasting laid B*S on H"),
-    (lambda x: x[:, :2] + x[:, :2].transpose(0, 1), "S N C", {}, "broadcast-of-different-axes: broadcasting laid S"),
 ]  # fmt: skip
 
 

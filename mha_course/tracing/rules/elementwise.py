@@ -65,11 +65,11 @@ def like(call: OpCall) -> list[list[Axis]]:
             if differs:
                 call.warn(warnings.of_broadcast(call.names, axes[position], axis))
             axes[position] = met
-    _infer_stage(call, [call.info(part) for part in parts])
+    _infer_stage(call, [call.info(part) for part in parts], rows)
     return [list(axes) for _ in call.outs]
 
 
-def _infer_stage(call: OpCall, values: list[TensorInfo]) -> None:
+def _infer_stage(call: OpCall, values: list[TensorInfo], rows: list[list[Axis]]) -> None:
     """Say what the arithmetic means: scaling, masking, or a softmax by hand."""
     result = call.results[0]
     main = next((value for value in values if value.stage in SCORES), None)
@@ -84,6 +84,9 @@ def _infer_stage(call: OpCall, values: list[TensorInfo]) -> None:
         result.stage = "scaled_scores" if main.stage != "masked_scores" else main.stage
     elif len(values) > 1 and call.op in ("masked_fill", "where", "add", "sub"):
         result.stage = "masked_scores"
+        before_one = [row[-2] for row in rows if len(row) > 1 and size_of(row[-1]) == 1 < call.outs[0].shape[-1]]
+        if call.op != "sub" and any(size_of(axis) > 1 and call.names.is_token(axis) for axis in before_one):
+            call.warn(warnings.warn("mask-on-queries"))
 
 
 def reduce(call: OpCall) -> list[list[Axis]]:
