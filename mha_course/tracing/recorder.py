@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import itertools
 import math
+import weakref
+from collections import Counter
 from collections.abc import Callable
+from functools import partial
 from types import FrameType
 from typing import Any
 
@@ -35,7 +38,7 @@ ONE_ROW = {"multi_head_attention_forward", "_native_multi_head_attention", "flex
 
 
 class Recorder(TorchFunctionMode):
-    """Note every call that makes a tensor; tensors are kept until the end, so that no id is used twice."""
+    """Note every call that makes a tensor; no tensor is kept, and what is known of one goes when it goes."""
 
     def __init__(self, names: AxisNamer, parameters: dict[int, str]) -> None:
         super().__init__()
@@ -43,13 +46,16 @@ class Recorder(TorchFunctionMode):
         self.top: FrameType | None = None  # where the traced call begins
         self.counter = OpCounter()
         self.values: dict[int, TensorInfo] = {}
-        self.kept: list[Any] = []
+        self.alive: dict[int, weakref.ref[torch.Tensor]] = {}
         self.memories: dict[int, int] = {}
+        self.readers: Counter[int] = Counter()  # how many living tensors read each piece of memory
+        self.numbers = itertools.count()
+        self.namesakes: Counter[str] = Counter()  # how many further arguments have the same name
         # Axes of arguments are filled in at the end: uses tell those of parameters.
         self.arguments: dict[str, tuple[Argument, TensorInfo]] = {}
         self.steps: list[Step] = []
         self.infos: list[TensorInfo] = []  # what is known of each step's tensor
-        self.frames: list[list[UserFrame]] = []  # for each step; the same list for those of one call
+        self.lines: list[UserFrame | None] = []  # for each step
         self.aliases: dict[str, int] = {}  # further variables that held a result
         self.warnings: dict[int, str] = {}
         self.pending: dict[int, str] = {}
@@ -115,8 +121,10 @@ class Recorder(TorchFunctionMode):
         self, name: str, tensor: torch.Tensor, axes: list[Axis], labels: tuple[str, ...] = ()
     ) -> TensorInfo:
         """Take note of a tensor that no step made."""
-        numbered = (f"{name}_{number}" for number in itertools.count(2))
-        name = next(free for free in itertools.chain([name], numbered) if free not in self.arguments)
+        base = name
+        while name in self.arguments:
+            self.namesakes[base] += 1
+            name = f"{base}_{self.namesakes[base] + 1}"
         value = TensorInfo(axes)
         self._remember(value, tensor, name)
         whole = tensor.layout == torch.strided
@@ -130,9 +138,22 @@ class Recorder(TorchFunctionMode):
         known, label = self.names.labels, self.names.label
         value.source, value.labels = source, tuple([known.get(axis) or label(axis) for axis in value.axes])
         if isinstance(source, int) or is_plain(tensor):  # results were looked at before
-            value.memory = self.memories.setdefault(storage_key(tensor), len(self.memories))
+            key = storage_key(tensor)
+            if key not in self.memories:
+                self.memories[key] = next(self.numbers)
+            self.readers[key] += 1
+            value.key, value.memory = key, self.memories[key]
+        self._let_go(id(tensor))  # of what was changed in place
         self.values[id(tensor)] = value
-        self.kept.append(tensor)
+        self.alive[id(tensor)] = weakref.ref(tensor, partial(self._let_go, id(tensor)))
+
+    def _let_go(self, gone: int, _: object = None) -> None:
+        """Forget a tensor that is no more, or is known anew: its id and its memory may soon be another's."""
+        value, _ = self.values.pop(gone, None), self.alive.pop(gone, None)
+        if value is not None and value.memory >= 0:
+            self.readers[value.key] -= 1
+            if not self.readers[value.key]:
+                del self.memories[value.key], self.readers[value.key]
 
     def _record(self, op: str, args: tuple[Any, ...], kwargs: dict[str, Any], out: Any) -> None:
         """Write a step for every tensor that came out."""
@@ -149,12 +170,12 @@ class Recorder(TorchFunctionMode):
             result.axes = axes
         inherit(call, values)
         inputs = tuple([Operand(v.source, tuple(t.shape), v.labels) for v, t in zip(values, read, strict=True)])
-        frames = self.running.lines(self.top, len(self.steps))
+        line = self.running.line(self.top, len(self.steps))
         before = {key: value.memory for key, value in zip(by_id, values, strict=True)}
         for number, tensor in enumerate(outs):
             self._remember(call.results[number], tensor, call.index if op in ONE_ROW else len(self.steps))
             if number == 0 or op not in ONE_ROW:
-                self._add_step(call, number, inputs, before, frames)
+                self._add_step(call, number, inputs, before, line)
         for index, text in call.warnings.items():
             self.warnings.setdefault(index, text)
 
@@ -191,15 +212,17 @@ class Recorder(TorchFunctionMode):
         return self.names.separate_tokens(kept(axes, tensor.shape))
 
     def _add_step(
-        self, call: OpCall, number: int, inputs: tuple[Operand, ...], before: dict[int, int], frames: list[UserFrame]
+        self, call: OpCall, number: int, inputs: tuple[Operand, ...], before: dict[int, int], at: UserFrame | None
     ) -> None:
         """Write one step; ``before`` has the inputs' ids and their pieces of memory."""
         tensor, result, op = call.outs[number], call.results[number], call.op
         shared = result.memory in before.values()
         storage = "same" if id(tensor) in before else "view" if shared else "copy" if op in MOVES else "new"
+        if storage == "same":
+            self.running.read_again()
         hidden = 0 if number or (op in EXPLICIT_COPIES and storage != "view") else self.counter.copies
-        line, lineno = (line_at(frames[0].code.co_filename, frames[0].lineno), frames[0].lineno) if frames else ("", 0)
-        self.frames.append(frames)
+        line, lineno = (line_at(at.code.co_filename, at.lineno), at.lineno) if at else ("", 0)
+        self.lines.append(at)
         self.infos.append(result)
         self.steps.append(Step(
             len(self.steps), op, inputs, tuple(tensor.shape), result.labels, tensor.stride(), tensor.is_contiguous(),

@@ -177,9 +177,9 @@ def _without_tracer(entry: TracebackType | None) -> TracebackType | None:
 
 def _finish(recorder: Recorder, result: Any, notes: tuple[str, ...], failure: str | None) -> Trace:
     """Make the steps, with lines, variables and warnings."""
-    codes = dict.fromkeys(frame.code for stack in recorder.frames for frame in stack)
+    codes = dict.fromkeys(line.code for line in recorder.lines if line)
     known = {code: Source(_title(code), code.co_filename, *code_lines(code.co_filename, code)) for code in codes}
-    shown = list(dict.fromkeys(stack[0].code for stack in recorder.frames if stack and known[stack[0].code].lines))
+    shown = [code for code, source in known.items() if source.lines]
     warnings = {i: text for i, text in recorder.pending.items() if i not in recorder.settled} | recorder.warnings
     if any(text.startswith("heads-innermost") for text in warnings.values()):  # a merge then only repeats its order
         warnings = {i: text for i, text in warnings.items() if not text.startswith("merge-dim-before-heads")}
@@ -190,10 +190,10 @@ def _finish(recorder: Recorder, result: Any, notes: tuple[str, ...], failure: st
     for step, info in zip(recorder.steps, recorder.infos, strict=True):
         step.axes = tuple(map(final, info.axes))
         step.inputs = tuple(_named(operand, recorder.steps) for operand in step.inputs)
-    for step, stack in zip(recorder.steps, recorder.frames, strict=True):
+    for step, line in zip(recorder.steps, recorder.lines, strict=True):
         text = warnings.get(step.index)
         step.warning, step.question = (None, text) if isinstance(text, diagnosis.Question) else (text, None)
-        step.source = shown.index(stack[0].code) if stack and stack[0].code in shown else None
+        step.source = shown.index(line.code) if line and line.code in shown else None
     sources = tuple(known[code] for code in shown)
     arguments = tuple(
         replace(made, axes=made.axes or tuple(map(final, value.axes))) for made, value in recorder.arguments.values()

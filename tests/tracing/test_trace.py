@@ -1,11 +1,13 @@
 """What a trace says of single operations and of whole modules, and how it reports it."""
 
+import gc
 import linecache
 import math
 import time
 import traceback
 import types
 import warnings
+import weakref
 
 import pandas as pd
 import pytest
@@ -737,6 +739,50 @@ def test_twelve_layers_take_less_than_a_second(draw):
     found = trace(layers, x, axes="B S C")
     assert len(found.steps) >= 12 * 18
     assert time.thread_time() - start < 1 + sum(step.flops for step in found.steps) / 2e10  # the work itself
+
+
+def chain(x, living):
+    made = []
+    for _ in range(40):
+        y = x * 2
+        turned = y.transpose(0, 1)
+        x = turned.transpose(0, 1)
+        made += [weakref.ref(y), weakref.ref(turned), weakref.ref(x)]
+        living.append(sum(one() is not None for one in made))
+    return x
+
+
+def test_no_tensor_is_kept(x):
+    """What is gone leaves its id and its memory to others, which must mix up nothing."""
+    plain, traced = [], []
+    chain(x, plain)
+    found = trace(chain, x, traced, axes="B S C")
+    assert max(traced) <= 2 * max(plain)
+    assert [step.name for step in found.steps] == ["y", "turned", "x"] * 40
+    assert [step.storage for step in found.steps] == ["new", "view", "view"] * 40
+    assert [step.memory for step in found.steps] == [number for n in range(1, 41) for number in [n] * 3]
+
+
+def deep(x, depth):
+    return deep(x * 1, depth - 1) if depth else x
+
+
+def with_others(x, number):
+    others = [x[0, 0] * n for n in range(number)]
+    return trace(lambda: [x + one for one in others])
+
+
+@pytest.mark.parametrize(("run", "number"), [(lambda x, n: trace(deep, x, n), 200), (with_others, 1500)])
+def test_time_grows_with_the_number_of_steps(run, number, x):
+    """Calls in calls, and tensors that nobody named: four times as many took sixteen times as long."""
+    times = []
+    gc.disable()  # its own time grows faster
+    for count in (number, number, 4 * number, 4 * number):
+        start = time.thread_time()
+        run(x, count)
+        times.append(time.thread_time() - start)
+    gc.enable()
+    assert min(times[2:]) < 8 * min(times[:2])
 
 
 # What is unusual is asked, and breaks nothing

@@ -31,6 +31,7 @@ class TensorInfo:
     source: int | str = "?"  # the step that made it, or the name of the argument
     labels: tuple[str, ...] = ()  # the axes as the field writes them
     memory: int = -1  # which piece of memory it reads
+    key: int = 0  # torch's number for that
     linear: bool = False  # a Linear's output, or a view of one
     weight: bool = False  # a parameter, or a view of one
     summed: str = ""  # scores: the axis over which their product summed
