@@ -257,8 +257,6 @@ def inherit(call: OpCall, values: list[TensorInfo]) -> None:
         weights = value if value.over else weights
     shapes = call.op in SHAPE_ONLY
     for result in call.results:
-        if shapes and main.stage in ("projection", "split") and _is_turned(call, result):
-            result.stage = "scores"  # kᵀ
         if shapes and not main.stage:
             result.stage = _begun(call.names, main, result)
         result.stage = result.stage or (LATER.get(main.stage, main.stage) if shapes else main.stage)
@@ -270,11 +268,6 @@ def inherit(call: OpCall, values: list[TensorInfo]) -> None:
         result.weight = (shapes or call.op in UNCHANGED) and all(value.weight for value in values)
         if weights and not result.over:
             result.over, result.softmax = weights.over, weights.softmax
-
-
-def _is_turned(call: OpCall, result: TensorInfo) -> bool:
-    names = call.names
-    return len(result.axes) > 1 and names.is_token(result.axes[-1]) and names.label(result.axes[-2]) in ("D", "C")
 
 
 def _begun(names: AxisNamer, before: TensorInfo, result: TensorInfo) -> str:

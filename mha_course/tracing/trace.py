@@ -12,7 +12,7 @@ from typing import Any
 import torch
 
 from mha_course.errors import ShapeError
-from mha_course.tracing import render
+from mha_course.tracing import render, stages
 from mha_course.tracing.axes import AxisNamer
 from mha_course.tracing.compare import Comparison, Ledger
 from mha_course.tracing.patterns import (
@@ -190,6 +190,7 @@ def _finish(recorder: Recorder, result: Any, notes: tuple[str, ...], failure: st
     for step, info in zip(recorder.steps, recorder.infos, strict=True):
         step.axes = tuple(map(final, info.axes))
         step.inputs = tuple(_named(operand, recorder.steps) for operand in step.inputs)
+    stages.settle(recorder.steps, recorder.infos, recorder.names)
     for step, line in zip(recorder.steps, recorder.lines, strict=True):
         text = warnings.get(step.index)
         step.warning, step.question = (None, text) if isinstance(text, diagnosis.Question) else (text, None)

@@ -416,7 +416,7 @@ def test_the_weights_of_the_module_of_torch(prepare, averaged, sizes, expected, 
     module = prepare(nn.MultiheadAttention(C, H, batch_first=True, dtype=x.dtype).eval().requires_grad_(False))
 
     def attend(x):
-        return [tensor * 1 for tensor in module(x, x, x, average_attn_weights=averaged)]
+        return [tensor.clone() for tensor in module(x, x, x, average_attn_weights=averaged)]
 
     out, weights = trace(attend, x, axes="B S C", sizes=sizes).steps[-2:]
     assert (out.axes, out.stage) == (("B", "T", "C"), "out")
@@ -988,20 +988,56 @@ def test_a_mask_that_is_made_inside_is_judged(draw):
     assert found.warnings[0].startswith("padding-broadcast-raw")
 
 
-@pytest.mark.parametrize("name", ["gpt2", "bert", "llama"])
-def test_published_models_are_named(name):
+def published(name):
     transformers = pytest.importorskip("transformers")
-    common = {"vocab_size": 97, "num_hidden_layers": 1, "num_attention_heads": 4, "hidden_size": 24}
+    common = {"vocab_size": 97, "num_hidden_layers": 2, "num_attention_heads": 4, "hidden_size": 24}
     common |= {"intermediate_size": 44, "max_position_embeddings": 33, "attn_implementation": "eager"}
     config = transformers.AutoConfig.for_model(name, **common)
-    model = transformers.AutoModel.from_config(config).eval()
     with torch.no_grad():
-        found = trace(model, torch.randint(0, 90, (2, 7)), axes="B S")
+        return trace(transformers.AutoModel.from_config(config).eval(), torch.randint(0, 90, (2, 7)), axes="B S")
+
+
+@pytest.mark.parametrize("name", ["gpt2", "bert", "llama"])
+def test_published_models_are_named(name):
+    found = published(name)
     unknown = [step for step in found.steps if "?" in step.axes]
     assert found.warnings == found.questions == ()
     assert len(unknown) < 0.25 * len(found.steps)
     scores = [step for step in found.steps if step.stage == "weights"]
     assert scores[0].axes == ("B", "H", "T", "S")
+
+
+def test_published_models_are_compared_by_what_attention_does():
+    """Not by their feed-forward layers, their sums and what comes after the last layer."""
+    compared = Comparison({name: published(name) for name in ("gpt2", "bert")})
+    ends = {part.stage: [steps[-1].axes for steps in part.steps if steps] for part in compared.parts}
+    both = {"split": "B H S D", "scores": "B H T S", "weights": "B H T S", "context": "B H T D", "out": "B T C"}
+    assert {stage: ends[stage] for stage in both} == {stage: [tuple(axes.split())] * 2 for stage, axes in both.items()}
+    assert ends["projection"] == [("B*S", "3*C"), ("B", "S", "C")]
+    others = [step for step in compared.traces["bert"].steps if step.op in ("gelu", "layer_norm", "tanh")]
+    assert {step.stage for step in others} == {""}
+
+
+def attend_over_channels(x):
+    q, k, v = nn.Linear(C, 3 * C, dtype=x.dtype)(x).reshape(B, S, 3, H, D).permute(2, 0, 3, 4, 1)
+    q, k = F.normalize(q, dim=-1), F.normalize(k, dim=-1)
+    scores = q @ k.transpose(-2, -1)
+    weights = scores.softmax(-1)
+    context = weights @ v
+    return nn.Linear(C, C, dtype=x.dtype)(context.permute(0, 3, 1, 2).reshape(B, S, C))
+
+
+def test_stages_of_attention_over_channels(x):
+    found = trace(attend_over_channels, x, axes="B S C", sizes=SIZES)
+    expected = [("linear", "projection"), ("reshape", "split"), ("permute", "split"), *[("unbind", "split")] * 3,
+                *[("normalize", "split")] * 2, ("transpose", "scores"), ("matmul", "scores"), ("softmax", "weights"),
+                ("matmul", "context"), ("permute", "merged"), ("reshape", "merged"), ("linear", "out")]  # fmt: skip
+    assert [(step.op, step.stage) for step in found.steps if step.stage] == expected
+
+
+def test_sums_of_keys_and_values_are_no_scores(heads):
+    found = trace(lambda k, v: k.mT @ v, heads, heads * 1, axes="B H S D")
+    assert {step.stage for step in found.steps} == {""}
 
 
 # The width of a Linear's output says little

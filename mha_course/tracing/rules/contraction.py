@@ -179,6 +179,8 @@ def _infer_stage(
         pieces = [one for value in values for one in value.selections if one.label.startswith(PIECE)]
         if len({one.label for one in pieces}) == 1 < len({one.position for one in pieces}):
             call.warn(warnings.warn("qkv-cut-along-tokens"))
+    elif len([value for value in values if value.linear]) > 1 and labels[-2:] in (["D", "D"], ["C", "C"]):
+        result.family = [result]  # channels meet channels: scores, if a softmax follows
     elif any(value.weight for value in values):
         result.stage = after_linear(values)
         result.linear = True

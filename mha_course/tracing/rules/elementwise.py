@@ -119,6 +119,9 @@ def softmax(call: OpCall) -> list[list[Axis]]:
 def _check_softmax_axis(call: OpCall, label: str, axis: Axis, axes: list[Axis]) -> None:
     """Compare the axis of a softmax with that of the keys."""
     names, value, result = call.names, call.info(call.first()), call.results[0]
+    if not value.stage:
+        for info in value.family:
+            info.stage = "scores"
     tokens = [names.label(one) for one in axes if names.is_token(one)]
     together = [factor.name for factor in axis if names.is_token((factor,))]
     if value.stage in SCORES or len(tokens) > 1:
