@@ -25,7 +25,7 @@ from mha_course.tracing.rules.elementwise import ELEMENTWISE
 from mha_course.tracing.rules.indexing import INDEXING
 from mha_course.tracing.rules.making import MAKING
 from mha_course.tracing.rules.reshape import VIEWS, Rule
-from mha_course.tracing.source_lines import Frames, UserFrame, line_at
+from mha_course.tracing.source_lines import Frames, UserFrame
 from mha_course.tracing.torch_internals import OpOverload, has_shape, is_functorch_wrapped_tensor, is_plain, storage_key
 
 RULES: dict[str, Rule] = {**VIEWS, **INDEXING, **CONTRACTIONS, **ELEMENTWISE, **MAKING}
@@ -221,13 +221,12 @@ class Recorder(TorchFunctionMode):
         if storage == "same":
             self.running.read_again()
         hidden = 0 if number or (op in EXPLICIT_COPIES and storage != "view") else self.counter.copies
-        line, lineno = (line_at(at.code.co_filename, at.lineno), at.lineno) if at else ("", 0)
         self.lines.append(at)
         self.infos.append(result)
         self.steps.append(Step(
             len(self.steps), op, inputs, tuple(tensor.shape), result.labels, tensor.stride(), tensor.is_contiguous(),
-            storage, tensor.dtype, tensor.device, tensor.nbytes, 0 if number else self._flops(call), line, lineno,
-            hidden, note=NOTES.get(op), stage=result.stage, offset=int(tensor.storage_offset()), memory=result.memory,
+            storage, tensor.dtype, tensor.device, tensor.nbytes, 0 if number else self._flops(call), "",
+            at.lineno if at else 0, hidden, note=NOTES.get(op), stage=result.stage, offset=int(tensor.storage_offset()), memory=result.memory,
         ))  # fmt: skip
 
     def _flops(self, call: OpCall) -> int:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import ast
 import inspect
-import linecache
 import sys
 import textwrap
 import tokenize
@@ -128,12 +128,6 @@ class Frames:
 
 
 @lru_cache(maxsize=1024)
-def line_at(file: str, lineno: int) -> str:
-    """Return a line of code, of a notebook's cell too."""
-    return linecache.getline(file, lineno).strip()
-
-
-@lru_cache(maxsize=1024)
 def code_lines(file: str, code: CodeType) -> tuple[int, tuple[str, ...]]:
     """Return the first line's number and the lines of a function of a file, or none where they are not to be had."""
     try:
@@ -141,3 +135,19 @@ def code_lines(file: str, code: CodeType) -> tuple[int, tuple[str, ...]]:
     except (OSError, TypeError, IndexError, SyntaxError, tokenize.TokenError):  # or another file than the one that runs
         return code.co_firstlineno, ()
     return max(first, 1), tuple(textwrap.dedent("".join(lines)).splitlines())
+
+
+@lru_cache(maxsize=1024)
+def statements(file: str, code: CodeType) -> dict[int, str]:
+    """Return by number the lines of a function; where a statement goes over several, each stands for the whole."""
+    first, lines = code_lines(file, code)
+    found = {first + number: line.strip() for number, line in enumerate(lines)}
+    try:
+        tree = ast.parse("\n".join(lines))
+    except SyntaxError:  # a lambda, with what stands around it
+        return found
+    for node in ast.walk(tree):
+        if isinstance(node, ast.stmt) and not hasattr(node, "body") and node.end_lineno != node.lineno:
+            numbers = range(first + node.lineno - 1, first + (node.end_lineno or node.lineno))
+            found |= dict.fromkeys(numbers, ast.unparse(node))
+    return found

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import linecache
 import sys
 from collections.abc import Callable, Mapping
 from contextlib import nullcontext
@@ -29,7 +30,7 @@ from mha_course.tracing.patterns import (
 from mha_course.tracing.recorder import Recorder
 from mha_course.tracing.records import Argument, Operand, Source, Step
 from mha_course.tracing.rules import warnings as diagnosis
-from mha_course.tracing.source_lines import HERE, code_lines
+from mha_course.tracing.source_lines import HERE, code_lines, statements
 from mha_course.tracing.torch_internals import MACHINERY, compiler_is_loaded
 
 COMPILED = "compiled code was run as it was written: what the compiler fuses and reorders cannot be seen"
@@ -194,7 +195,10 @@ def _finish(recorder: Recorder, result: Any, notes: tuple[str, ...], failure: st
     for step, line in zip(recorder.steps, recorder.lines, strict=True):
         text = warnings.get(step.index)
         step.warning, step.question = (None, text) if isinstance(text, diagnosis.Question) else (text, None)
-        step.source = shown.index(line.code) if line and line.code in shown else None
+        if line is not None:
+            file = line.code.co_filename
+            step.line = statements(file, line.code).get(step.lineno) or linecache.getline(file, step.lineno).strip()
+            step.source = shown.index(line.code) if line.code in shown else None
     sources = tuple(known[code] for code in shown)
     arguments = tuple(
         replace(made, axes=made.axes or tuple(map(final, value.axes))) for made, value in recorder.arguments.values()

@@ -785,6 +785,26 @@ def test_time_grows_with_the_number_of_steps(run, number, x):
     assert min(times[2:]) < 8 * min(times[:2])
 
 
+def over_several_lines(x):
+    scores = torch.matmul(
+        x,
+        x.transpose(-2, -1),  # a comment
+    ) / math.sqrt(
+        C
+    )
+    for part in (
+        scores * 2,
+    ):
+        scores = part
+    return scores
+
+
+def test_a_statement_over_several_lines_is_shown_whole(x):
+    lines = [step.line for step in trace(over_several_lines, x, axes="B S C").steps]
+    assert lines[:3] == ["scores = torch.matmul(x, x.transpose(-2, -1)) / math.sqrt(C)"] * 3
+    assert lines[3] == "scores * 2,"
+
+
 # What is unusual is asked, and breaks nothing
 
 
