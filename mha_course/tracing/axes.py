@@ -181,6 +181,16 @@ class AxisNamer:
         width = whole.name == "C" and size == self.sizes.get("D") and start % size == 0
         return (Factor("D/2" if half else "D" if width else "?", size, whole),)
 
+    def patches(self, axis: Axis, size: int, step: int) -> Axis:
+        """Name the patches into which tokens or pixels are cut, as by a convolution that goes on in such steps."""
+        if size == size_of(axis):
+            return axis
+        if step == 1 or size * step != size_of(axis) or len(axis) != 1 or not self.is_token(axis):
+            return unknown(size)
+        name = f"{axis[0].name}/{step}"
+        self.tokens.add(name)
+        return (Factor(name, size),)
+
     def tidy(self, axis: Axis) -> Axis:
         """Put together again what belongs together: all parts of one whole, two halves, repeated heads."""
         out: list[Factor] = []

@@ -20,6 +20,7 @@ from mha_course.tracing.patterns import (
     Patterns,
     assign,
     bind,
+    channels,
     declared,
     modules_of,
     named_tensors,
@@ -92,7 +93,7 @@ def trace(
             all other arguments of the same shape. Other people's letters ("b n d", "N C H W") are read as the
             course's where they are known, and a note says so.
         sizes: what cannot be read off, as ``dict(H=4)``; H is also taken from an argument or attribute num_heads.
-            D is C / H.
+            D is C / H. Keywords of ``fn`` that are called axes or sizes go in by ``functools.partial(fn, axes=…)``.
     Raises: ShapeError for patterns that do not fit. What ``fn`` raises is raised as it is, with the steps up to there
         in its notes and as its attribute ``trace``.
 
@@ -113,6 +114,7 @@ def _prepare(
     bound = bind(fn, args, kwargs)
     tensors, hints = named_tensors(bound), declared(fn, bound)
     patterns = assign(axes, tensors)
+    channels(patterns, tensors, sizes.get("C", hints.get("C")))
     found = solve(patterns, tensors, sizes, hints)
     given = [part for words in patterns.values() for word in words for part in word.split("*")]
     whole = [part for words in patterns.values() if {"C", "D", "3*C"} & set(words) for part in words]

@@ -1,5 +1,6 @@
 """What a trace says of single operations and of whole modules, and how it reports it."""
 
+import functools
 import gc
 import linecache
 import math
@@ -533,6 +534,19 @@ def test_patterns_for_several_arguments(x, draw):
     assert trace(lambda pair: pair[1] * 2, (x, memory), axes=[None, "B S C"]).steps[-1].axes == ("B", "S", "C")
 
 
+def test_one_tensor_as_query_and_key_has_the_names_of_the_key(x):
+    found = trace(MultiHeadAttention(C, H).double(), x, x, x, axes=["B T C", "B S C", "B S C"])
+    assert found.step("scores").axes == ("B", "H", "T", "S")
+    assert found.steps[0].axes == ("B", "S", "C")
+
+
+def test_a_keyword_of_the_same_name_goes_in_by_partial(x):
+    found = trace(functools.partial(lambda x, axes: x.transpose(*axes), axes=(0, 1)), x, axes="B S C")
+    assert found.steps[-1].axes == ("S", "B", "C")
+    module = MultiHeadAttention(C, H).double()
+    assert trace(functools.partial(module, need_weights=False), x, axes="B S C").sizes["H"] == H
+
+
 def test_nothing_is_said_where_nothing_is_known(x):
     found = trace(lambda x: x.view(2, 5, 4, 6).transpose(1, 2), x)
     assert all(set(step.axes) == {"?"} for step in found.steps)
@@ -789,12 +803,8 @@ def over_several_lines(x):
     scores = torch.matmul(
         x,
         x.transpose(-2, -1),  # a comment
-    ) / math.sqrt(
-        C
-    )
-    for part in (
-        scores * 2,
-    ):
+    ) / math.sqrt(C)
+    for part in (scores * 2,):
         scores = part
     return scores
 
@@ -802,7 +812,7 @@ def over_several_lines(x):
 def test_a_statement_over_several_lines_is_shown_whole(x):
     lines = [step.line for step in trace(over_several_lines, x, axes="B S C").steps]
     assert lines[:3] == ["scores = torch.matmul(x, x.transpose(-2, -1)) / math.sqrt(C)"] * 3
-    assert lines[3] == "scores * 2,"
+    assert lines[3] == "for part in (scores * 2,):"
 
 
 # What is unusual is asked, and breaks nothing
@@ -1058,6 +1068,24 @@ def test_stages_of_attention_over_channels(x):
 def test_sums_of_keys_and_values_are_no_scores(heads):
     found = trace(lambda k, v: k.mT @ v, heads, heads * 1, axes="B H S D")
     assert {step.stage for step in found.steps} == {""}
+
+
+@pytest.mark.parametrize(
+    ("name", "options", "given", "axes", "expected"),
+    [("vit", {"image_size": 12, "patch_size": 4, "num_hidden_layers": 1, "num_attention_heads": 4, "hidden_size": 24},
+      (2, 3, 12, 12), "B C H W",
+      {"conv2d": "B C Y/4 X/4", "flatten": "B C Y/4*X/4", "cat": "B S C", "softmax": "B H T S"}),
+     ("distilbert", {"vocab_size": 97, "n_layers": 1, "n_heads": 4, "dim": 24}, (2, 7), "B S",
+      {"embedding": "1 S C", "softmax": "B H T S"})],
+)  # fmt: skip
+def test_widths_that_a_config_declares(name, options, given, axes, expected):
+    transformers = pytest.importorskip("transformers")
+    config = transformers.AutoConfig.for_model(name, intermediate_size=44, attn_implementation="eager", **options)
+    tensor = torch.rand(given) if len(given) > 2 else torch.ones(given, dtype=torch.long)
+    with torch.no_grad():
+        found = trace(transformers.AutoModel.from_config(config).eval(), tensor, axes=axes)
+    last_of = {step.op: " ".join(step.axes) for step in found.steps}
+    assert {op: last_of[op] for op in expected} == expected
 
 
 # The width of a Linear's output says little

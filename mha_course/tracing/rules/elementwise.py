@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import torch
 
-from mha_course.tracing.axes import Axis, Factor, kept, size_of, unknown
+from mha_course.tracing.axes import Axis, Factor, size_of, unknown
 from mha_course.tracing.rules import warnings
 from mha_course.tracing.rules.call import SCORES, OpCall, TensorInfo
 from mha_course.tracing.rules.contraction import of_sum
@@ -147,9 +147,11 @@ def embedding(call: OpCall) -> list[list[Axis]]:
 
 
 def convolve(call: OpCall) -> list[list[Axis]]:
-    """Keep the batch and axes that keep their length, name the channels by their number."""
-    shape, axes = call.outs[0].shape, call.axes(call.first())
-    return [[axes[0], call.names.linear(shape[1]), *kept(axes[2:], shape[2:])]]
+    """Keep the batch and axes that keep their length, cut others into patches, name the channels by their number."""
+    shape, axes, stride = call.outs[0].shape, call.axes(call.first()), call.arg(3, "stride", default=1)
+    steps = stride if isinstance(stride, (tuple, list)) else [stride] * (len(shape) - 2)
+    patches = [call.names.patches(*found) for found in zip(axes[2:], shape[2:], steps, strict=True)]
+    return [[axes[0], call.names.linear(shape[1]), *patches]]
 
 
 def outer(call: OpCall) -> list[list[Axis]]:

@@ -169,9 +169,13 @@ def _concatenated_tokens(call: OpCall, along: list[Axis], labels: list[str], siz
         same = len({names.root(label) for label in labels}) == 1
         return (Factor(labels[0] if same else given or "S", size),)
     added = size - sum(size_of(axis) for axis in tokens)
-    name = f"{labels[along.index(tokens[0])]}+{added}"
+    if len(tokens) > 1 or added != 1:
+        return unknown(size)
+    name = f"{names.label(tokens[0])}+1"
+    if len(tokens[0]) > 1 and names.sizes.setdefault("S", size) == size:  # a class token before patches
+        name = "S"
     names.tokens.add(name)
-    return (Factor(name, size),) if len(tokens) == 1 and added == 1 else unknown(size)
+    return (Factor(name, size),)
 
 
 def stack(call: OpCall) -> list[list[Axis]]:
