@@ -198,14 +198,18 @@ def modules_of(fn: Callable[..., Any]) -> list[nn.Module]:
     owner = fn if isinstance(fn, nn.Module) else getattr(fn, "__self__", None)
     if isinstance(owner, nn.Module):
         return [owner]
+    return [value for value in referred(fn) if isinstance(value, nn.Module)]
+
+
+def referred(fn: Callable[..., Any]) -> list[Any]:
+    """Return what a function finds outside of itself, by its names."""
     try:
         found = inspect.getclosurevars(fn)
     except (TypeError, ValueError):  # no Python function, or one that refers to what is not there yet
         return []
     # What Python calls globals includes the names of attributes: x.proj would find a global module called proj.
     loaded = {step.argval for step in dis.get_instructions(fn) if step.opname in ("LOAD_GLOBAL", "LOAD_NAME")}
-    globals_ = [value for name, value in found.globals.items() if name in loaded]
-    return [value for value in (*found.nonlocals.values(), *globals_) if isinstance(value, nn.Module)]
+    return [*found.nonlocals.values(), *(value for name, value in found.globals.items() if name in loaded)]
 
 
 def declared(fn: Callable[..., Any], bound: dict[str, Any]) -> dict[str, int]:

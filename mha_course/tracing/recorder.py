@@ -34,6 +34,7 @@ LATER = {"projection": "split", "context": "merged"}  # what a change of shape m
 UNCHANGED = {"detach", "contiguous", "clone", "to", "float", "double", "half", "bfloat16", "data"}
 WRAPPED = "tensors inside vmap and other transforms are wrapped, so that their memory and these steps cannot be seen"
 SHAPELESS = "nested and sparse tensors have no shape and strides of their own: steps that make them are not shown"
+IN_NUMPY = "a tensor went to NumPy: what is done there cannot be seen, and what comes back is not known"
 ONE_ROW = {"multi_head_attention_forward", "_native_multi_head_attention", "flex_attention"}
 
 
@@ -86,6 +87,8 @@ class Recorder(TorchFunctionMode):
             rows = list(out)
             self._guard(self._record, "unbind", args, kwargs, rows)
             out = iter(rows)
+        elif type(out).__module__ == "numpy":
+            self.notes[IN_NUMPY] = None
         return out
 
     def _sizes(self, axes: list[Axis], out: Any, dim: Any = None, *_: Any) -> Any:
@@ -161,7 +164,8 @@ class Recorder(TorchFunctionMode):
         if not outs or not is_plain(outs[0]):
             self.notes |= {WRAPPED if is_functorch_wrapped_tensor(outs[0]) else SHAPELESS: None} if outs else {}
             return
-        by_id = {id(tensor): tensor for tensor in tensors_in((*args, *kwargs.values())) if has_shape(tensor)}
+        given = args[:1] if op == "deepcopy" else (*args, *kwargs.values())  # its memo holds the copy
+        by_id = {id(tensor): tensor for tensor in tensors_in(given) if has_shape(tensor)}
         read = list(by_id.values())
         values = [self.values.get(key) or self.info(tensor) for key, tensor in by_id.items()]
         call = OpCall(op, args, kwargs, outs, self.names, self.info, len(self.steps), read, self.pending, self.settled)
@@ -217,7 +221,7 @@ class Recorder(TorchFunctionMode):
         """Write one step; ``before`` has the inputs' ids and their pieces of memory."""
         tensor, result, op = call.outs[number], call.results[number], call.op
         shared = result.memory in before.values()
-        storage = "same" if id(tensor) in before else "view" if shared else "copy" if op in MOVES else "new"
+        storage = "same" if id(tensor) in before else "view" if shared else "copy" if op in MOVES and before else "new"
         if storage == "same":
             self.running.read_again()
         hidden = 0 if number or (op in EXPLICIT_COPIES and storage != "view") else self.counter.copies
@@ -226,7 +230,8 @@ class Recorder(TorchFunctionMode):
         self.steps.append(Step(
             len(self.steps), op, inputs, tuple(tensor.shape), result.labels, tensor.stride(), tensor.is_contiguous(),
             storage, tensor.dtype, tensor.device, tensor.nbytes, 0 if number else self._flops(call), "",
-            at.lineno if at else 0, hidden, note=NOTES.get(op), stage=result.stage, offset=int(tensor.storage_offset()), memory=result.memory,
+            at.lineno if at else 0, hidden, note=NOTES.get(op),
+            stage=result.stage, offset=int(tensor.storage_offset()), memory=result.memory,
         ))  # fmt: skip
 
     def _flops(self, call: OpCall) -> int:

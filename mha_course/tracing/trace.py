@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import inspect
 import linecache
 import sys
-from collections.abc import Callable, Mapping
-from contextlib import nullcontext
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field, replace
 from types import CodeType, TracebackType
 from typing import Any
@@ -24,6 +26,7 @@ from mha_course.tracing.patterns import (
     declared,
     modules_of,
     named_tensors,
+    referred,
     renamed,
     solve,
     translated,
@@ -35,6 +38,9 @@ from mha_course.tracing.source_lines import HERE, code_lines, statements
 from mha_course.tracing.torch_internals import MACHINERY, compiler_is_loaded
 
 COMPILED = "compiled code was run as it was written: what the compiler fuses and reorders cannot be seen"
+LATER = "what was returned runs later, as a generator or coroutine does: its steps cannot be seen"
+THREADS = "a thread was begun in this call: what runs in it cannot be seen"
+CUSTOM = "an operator that is not torch's: what it does inside cannot be seen, and its FLOPs are not counted"
 FAST_PATH = "in evaluation without gradients torch takes a fused path through nn.MultiheadAttention and \
 nn.TransformerEncoder, but not while they are traced: results may differ by rounding, and in rows that are padding"
 SCRIPTED = "scripted code runs outside Python: what it ran is shown, but its lines cannot be seen"
@@ -134,7 +140,7 @@ def _prepare(
 
 def _run(fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], recorder: Recorder) -> Trace:
     """Call under both modes, and put the trace together, of a call that raises too."""
-    parts = [fn, *(part for module in modules_of(fn) for part in module.modules())]
+    parts = [fn, *referred(fn), *(part for module in modules_of(fn) for part in module.modules())]
     compiled = any(hasattr(part, "_torchdynamo_orig_callable") or hasattr(part, "_orig_mod") for part in parts)
     scripted = any(isinstance(part, (torch.jit.ScriptModule, torch.jit.ScriptFunction)) for part in parts)
     notes = (*[COMPILED] * compiled, *[SCRIPTED] * scripted, *[FAST_PATH] * any(map(_has_fast_path, parts)))
@@ -142,13 +148,29 @@ def _run(fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], 
     as_written = torch.compiler.set_stance("force_eager") if compiler_is_loaded() else nullcontext()
     recorder.top = sys._getframe()
     try:
-        with as_written, recorder.counter, recorder:
+        with as_written, _threads_noted(recorder.notes), recorder.counter, recorder:
             result = fn(*args, **kwargs)
     except Exception as error:
         failed = _finish(recorder, None, notes, recorder.failure)
         _attach(error, failed)
         raise
     return _finish(recorder, result, notes, None)
+
+
+@contextmanager
+def _threads_noted(notes: dict[str, None]) -> Iterator[None]:
+    """Note that a thread was begun: modes see one thread alone."""
+    before = threading.getprofile()
+
+    def begun(*_: object) -> None:
+        notes[THREADS] = None
+        sys.setprofile(before)
+
+    threading.setprofile(begun)
+    try:
+        yield
+    finally:
+        threading.setprofile(before)
 
 
 def _has_fast_path(part: Any) -> bool:
@@ -187,7 +209,9 @@ def _finish(recorder: Recorder, result: Any, notes: tuple[str, ...], failure: st
     if any(text.startswith("heads-innermost") for text in warnings.values()):  # a merge then only repeats its order
         warnings = {i: text for i, text in warnings.items() if not text.startswith("merge-dim-before-heads")}
     warnings |= _of_some_alone(recorder.steps, warnings)
-    notes = (*notes, *recorder.notes)
+    later = inspect.isgenerator(result) or inspect.isawaitable(result) or inspect.isasyncgen(result)
+    custom = [f"{name}: {CUSTOM}" for name in recorder.counter.custom]
+    notes = (*notes, *recorder.notes, *custom, *[LATER] * later)
     recorder.running.finish()
     final = recorder.names.final
     for step, info in zip(recorder.steps, recorder.infos, strict=True):

@@ -1,9 +1,11 @@
 """What a trace says of single operations and of whole modules, and how it reports it."""
 
+import copy
 import functools
 import gc
 import linecache
 import math
+import threading
 import time
 import traceback
 import types
@@ -813,6 +815,69 @@ def test_a_statement_over_several_lines_is_shown_whole(x):
     lines = [step.line for step in trace(over_several_lines, x, axes="B S C").steps]
     assert lines[:3] == ["scores = torch.matmul(x, x.transpose(-2, -1)) / math.sqrt(C)"] * 3
     assert lines[3] == "for part in (scores * 2,):"
+
+
+@torch.library.custom_op("mine::double", mutates_args=())
+def double(x: torch.Tensor) -> torch.Tensor:
+    return x.cos()
+
+
+def in_a_thread(x):
+    worker = threading.Thread(target=torch.neg, args=(x,))
+    worker.start()
+    worker.join()
+
+
+@pytest.mark.parametrize(
+    ("fn", "note"),
+    [(in_a_thread, "a thread was begun"), (lambda x: torch.from_numpy(x.numpy() * 2), "a tensor went to NumPy"),
+     (double, "mine::double: an operator that is not torch's"), (lambda x: (row * 2 for row in x), "what was returned"),
+     (torch.neg, "")],
+)  # fmt: skip
+def test_what_is_not_seen_is_noted(fn, note, x):
+    notes = trace(fn, x, axes="B S C").notes
+    assert [text.startswith(note) for text in notes] == [True] * bool(note)
+    assert threading.getprofile() is None
+
+
+@pytest.mark.filterwarnings("ignore:.*torch.jit.*:DeprecationWarning")
+def test_a_compiled_function_inside_is_noted(x):
+    compiled = torch.compile(torch.neg, backend="eager")
+    assert trace(lambda x: compiled(x) * 1, x).notes[0].startswith("compiled code")
+
+
+def test_an_operator_of_the_same_name_is_another(x):
+    (step,) = trace(double, x, axes="B S C").steps
+    assert (step.op, step.axes, step.storage) == ("mine::double", ("?", "?", "?"), "new")
+
+
+OF_COPIES = {  # of (B, C, S), which has the strides of (B, S, C)
+    "softmax": lambda x: x.softmax(-1),
+    "log_softmax": lambda x: x.log_softmax(-1),
+    "layer_norm": lambda x: F.layer_norm(x, (S,)),
+    "layer_norm_of_what_lies_in_order": lambda x: F.layer_norm(x.mT, (C,)),
+    "conv1d": lambda x: F.conv1d(x, x.new_ones(7, C, 1)),
+    "group_norm": lambda x: F.group_norm(x, 4),
+    "gelu": F.gelu,
+}
+
+
+@pytest.mark.parametrize("fn", OF_COPIES.values(), ids=OF_COPIES)
+def test_copies_inside_kernels_are_those_of_the_profiler(fn, x):
+    with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU]) as profiled:
+        fn(x.mT)
+    seen = sum(event.count for event in profiled.key_averages() if event.key == "aten::clone")
+    assert sum(step.hidden_copies for step in trace(fn, x.mT).steps) == seen
+
+
+@pytest.mark.parametrize(
+    ("fn", "storage"),
+    [(copy.deepcopy, "copy"), (torch.Tensor.long, "copy"), (lambda x: x.new_zeros(2), "new"),
+     (lambda x: torch.tensor([1.0]), "new"), (lambda x: torch.hstack([x, x]), "copy"), (lambda x: x[x > 0], "copy")],
+)  # fmt: skip
+def test_copies_that_were_asked_for(fn, storage, x):
+    step = trace(fn, x).steps[-1]
+    assert (step.storage, step.hidden_copies) == (storage, 0)
 
 
 # What is unusual is asked, and breaks nothing
