@@ -7,7 +7,7 @@ from typing import Any
 
 from mha_course.tracing.torch_internals import OpOverload, OpOverloadPacket
 
-NAMESPACES = {"aten", "prim", "prims", "quantized"}  # of torch's own operators
+NAMESPACES = {"aten", "prim", "prims", "quantized", "higher_order"}  # of torch's own operators
 RENAMED = {  # operators, without the underscores and the i of those that work in place
     "rmatmul": "matmul", "truediv": "div", "rtruediv": "div", "rdiv": "div", "floordiv": "floor_divide",
     "rfloordiv": "floor_divide", "mod": "remainder", "rpow": "pow", "rsub": "sub", "iter": "unbind",
@@ -37,11 +37,8 @@ NOTES = {
 def op_name(func: Callable[..., Any]) -> str:
     """Return torch's name for a call, of somebody's own operator with what stands before it: mine::double."""
     name: str = getattr(func, "__name__", type(func).__name__)
-    if isinstance(func, OpOverload):
-        name = str(func.overloadpacket.__name__)
-        return name if func.namespace in NAMESPACES else f"{func.namespace}::{name}"
-    if isinstance(func, OpOverloadPacket):
-        space = str(func).partition(".")[0]
+    if type(func) in (OpOverload, OpOverloadPacket):
+        space, name = str(func).split(".")[:2]
         return name if space in NAMESPACES else f"{space}::{name}"
     if name == "__get__":
         return str(getattr(getattr(func, "__self__", None), "__name__", name))

@@ -6,7 +6,6 @@ from collections import Counter
 from collections.abc import Callable
 from typing import Any
 
-from mha_course.tracing.dispatch import op_name
 from mha_course.tracing.torch_internals import (
     CPU_FLASH,
     CPU_FLASH_BACKWARD,
@@ -54,7 +53,8 @@ _known: dict[int, tuple[str, bool, Flops | None]] = {}  # by id: operations live
 def _rules_of(func: OpOverload) -> tuple[str, bool, Flops | None]:
     """Return the name of an operation, whether it copies, and how its FLOPs are counted."""
     if id(func) not in _known:
-        packet, name = getattr(func, "overloadpacket", func), op_name(func)  # a higher-order operator has no packet
+        packet = getattr(func, "overloadpacket", func)  # a higher-order operator has none
+        name = str(packet.__name__)
         _known[id(func)] = name, name in COPIES, COUNTED.get(name) or flop_registry.get(packet)
     return _known[id(func)]
 
@@ -75,7 +75,6 @@ class OpCounter(DispatchMode):
         super().__init__()
         self.copies = 0
         self.flops_by_op: Counter[str] = Counter()
-        self.custom: dict[str, None] = {}  # operators of somebody's own
 
     @property
     def flops(self) -> int:
@@ -90,8 +89,8 @@ class OpCounter(DispatchMode):
     def ran(self, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any], out: Any) -> None:
         """Add one operation."""
         name, copies, count = _known.get(id(func)) or _rules_of(func)
-        self.copies += copies or (name in COPY_INSIDE and not args[0].is_contiguous())
-        if "::" in name:
-            self.custom[name] = None
+        self.copies += copies
+        if name in COPY_INSIDE and not args[0].is_contiguous():
+            self.copies += 1
         if count is not None:
             self.flops_by_op[name] += int(count(*args, **kwargs, out_val=out))

@@ -7,6 +7,7 @@ import math
 import weakref
 from collections import Counter
 from collections.abc import Callable
+from contextlib import ExitStack
 from functools import partial
 from types import FrameType
 from typing import Any
@@ -26,7 +27,14 @@ from mha_course.tracing.rules.indexing import INDEXING
 from mha_course.tracing.rules.making import MAKING
 from mha_course.tracing.rules.reshape import VIEWS, Rule
 from mha_course.tracing.source_lines import Frames, UserFrame
-from mha_course.tracing.torch_internals import OpOverload, has_shape, is_functorch_wrapped_tensor, is_plain, storage_key
+from mha_course.tracing.torch_internals import (
+    OpOverload,
+    compiler_is_loaded,
+    has_shape,
+    is_functorch_wrapped_tensor,
+    is_plain,
+    storage_key,
+)
 
 RULES: dict[str, Rule] = {**VIEWS, **INDEXING, **CONTRACTIONS, **ELEMENTWISE, **MAKING}
 SHAPE_ONLY = {*VIEWS, *INDEXING}
@@ -46,6 +54,8 @@ class Recorder(TorchFunctionMode):
         self.names, self.parameters = names, parameters
         self.top: FrameType | None = None  # where the traced call begins
         self.counter = OpCounter()
+        self.as_written = ExitStack()
+        self.compiles = True
         self.values: dict[int, TensorInfo] = {}
         self.alive: dict[int, weakref.ref[torch.Tensor]] = {}
         self.memories: dict[int, int] = {}
@@ -69,6 +79,8 @@ class Recorder(TorchFunctionMode):
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
         kwargs = kwargs or {}
+        if self.compiles:
+            self.run_as_written()
         self.counter.reset()
         try:
             out = func(*args, **kwargs)
@@ -90,6 +102,12 @@ class Recorder(TorchFunctionMode):
         elif type(out).__module__ == "numpy":
             self.notes[IN_NUMPY] = None
         return out
+
+    def run_as_written(self) -> None:
+        """Compile nothing while it is traced. Importing the compiler takes seconds: only when somebody has done it."""
+        if compiler_is_loaded():
+            self.compiles = False
+            self.as_written.enter_context(torch.compiler.set_stance("force_eager"))
 
     def _sizes(self, axes: list[Axis], out: Any, dim: Any = None, *_: Any) -> Any:
         """Return a shape, or one size of it, that remembers its axes."""

@@ -7,7 +7,7 @@ import linecache
 import sys
 import threading
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from types import CodeType, TracebackType
 from typing import Any
@@ -35,7 +35,7 @@ from mha_course.tracing.recorder import Recorder
 from mha_course.tracing.records import Argument, Operand, Source, Step
 from mha_course.tracing.rules import warnings as diagnosis
 from mha_course.tracing.source_lines import HERE, code_lines, statements
-from mha_course.tracing.torch_internals import MACHINERY, compiler_is_loaded
+from mha_course.tracing.torch_internals import MACHINERY
 
 COMPILED = "compiled code was run as it was written: what the compiler fuses and reorders cannot be seen"
 LATER = "what was returned runs later, as a generator or coroutine does: its steps cannot be seen"
@@ -144,11 +144,10 @@ def _run(fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], 
     compiled = any(hasattr(part, "_torchdynamo_orig_callable") or hasattr(part, "_orig_mod") for part in parts)
     scripted = any(isinstance(part, (torch.jit.ScriptModule, torch.jit.ScriptFunction)) for part in parts)
     notes = (*[COMPILED] * compiled, *[SCRIPTED] * scripted, *[FAST_PATH] * any(map(_has_fast_path, parts)))
-    # Compiled code is not compiled while it is traced. Importing the compiler takes seconds: only if it is in use.
-    as_written = torch.compiler.set_stance("force_eager") if compiler_is_loaded() else nullcontext()
     recorder.top = sys._getframe()
     try:
-        with as_written, _threads_noted(recorder.notes), recorder.counter, recorder:
+        with recorder.as_written, _threads_noted(recorder.notes), recorder.counter, recorder:
+            recorder.run_as_written()
             result = fn(*args, **kwargs)
     except Exception as error:
         failed = _finish(recorder, None, notes, recorder.failure)
@@ -202,15 +201,18 @@ def _without_tracer(entry: TracebackType | None) -> TracebackType | None:
 
 def _finish(recorder: Recorder, result: Any, notes: tuple[str, ...], failure: str | None) -> Trace:
     """Make the steps, with lines, variables and warnings."""
-    codes = dict.fromkeys(line.code for line in recorder.lines if line)
-    known = {code: Source(_title(code), code.co_filename, *code_lines(code.co_filename, code)) for code in codes}
-    shown = [code for code, source in known.items() if source.lines]
+    codes = {id(line.code): line.code for line in recorder.lines if line}  # by id: their hash is slow
+    known = {
+        key: Source(_title(code), code.co_filename, *code_lines(code.co_filename, code)) for key, code in codes.items()
+    }
+    written = {key: statements(code.co_filename, code) for key, code in codes.items()}
+    shown = [key for key, source in known.items() if source.lines]
     warnings = {i: text for i, text in recorder.pending.items() if i not in recorder.settled} | recorder.warnings
     if any(text.startswith("heads-innermost") for text in warnings.values()):  # a merge then only repeats its order
         warnings = {i: text for i, text in warnings.items() if not text.startswith("merge-dim-before-heads")}
     warnings |= _of_some_alone(recorder.steps, warnings)
     later = inspect.isgenerator(result) or inspect.isawaitable(result) or inspect.isasyncgen(result)
-    custom = [f"{name}: {CUSTOM}" for name in recorder.counter.custom]
+    custom = dict.fromkeys(f"{step.op}: {CUSTOM}" for step in recorder.steps if "::" in step.op)
     notes = (*notes, *recorder.notes, *custom, *[LATER] * later)
     recorder.running.finish()
     final = recorder.names.final
@@ -222,10 +224,10 @@ def _finish(recorder: Recorder, result: Any, notes: tuple[str, ...], failure: st
         text = warnings.get(step.index)
         step.warning, step.question = (None, text) if isinstance(text, diagnosis.Question) else (text, None)
         if line is not None:
-            file = line.code.co_filename
-            step.line = statements(file, line.code).get(step.lineno) or linecache.getline(file, step.lineno).strip()
-            step.source = shown.index(line.code) if line.code in shown else None
-    sources = tuple(known[code] for code in shown)
+            key, file = id(line.code), line.code.co_filename
+            step.line = written[key].get(step.lineno) or linecache.getline(file, step.lineno).strip()
+            step.source = shown.index(key) if key in shown else None
+    sources = tuple(known[key] for key in shown)
     arguments = tuple(
         replace(made, axes=made.axes or tuple(map(final, value.axes))) for made, value in recorder.arguments.values()
     )
