@@ -6,8 +6,7 @@ import inspect
 import linecache
 import sys
 import threading
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from types import CodeType, TracebackType
 from typing import Any
@@ -144,32 +143,25 @@ def _run(fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], 
     compiled = any(hasattr(part, "_torchdynamo_orig_callable") or hasattr(part, "_orig_mod") for part in parts)
     scripted = any(isinstance(part, (torch.jit.ScriptModule, torch.jit.ScriptFunction)) for part in parts)
     notes = (*[COMPILED] * compiled, *[SCRIPTED] * scripted, *[FAST_PATH] * any(map(_has_fast_path, parts)))
-    recorder.top = sys._getframe()
+    recorder.top, profile = sys._getframe(), threading.getprofile()
+
+    def begun(*_: object) -> None:
+        recorder.notes[THREADS] = None
+        sys.setprofile(profile)
+
+    threading.setprofile(begun)
     try:
-        with recorder.as_written, _threads_noted(recorder.notes), recorder.counter, recorder:
+        with recorder.counter, recorder:
             recorder.run_as_written()
             result = fn(*args, **kwargs)
     except Exception as error:
         failed = _finish(recorder, None, notes, recorder.failure)
         _attach(error, failed)
         raise
+    finally:  # no context manager of Python's: it would set the traceback of what was raised, which may refuse
+        threading.setprofile(profile)
+        recorder.as_written.close()
     return _finish(recorder, result, notes, None)
-
-
-@contextmanager
-def _threads_noted(notes: dict[str, None]) -> Iterator[None]:
-    """Note that a thread was begun: modes see one thread alone."""
-    before = threading.getprofile()
-
-    def begun(*_: object) -> None:
-        notes[THREADS] = None
-        sys.setprofile(before)
-
-    threading.setprofile(begun)
-    try:
-        yield
-    finally:
-        threading.setprofile(before)
 
 
 def _has_fast_path(part: Any) -> bool:
