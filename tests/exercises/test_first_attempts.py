@@ -87,6 +87,18 @@ def merged_by_view(x, w_q, w_k, w_v, w_o, h, mask=None):
     return context.transpose(1, 2).view(x.size(0), x.size(1), -1) @ w_o.T, context
 
 
+def layer_of_gpt2(x, state, h, c_proj=lambda w: w, **options):
+    fused = x @ state["c_attn.weight"] + state["c_attn.bias"]
+    context = ONE_CALL(*(split(part, h) for part in fused.chunk(3, -1)), **{"is_causal": True} | options)
+    return solutions.merge_heads(context) @ c_proj(state["c_proj.weight"]) + state["c_proj.bias"]
+
+
+def into_linear(x, state, h):
+    linear = nn.Linear(24, 72)
+    linear.load_state_dict({"weight": state["c_attn.weight"], "bias": state["c_attn.bias"]})
+    return linear(x)
+
+
 def probing(sizes, tokens=None, differ=torch.ne, fresh=True):
     """Return find_leaks with other sizes of the changes, of some tokens, compared in another way, or adding up."""
 
@@ -346,6 +358,19 @@ WRONG = [
     ("sinusoidal_encoding", "waves-in-halves", lambda n, c: torch.cat(
         [solutions.sinusoidal_encoding(n, c)[:, first::2] for first in (0, 1)], 1)),
     ("ablate_heads", "ablate-complement", lambda c, h: c - solutions.ablate_heads(c, h)),
+    ("gpt2_qkv", "not-transposed", lambda w: w.split(w.size(0), dim=1)),
+    ("gpt2_qkv", "not-transposed", lambda w: [part.T for part in w.T.chunk(3)]),
+    ("gpt2_qkv", "wrong-unpack-order", lambda w: w.T.chunk(3)[::-1]),
+    ("gpt2_qkv", "chunk-wrong-axis", lambda w: torch.split(w, len(w) // 3)),
+    ("gpt2_attention", "not-transposed", into_linear),
+    ("gpt2_attention", "not-transposed", lambda x, state, h: F.linear(x, state["c_attn.weight"], state["c_attn.bias"])),
+    ("gpt2_attention", "not-transposed", lambda *a: layer_of_gpt2(*a, c_proj=lambda w: w.T)),
+    ("gpt2_attention", "causal-ignored", lambda *a: layer_of_gpt2(*a, is_causal=False)),
+    ("gpt2_attention", "scale-missing", lambda *a: layer_of_gpt2(*a, is_causal=True, scale=1.0)),
+    ("gpt2_attention", "bias-dropped", lambda x, state, h: layer_of_gpt2(x, state | {"c_attn.bias": 0.0}, h)),
+    ("to_half_split", "heads-ignored", lambda w, h: torch.cat((w[::2], w[1::2]))),
+    ("to_half_split", "half-split-inverted", lambda w, h: torch.stack(w.view(h, 2, -1, len(w)).unbind(1), 2).view_as(w)),
+    ("to_half_split", "columns-reordered", lambda w, h: torch.cat((w[:, ::2], w[:, 1::2]), 1)),
     ("relation_score", "relation-summed", lambda w, pairs: sum(w[:, a, b] for a, b in pairs)),
     ("contribution_norms", "weights-only", lambda w, v, w_o: w),
     ("contribution_norms", "norm-of-value", lambda w, v, w_o: torch.einsum("hts,hs->hts", w, v.norm(dim=-1))),
