@@ -369,7 +369,7 @@ WRONG = [
     ("gpt2_attention", "scale-missing", lambda *a: layer_of_gpt2(*a, is_causal=True, scale=1.0)),
     ("gpt2_attention", "bias-dropped", lambda x, state, h: layer_of_gpt2(x, state | {"c_attn.bias": 0.0}, h)),
     ("to_half_split", "heads-ignored", lambda w, h: torch.cat((w[::2], w[1::2]))),
-    ("to_half_split", "half-split-inverted", lambda w, h: torch.stack(w.view(h, 2, -1, len(w)).unbind(1), 2).view_as(w)),
+    ("to_half_split", "half-split-inverted", lambda w, h: w.view(h, 2, -1, len(w)).transpose(1, 2).reshape(w.shape)),
     ("to_half_split", "columns-reordered", lambda w, h: torch.cat((w[:, ::2], w[:, 1::2]), 1)),
     ("relation_score", "relation-summed", lambda w, pairs: sum(w[:, a, b] for a, b in pairs)),
     ("contribution_norms", "weights-only", lambda w, v, w_o: w),

@@ -516,15 +516,10 @@ def first_induction():
 
 
 def square_weight():
-    """Load each weight as it is stored, (in, out), into a Linear of these sizes."""
-    fits = []
-    for answer in QUESTIONS["square-weight"].answers:
-        inner, outer = map(int, re.findall(r"\d{3,}", answer))
-        try:
-            nn.Linear(inner, outer, bias=False).load_state_dict({"weight": torch.zeros(inner, outer)})
-            fits.append(answer)
-        except RuntimeError as error:
-            assert "size mismatch" in str(error)
+    """Compare each weight, stored as (in, out), with that of a Linear of these sizes."""
+    answers = QUESTIONS["square-weight"].answers
+    sizes = {answer: tuple(map(int, re.findall(r"\d{3,}", answer))) for answer in answers}  # (in, out)
+    fits = [answer for answer, size in sizes.items() if nn.Linear(*size).weight.shape == size]
     return " and ".join(fits)
 
 
