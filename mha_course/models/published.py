@@ -18,7 +18,7 @@ from mha_course.attention import attention, fused_attention, merge_heads, split_
 from mha_course.caching import repeat_kv
 from mha_course.errors import SentenceError, require, require_bool, require_int, require_shape
 from mha_course.masks import causal_mask
-from mha_course.models.blocks import Encoder
+from mha_course.models.blocks import Encoder, EncoderBlock
 from mha_course.models.training import threads
 from mha_course.positions import rope
 
@@ -44,6 +44,11 @@ class PublishedModel(nn.Module):
     token_embedding: nn.Embedding
     encoder: Encoder
     to_words: nn.Module
+
+    @property
+    def blocks(self) -> list[EncoderBlock]:
+        """The layers, first to last."""
+        return self.encoder.blocks
 
     def embed(self, ids: Tensor) -> Tensor:
         """Map ids (B, S) to what enters the first layer, (B, S, C)."""
