@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 import torch
 from safetensors import SafetensorError
-from safetensors.torch import load_file
+from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 from mha_course.errors import ShapeError, require, require_int
@@ -149,6 +149,35 @@ def load(folder: str | Path, *, num_threads: int | None = None) -> PublishedMode
     model.load_state_dict(_state(model, tensors, family), assign=True)
     model.num_threads = num_threads
     return model.requires_grad_(False).eval()
+
+
+def save(model: PublishedModel, config: Config, folder: Path) -> None:
+    """Write a model whose words are tied as ``load`` reads it, under its published names: the other way round."""
+    family = FAMILIES[config["model_type"]]
+    parts: dict[str, list[Tensor]] = {}
+    for name, parameter in model.state_dict().items():
+        parts.setdefault(_published(name, family.names), []).append(parameter)
+    stored = {name: torch.cat(tensors) for name, tensors in parts.items()}
+    for name in stored:
+        if name.endswith(tuple(f"{module}.weight" for module in family.stored_in_out)):
+            stored[name] = stored[name].T.contiguous()
+    for copy, original in family.tied.items():
+        stored[original] = stored.pop(copy)
+    heads = ("cls.", "lm_head.")  # stand beside the model, not in it
+    named = {name if name.startswith(heads) else family.prefix + name: tensor for name, tensor in stored.items()}
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "config.json").write_text(json.dumps(config, indent=2) + "\n", encoding="utf-8")
+    save_file(named, folder / "model.safetensors", metadata={"format": "pt"})
+
+
+def shipped(family: str) -> Path:
+    """Return the folder of the small checkpoint of a family that comes with the course.
+
+    >>> sorted(file.name for file in shipped("bert").iterdir())
+    ['config.json', 'model.safetensors', 'tokenizer.json']
+    """
+    require(family in FAMILIES, "shipped", "no family has this name", expected=listed(FAMILIES), got=repr(family))
+    return Path(__file__).parents[1] / "data" / "checkpoints" / family
 
 
 def _read_config(folder: Path) -> Config:
