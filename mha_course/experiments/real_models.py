@@ -6,6 +6,7 @@ Axes: N texts, S tokens, V tokens in the vocabulary, L layers, B sequences, H he
 from __future__ import annotations
 
 import copy
+import json
 import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -50,7 +51,7 @@ class Checkpoint:
 
     def untrained(self, seed: int = 0) -> PublishedModel:
         """Return a model of the same architecture with random numbers in it."""
-        config = checkpoints.read_config(self.folder)
+        config = json.loads((self.folder / "config.json").read_text(encoding="utf-8"))
         with seeded(seed):
             return checkpoints.FAMILIES[config["model_type"]].architecture(config).eval().requires_grad_(False)
 
@@ -83,10 +84,18 @@ def _open(folder: Path, *, small: bool) -> Checkpoint:
     return Checkpoint(folder, model, Tokenizer.from_file(str(folder / "tokenizer.json")), small)
 
 
-def stored_shapes(folder: Path) -> dict[str, tuple[int, ...]]:
-    """Return name and shape of every tensor in the file, without reading the numbers."""
+def stored_attention(folder: Path, layer: int = 0) -> dict[str, tuple[int, ...]]:
+    """Return name and shape of each tensor of a layer's attention as the file has them, without reading numbers."""
+    config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
+    family = checkpoints.FAMILIES[config["model_type"]]
+    modules = {theirs.replace("*", str(layer)) for ours, theirs in family.names.items() if ".attention." in ours}
     with safe_open(folder / "model.safetensors", "pt") as file:
-        return {name: tuple(file.get_slice(name).get_shape()) for name in file.keys()}  # noqa: SIM118
+        found = {name: tuple(file.get_slice(name).get_shape()) for name in sorted(file.keys())}
+    return {name: shape for name, shape in found.items() if _module(name, family.prefix) in modules}
+
+
+def _module(name: str, prefix: str) -> str:
+    return name.removeprefix(prefix).rpartition(".")[0]
 
 
 class StoredAttention(nn.Module):

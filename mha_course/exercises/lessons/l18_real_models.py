@@ -86,7 +86,7 @@ def _stored(*seeds: int) -> tuple[Tensor, ...]:
 
 
 FILE = "18, Real models: What is in the file"
-INSIDE = "18, Real models: Your attention inside GPT-2"
+INSIDE = "18, Real models: Do it: your attention inside GPT-2"
 LAYOUT = "18, Real models: Llama: whose pairs?"
 MISTAKES = [
     mistake("not-transposed", "The weight was cut into q, k and v, and not transposed.",
