@@ -17,6 +17,7 @@ import torch
 from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers, processors, trainers
 from torch import Tensor, nn
 from torch.nn import functional as F
+from torch.nn.utils.rnn import pad_sequence
 
 from mha_course import example
 from mha_course.datasets.grammar import Sentence, sentences, vocabulary
@@ -26,7 +27,7 @@ from mha_course.positions import sinusoidal_encoding
 
 END, PAD, MASK = "<|endoftext|>", "[PAD]", "[MASK]"  # END stands before each text, as in training GPT-2 and SmolLM2
 SPECIAL = (PAD, "[UNK]", "[CLS]", "[SEP]", MASK)
-PLACES, HALF = 64, 32
+PLACES, HALF, ROWS = 64, 32, 12
 _COMMON = {"hidden_size": 64, "num_attention_heads": 4, "num_hidden_layers": 2, "max_position_embeddings": PLACES}
 CONFIGS: dict[str, dict[str, Any]] = {
     "gpt2": {
@@ -39,7 +40,7 @@ CONFIGS: dict[str, dict[str, Any]] = {
         "tie_word_embeddings": True, "bos_token_id": 0, "eos_token_id": 0,
     },
 }  # fmt: skip
-STEPS = 2000
+STEPS = 2500
 LEARNING_RATES = {"gpt2": 5e-3, "bert": 3e-3, "llama": 5e-3}
 
 
@@ -84,7 +85,7 @@ def word_pieces() -> Tokenizer:
 
 
 def next_token_batches(tokenizer: Tokenizer, texts: Sequence[str], seed: int) -> Iterator[tuple[Tensor, Tensor]]:
-    """Yield endless batches: ids (B, S) of text and, twice as many, of random tokens that come again; and targets.
+    """Yield endless batches: ids (B, S) of text and, as many, of random tokens that come again; and targets.
 
     Targets (B, S - 1) are the next tokens, or -100 while those of a random row are all new.
     """
@@ -92,9 +93,9 @@ def next_token_batches(tokenizer: Tokenizer, texts: Sequence[str], seed: int) ->
     stream = torch.tensor([id for text in tokenizer.encode_batch([END + text for text in texts]) for id in text.ids])
     places = torch.arange(PLACES)
     while True:
-        starts = torch.randint(len(stream) - PLACES, (6, 1), generator=generator)
-        period = torch.randint(6, HALF + 1, (12, 1), generator=generator)
-        drawn = torch.randint(tokenizer.get_vocab_size(), (12, HALF), generator=generator)
+        starts = torch.randint(len(stream) - PLACES, (ROWS, 1), generator=generator)
+        period = torch.randint(6, HALF + 1, (ROWS, 1), generator=generator)
+        drawn = torch.randint(tokenizer.get_vocab_size(), (ROWS, HALF), generator=generator)
         ids = torch.cat((stream[starts + places], drawn.gather(1, places % period)))  # (B, S)
         new = places[1:] < torch.cat((torch.zeros_like(starts), period))  # (B, S-1)
         yield ids, ids[:, 1:].masked_fill(new, -100)
@@ -148,44 +149,38 @@ def make(family: str, *, seed: int = 0, steps: int = STEPS) -> tuple[PublishedMo
     return model.eval().requires_grad_(False), config, tokenizer
 
 
-def _places(tokenizer: Tokenizer) -> tuple[Tensor, Tensor, Tensor]:
-    """Return ids (B, S) of test sentences, and for each of their pronouns its row and place, and that of its noun."""
-    found, rows = [], []
-    for text in sentences(500, "test", 0):
-        ids = tokenizer.encode(written(text)).ids
-
-
 @torch.no_grad()
 def measure(model: PublishedModel, tokenizer: Tokenizer) -> dict[str, Any]:
-    """Measure a model on sentences about pairs of nouns that it has not seen, and on random tokens that come twice.
+    """Measure a model on pairs of nouns that it has not seen in this order, and on random tokens that come twice.
 
-    Returns: ``pronoun``, the share of pronouns that are guessed; and each head's mean weight (L, H) from the pronoun to its
-        ``noun``, to the token before (``previous``), and to what came after the same token last time (``induction``).
+    Returns: ``pronoun`` and ``repeated``, which share of these tokens is the likeliest one; and each head's mean weight
+        (L, H) from the place where the pronoun is guessed to its ``noun``, to the token before (``previous``), and to
+        what came after the same token the first time (``induction``).
     """
-    causal, first = model.causal, 0 if tokenizer.get_vocab_size() else 1
-    hits, noun = [], []
-    for text in sentences(500, "test", 0):
-        for place, other in text.pairs.get("pronoun", ()):
-            ids = torch.tensor([tokenizer.encode(written(text)).ids])
-            place, other = place + (not causal), other + (not causal)
-            true = ids[0, place].item()
-            if causal:
-                logits = model(ids)[0, place - 1]
-            else:
-                noun.append(model.attention_weights(ids)[:, 0, :, place, other])
-                ids[0, place] = tokenizer.token_to_id(MASK)
-                logits = model(ids)[0, place]
-            hits.append(logits.argmax().item() == true)
-    ids = torch.randint(tokenizer.get_vocab_size(), (100, HALF), generator=torch.Generator().manual_seed(1)).repeat(
-        1, 2
-    )
-    weights = model.attention_weights(ids)
+    texts = sentences(500, "test", seed=0)
+    asked = [(number, *pair) for number, text in enumerate(texts) for pair in text.pairs.get("pronoun", ())]
+    rows, places, nouns = torch.tensor(asked).T
+    found = tokenizer.encode_batch([written(text) for text in texts])
+    ids = pad_sequence([torch.tensor(one.ids) for one in found], batch_first=True)[rows]  # (B, S)
+    mask = pad_sequence([torch.tensor(one.attention_mask) for one in found], batch_first=True).bool()[rows]  # (B, S)
+    rows = torch.arange(len(rows))
+    if not model.causal:  # [CLS] stands first
+        places, nouns = places + 1, nouns + 1
+    true, guessed_at = ids[rows, places], places - 1 if model.causal else places
+    weights = model.attention_weights(ids, mask)[:, rows, :, guessed_at, nouns]  # (B, L, H)
+    if not model.causal:
+        ids[rows, places] = tokenizer.token_to_id(MASK)
+    guesses = model(ids, mask)[rows, guessed_at].argmax(-1)  # (B,)
+    dice = torch.Generator().manual_seed(1)
+    repeated = torch.randint(tokenizer.get_vocab_size(), (100, HALF), generator=dice).repeat(1, 2)  # (B, S)
+    on_repeated = model.attention_weights(repeated)  # (L, B, H, S, S)
+    again = model(repeated)[:, HALF:-1].argmax(-1) == repeated[:, HALF + 1 :]  # (B, HALF-1)
     return {
-        "pronoun": sum(hits) / len(hits),
-        "noun": torch.stack(noun).mean(0) if noun else None,
-        "previous": weights.diagonal(-1, -2, -1).mean((1, 3)),
-        "induction": weights[..., HALF:, :].diagonal(1, -2, -1).mean((1, 3)),
-        "repeated": (model(ids)[:, HALF:-1].argmax(-1) == ids[:, HALF + 1 :]).float().mean().item(),
+        "pronoun": (guesses == true).float().mean(),
+        "repeated": again.float().mean(),
+        "noun": weights.mean(0),
+        "previous": on_repeated.diagonal(-1, -2, -1).mean((1, 3)),
+        "induction": on_repeated[..., HALF:, :].diagonal(1, -2, -1).mean((1, 3)),
     }
 
 
@@ -196,4 +191,5 @@ if __name__ == "__main__":
         folder = checkpoints.shipped(family)
         checkpoints.save(model, config, folder)
         tokenizer.save(str(folder / "tokenizer.json"))
-        print(family, *(f"{name}: {value}" for name, value in measure(model, tokenizer).items()), sep="\n  ")
+        for name, value in measure(model, tokenizer).items():
+            print(family, name, value.tolist())

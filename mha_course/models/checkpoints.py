@@ -122,6 +122,34 @@ _LLAMA = Family(
 )
 
 FAMILIES = {"gpt2": _GPT2, "bert": _BERT, "llama": _LLAMA}
+WEIGHTS = "model.safetensors"
+
+
+class Published(NamedTuple):
+    """A file of weights on the hub; its licence is that of the model."""
+
+    repository: str
+    revision: str | None
+    sha256: str | None
+
+
+PUBLISHED = {
+    "gpt2": Published(  # MIT
+        "openai-community/gpt2",
+        "607a30d783dfa663caf39e06633721c8d4cfcd7e",
+        "248dfc3911869ec493c76e65bf2fcf7f615828b0254c12b473182f0f81d3a707",
+    ),
+    "bert": Published(  # Apache-2.0
+        "google-bert/bert-base-uncased",
+        "86b5e0934494bd15c9632b12f734a8a67f723594",
+        "68d45e234eb4a928074dfd868cead0219ab85354cc53d20e772753c6bb9169d3",
+    ),
+    "smollm2": Published(  # Apache-2.0
+        "HuggingFaceTB/SmolLM2-135M",
+        "93efa2f097d58c2a74874c7e644dbc9b0cee75a2",
+        "80521b40281d6ce74e35c9282c22539e75aa0ac8578892b2a59955ef78d55da1",
+    ),
+}
 
 
 def load(folder: str | Path, *, num_threads: int | None = None) -> PublishedModel:
