@@ -150,7 +150,7 @@ def in_tokens(tokenizer: Tokenizer, texts: Sequence[Sentence]) -> tuple[list[Sen
     found = tokenizer.encode_batch([text.words for text in texts], is_pretokenized=True)
     placed = []
     for text, one in zip(texts, found, strict=True):
-        last = [one.word_to_tokens(word)[1] - 1 for word in range(len(text.words))]
+        last = {word: place for place, word in enumerate(one.word_ids) if word is not None}
         pairs = {name: tuple((last[a], last[b]) for a, b in pairs) for name, pairs in text.pairs.items()}
         placed.append(replace(text, words=tuple(one.tokens), pairs=pairs))
     ids, mask = (

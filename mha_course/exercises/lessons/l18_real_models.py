@@ -79,6 +79,11 @@ def _reordered(axis: int, heads: bool, back: bool = False) -> Callable[..., Tens
     return reorder
 
 
+def _without_diagonal(fill: float) -> dict[str, Any]:
+    """Hide the diagonal as well, and leave the row that sees nothing as it comes."""
+    return {"mask": lambda m, z: m.tril(-1), "hide": lambda z, m: z.masked_fill(~m, fill), "empty": lambda w, m: w}
+
+
 def _stored(*seeds: int) -> tuple[Tensor, ...]:
     """Return x, and what a GPT-2 file holds of one layer's attention."""
     c_attn, c_proj = torch.cat(square(*seeds[:3]), 1), square(seeds[3])[0]  # (C, 3C), (C, C)
@@ -124,8 +129,7 @@ MISTAKES = [
         {"mask": lambda m, z: (m | True).tril(1)}, only=("gpt2_attention",)),
     mistake("causal-hides-self", "The diagonal is hidden, and the first token sees nothing.",
         "A token sees itself: tril().", INSIDE,
-        *[{"mask": lambda m, z: m.tril(-1), "empty": lambda w, m: w,
-           "hide": lambda z, m, fill=fill: z.masked_fill(~m, fill)} for fill in (-torch.inf, -1e9)],
+        *map(_without_diagonal, (-torch.inf, -1e9)),
         {"mask": lambda m, z: m.tril(-1)}, only=("gpt2_attention",)),
     mistake("mask-inverted", "Each token sees itself and what comes later.",
         "The causal mask is the lower triangle: tril(), and not triu().", INSIDE,
