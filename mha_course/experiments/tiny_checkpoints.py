@@ -10,7 +10,6 @@ from __future__ import annotations
 import string
 import sys
 from collections.abc import Iterator, Sequence
-from pathlib import Path
 from typing import Any
 
 import torch
@@ -40,8 +39,7 @@ CONFIGS: dict[str, dict[str, Any]] = {
         "tie_word_embeddings": True, "bos_token_id": 0, "eos_token_id": 0,
     },
 }  # fmt: skip
-STEPS = 2500
-LEARNING_RATES = {"gpt2": 5e-3, "bert": 3e-3, "llama": 5e-3}
+TRAINING = {"gpt2": (2500, 5e-3), "bert": (2000, 3e-3), "llama": (2500, 5e-3)}  # steps, and the learning rate
 
 
 def written(text: Sentence) -> str:
@@ -107,45 +105,43 @@ def next_token_loss(model: nn.Module, ids: Tensor, targets: Tensor) -> Tensor:
 
 
 def masked_batches(tokenizer: Tokenizer, seed: int) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
-    """Yield the batches of the running example as BERT reads them: [CLS], the words, mostly a full stop, [SEP]."""
-    names = (PAD, MASK, *vocabulary()[2:])
-    number = torch.tensor([tokenizer.token_to_id(name) for name in names])
-    cls, sep, stop = (tokenizer.token_to_id(name) for name in ("[CLS]", "[SEP]", "."))
+    """Yield the batches of the running example as BERT reads them: [CLS], words, in half of the rows a stop, [SEP]."""
+    (cls, stop, sep), plain = tokenizer.encode(".").ids, " ".join((PAD, MASK, *vocabulary()[2:]))
+    number = torch.tensor(tokenizer.encode(plain, add_special_tokens=False).ids)  # of each word of the course
     generator = torch.Generator().manual_seed(seed)
-    for words, may_attend, targets in example.training_batches(seed):
+    for words, may_attend, hidden in example.training_batches(seed):
         ids = F.pad(number[words], (1, 2))  # (B, S), a row is 3 longer than its words
-        targets = F.pad(number[targets.clamp(min=0)].where(targets >= 0, targets), (1, 2), value=-100)
+        targets = F.pad(number[hidden.clamp(min=0)].where(hidden >= 0, -100), (1, 2), value=-100)  # (B, S)
         ends = may_attend.flatten(1).sum(1, keepdim=True) + 1  # (B, 1), the place behind the words
-        stops = (torch.rand(ends.shape, generator=generator) < 0.5).long()
+        stops = (torch.rand(ends.shape, generator=generator) < 0.5).long()  # (B, 1)
         ids[:, 0] = cls
-        ids = ids.scatter(1, ends, stop).scatter(1, ends + stops, sep)
-        mask = torch.arange(ids.size(1)) <= ends + stops  # (B, S)
-        yield ids, mask, targets
+        ids = ids.scatter(1, ends, stop).scatter(1, ends + stops, sep)  # (B, S)
+        yield ids, torch.arange(ids.size(1)) <= ends + stops, targets
 
 
 def new_model(family: str, config: dict[str, Any], seed: int) -> PublishedModel:
-    """Return an untrained model, its words tied; learned positions begin as waves, which previous-token heads need."""
+    """Return an untrained model whose words are tied; learned positions begin as waves."""
     with seeded(seed):
         model = checkpoints.FAMILIES[family].architecture(config)
         nn.init.normal_(model.token_embedding.weight, std=0.1)
-    last = model.to_words if isinstance(model.to_words, nn.Linear) else model.to_words[-1]
+    *_, last = (module for module in model.to_words.modules() if isinstance(module, nn.Linear))
     last.weight = model.token_embedding.weight
-    if hasattr(model, "position_embedding"):
-        model.position_embedding.weight.data = 0.1 * sinusoidal_encoding(PLACES, model.token_embedding.embedding_dim)
+    places = getattr(model, "position_embedding", None)
+    if places is not None:
+        places.weight.data = 0.1 * sinusoidal_encoding(PLACES, places.embedding_dim)
     return model
 
 
-def make(family: str, *, seed: int = 0, steps: int = STEPS) -> tuple[PublishedModel, dict[str, Any], Tokenizer]:
+def make(family: str, seed: int = 0) -> tuple[PublishedModel, dict[str, Any], Tokenizer]:
     """Train the checkpoint of a family; return the model, its config and its tokenizer."""
     texts = [written(text) for text in sentences(20_000, "train", seed)]
     tokenizer = word_pieces() if family == "bert" else byte_level(texts, digits=family == "llama")
     config = {"model_type": family, "vocab_size": tokenizer.get_vocab_size(), **CONFIGS[family]}
-    model = new_model(family, config, seed)
+    model, (steps, lr) = new_model(family, config, seed), TRAINING[family]
     if family == "bert":
-        batches, loss = masked_batches(tokenizer, seed), masked_word_loss
+        train(model, masked_batches(tokenizer, seed), masked_word_loss, steps=steps, lr=lr)
     else:
-        batches, loss = next_token_batches(tokenizer, texts, seed), next_token_loss
-    train(model, batches, loss, steps=steps, lr=LEARNING_RATES[family])
+        train(model, next_token_batches(tokenizer, texts, seed), next_token_loss, steps=steps, lr=lr)
     return model.eval().requires_grad_(False), config, tokenizer
 
 
@@ -169,7 +165,7 @@ def measure(model: PublishedModel, tokenizer: Tokenizer) -> dict[str, Any]:
     true, guessed_at = ids[rows, places], places - 1 if model.causal else places
     weights = model.attention_weights(ids, mask)[:, rows, :, guessed_at, nouns]  # (B, L, H)
     if not model.causal:
-        ids[rows, places] = tokenizer.token_to_id(MASK)
+        ids[rows, places] = SPECIAL.index(MASK)
     guesses = model(ids, mask)[rows, guessed_at].argmax(-1)  # (B,)
     dice = torch.Generator().manual_seed(1)
     repeated = torch.randint(tokenizer.get_vocab_size(), (100, HALF), generator=dice).repeat(1, 2)  # (B, S)
