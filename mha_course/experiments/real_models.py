@@ -22,6 +22,7 @@ from torch.nn.utils.rnn import pad_sequence
 
 from mha_course.datasets.grammar import Sentence
 from mha_course.errors import ShapeError
+from mha_course.experiments.head_analysis import Head
 from mha_course.models import checkpoints, seeded
 from mha_course.models.published import PublishedModel
 
@@ -140,6 +141,11 @@ def induction_scores(weights: Tensor, period: int) -> Tensor:
 def first_token_share(weights: Tensor) -> Tensor:
     """Return each head's mean weight on the first token, from all the others, (L, H), of weights (L, B, H, S, S)."""
     return weights[..., 1:, 0].mean((1, 3))
+
+
+def top_heads(scores: Tensor, count: int = 4) -> list[Head]:
+    """Return layer and head of the highest scores, of scores (L, H), highest first."""
+    return [divmod(place, scores.size(1)) for place in scores.flatten().topk(count).indices.tolist()]
 
 
 def in_tokens(tokenizer: Tokenizer, texts: Sequence[Sentence]) -> tuple[list[Sentence], Tensor, Tensor]:
