@@ -42,13 +42,17 @@ class Checkpoint:
 
     def encode(self, text: str) -> tuple[Tensor, list[str]]:
         """Return the ids of a text (1, S), and its tokens as words; · stands for the space before a token."""
-        found = self.tokenizer.encode(text)
-        return torch.tensor([found.ids]), [token.replace("Ġ", "·").replace("▁", "·") for token in found.tokens]
+        ids = self.tokenizer.encode(text).ids
+        return torch.tensor([ids]), [self.token(one) for one in ids]
 
-    def likeliest(self, logits: Tensor, count: int = 5) -> list[str]:
+    def token(self, id: int) -> str:
+        """Return the token of an id as a word."""
+        return self.tokenizer.id_to_token(id).replace("Ġ", "·").replace("▁", "·")
+
+    def likeliest(self, logits: Tensor, count: int = 5) -> str:
         """Name the tokens with the highest of some logits (V,), each with its probability."""
         shares, ids = logits.softmax(-1).topk(count)
-        return [f"{self.tokenizer.decode([n])} {p:.2f}" for n, p in zip(ids.tolist(), shares.tolist(), strict=True)]
+        return "   ".join(f"{self.token(n)} {p:.2f}" for n, p in zip(ids.tolist(), shares.tolist(), strict=True))
 
     def untrained(self, seed: int = 0) -> PublishedModel:
         """Return a model of the same architecture with random numbers in it."""

@@ -148,5 +148,5 @@ def test_the_likeliest_tokens_are_named_with_their_probability():
     (cat,), (dog,) = (gpt2.tokenizer.encode(word).ids for word in (" cat", " dogs"))
     logits = torch.full((gpt2.model.token_embedding.num_embeddings,), -torch.inf)
     logits[cat], logits[dog] = torch.tensor([0.75, 0.25]).log()
-    assert gpt2.likeliest(logits, 2) == [" cat 0.75", " dogs 0.25"]
+    assert gpt2.likeliest(logits, 2) == "·cat 0.75   ·dogs 0.25"
     assert gpt2.encode("The cat")[1] == ["The", "·cat"]
