@@ -189,11 +189,16 @@ def save(model: PublishedModel, config: Config, folder: Path) -> None:
     stored = {name: x.T.contiguous() if name.endswith(turned) else x for name, x in stored.items()}
     for copy, original in family.tied.items():
         stored[original] = stored.pop(copy)
-    heads = ("cls.", "lm_head.")  # stand beside the model, not in it
-    named = {name if name.startswith(heads) else family.prefix + name: tensor for name, tensor in stored.items()}
+    named = {_name_on_the_hub(name, family): tensor for name, tensor in stored.items()}
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "config.json").write_text(json.dumps(config, indent=2) + "\n", encoding="utf-8")
     save_file(named, folder / WEIGHTS, metadata={"format": "pt"})
+
+
+def _name_on_the_hub(name: str, family: Family) -> str:
+    """Give a name of the tables the dialect of the file that is on the hub, which of GPT-2's has no prefix."""
+    name = name.replace("LayerNorm.weight", "LayerNorm.gamma").replace("LayerNorm.bias", "LayerNorm.beta")
+    return name if family is _GPT2 or name.startswith(("cls.", "lm_head.")) else family.prefix + name
 
 
 def shipped(family: str) -> Path:
