@@ -12,7 +12,7 @@ import re
 import shutil
 from collections.abc import Mapping
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from filelock import FileLock
@@ -189,11 +189,16 @@ def save(model: PublishedModel, config: Config, folder: Path) -> None:
     stored = {name: x.T.contiguous() if name.endswith(turned) else x for name, x in stored.items()}
     for copy, original in family.tied.items():
         stored[original] = stored.pop(copy)
-    heads = ("cls.", "lm_head.")  # stand beside the model, not in it
-    named = {name if name.startswith(heads) else family.prefix + name: tensor for name, tensor in stored.items()}
+    named = {_name_on_the_hub(name, family): tensor for name, tensor in stored.items()}
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "config.json").write_text(json.dumps(config, indent=2) + "\n", encoding="utf-8")
     save_file(named, folder / WEIGHTS, metadata={"format": "pt"})
+
+
+def _name_on_the_hub(name: str, family: Family) -> str:
+    """Give a name of the tables the dialect of the file that is on the hub, which of GPT-2's has no prefix."""
+    name = name.replace("LayerNorm.weight", "LayerNorm.gamma").replace("LayerNorm.bias", "LayerNorm.beta")
+    return name if family is _GPT2 or name.startswith(("cls.", "lm_head.")) else family.prefix + name
 
 
 def shipped(family: str) -> Path:
@@ -263,23 +268,24 @@ def _download(repo: str, file: str, revision: str | None) -> None:
     etag, size = str(found.etag), found.size or 0
     folder = Path(constants.HF_HUB_CACHE, file_download.repo_folder_name(repo_id=repo, repo_type="model"), "blobs")
     folder.mkdir(parents=True, exist_ok=True)
-    part = folder / f"{etag}.part"
-    with FileLock(f"{part}.lock"), part.open("ab") as opened:
-        present, free = opened.tell(), shutil.disk_usage(folder).free
-        got = f"{free:,} free for the cache"
-        require(size - present <= free, "fetch", "the disk has no room", expected=f"{size - present:,} bytes", got=got)
-        try:
-            headers = build_hf_headers()  # the size is given, so that a file cut short is seen
-            file_download.http_get(
-                url, opened, resume_size=present, headers=headers, expected_size=found.size, displayed_filename=file
-            )
-        except Exception as error:
-            rule, got = "the download broke off", f"{opened.tell():,}: {type(error).__name__}"
-            fix = "the same call again, which goes on from there"
-            raise ShapeError("fetch", rule, expected=f"{size:,} bytes of {file}", got=got, fix=fix) from error
-    if len(etag) == 64:  # of large files it is the digest
-        _require_digest(part, etag)
-    part.replace(folder / etag)
+    blob, part = folder / etag, folder / f"{etag}.part"
+    with FileLock(f"{part}.lock"):
+        if blob.exists():  # another process was faster
+            return
+        with part.open("ab") as opened:
+            present, free = opened.tell(), shutil.disk_usage(folder).free
+            rule, expected = "the disk has no room", f"{size - present:,} bytes"
+            require(size - present <= free, "fetch", rule, expected=expected, got=f"{free:,} free for the cache")
+            options: dict[str, Any] = {"headers": build_hf_headers(), "displayed_filename": file}
+            try:
+                file_download.http_get(url, opened, resume_size=present, expected_size=found.size, **options)
+            except Exception as error:
+                rule, got = "the download broke off", f"{opened.tell():,}: {type(error).__name__}"
+                fix = "the same call again, which goes on from there"
+                raise ShapeError("fetch", rule, expected=f"{size:,} bytes of {file}", got=got, fix=fix) from error
+        if len(etag) == 64:  # of large files it is the digest
+            _require_digest(part, etag)
+        part.replace(blob)
 
 
 def _require_digest(path: Path, sha256: str) -> None:
