@@ -43,11 +43,11 @@ class Checkpoint:
     def encode(self, text: str) -> tuple[Tensor, list[str]]:
         """Return the ids of a text (1, S), and its tokens as words; · stands for the space before a token."""
         ids = self.tokenizer.encode(text).ids
-        return torch.tensor([ids]), [self.token(one) for one in ids]
+        return torch.tensor([ids]), [self.token(number) for number in ids]
 
-    def token(self, id: int) -> str:
+    def token(self, number: int) -> str:
         """Return the token of an id as a word."""
-        return self.tokenizer.id_to_token(id).replace("Ġ", "·").replace("▁", "·")
+        return str(self.tokenizer.id_to_token(number)).replace("Ġ", "·").replace("▁", "·")
 
     def likeliest(self, logits: Tensor, count: int = 5) -> str:
         """Name the tokens with the highest of some logits (V,), each with its probability."""
