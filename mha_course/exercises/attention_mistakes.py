@@ -130,7 +130,7 @@ PROJECTION = [
         project=[_projected(_without_bias, names) for names in ("q", "v", "qk", "kv")],
         but=("multi_head_attention", "self_attention")),
     mistake("wrong-unpack-order", "The three were handed out in another order than q, k, v.",
-        "The rows are stacked q, k, v, and are handed out in that order.", FUSED_LINEAR,
+        "They are stored in the order q, k, v, and are handed out in that order.", FUSED_LINEAR,
         order=_orders("kqv", "vkq", "kvq", "vqk"), only=(*IN_THREE, "gpt2_qkv")),
     mistake("key-value-swapped", "Keys and values have changed places.",
         "A key says what a token is found by, a value what it hands over; each has its own weight.",

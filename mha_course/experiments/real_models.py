@@ -10,12 +10,12 @@ import json
 import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 import torch
 from safetensors import safe_open
-from safetensors.torch import load_file
 from tokenizers import Tokenizer
 from torch import Tensor, nn
 from torch.nn.utils.rnn import pad_sequence
@@ -31,14 +31,22 @@ PUBLISHED = {"gpt2": "GPT-2 small", "bert": "BERT base", "smollm2": "SmolLM2-135
 SHIPPED = {"gpt2": "gpt2", "bert": "bert", "smollm2": "llama"}
 
 
-@dataclass(frozen=True)
+@dataclass
 class Checkpoint:
-    """A model, its tokenizer, and the folder they come from; small where it is one of the course's own."""
+    """A folder with a model and its tokenizer; small where it is one of the course's own."""
 
     folder: Path
-    model: PublishedModel
-    tokenizer: Tokenizer
     small: bool
+
+    @cached_property
+    def model(self) -> PublishedModel:
+        """The model, which is read when it is first needed, and again after ``del checkpoint.model``."""
+        return checkpoints.load(self.folder, num_threads=1 if self.small else None)  # a second thread slows small ones
+
+    @cached_property
+    def tokenizer(self) -> Tokenizer:
+        """What cuts text into tokens."""
+        return Tokenizer.from_file(str(self.folder / "tokenizer.json"))
 
     def encode(self, text: str) -> tuple[Tensor, list[str]]:
         """Return the ids of a text (1, S), and its tokens as words; · stands for the space before a token."""
@@ -52,7 +60,7 @@ class Checkpoint:
     def likeliest(self, logits: Tensor, count: int = 5) -> str:
         """Name the tokens with the highest of some logits (V,), each with its probability."""
         shares, ids = logits.softmax(-1).topk(count)
-        return "   ".join(f"{self.token(n)} {p:.2f}" for n, p in zip(ids.tolist(), shares.tolist(), strict=True))
+        return "  ".join(f"“{self.token(n)}” {p:.2f}" for n, p in zip(ids.tolist(), shares.tolist(), strict=True))
 
     def untrained(self, seed: int = 0) -> PublishedModel:
         """Return a model of the same architecture with random numbers in it."""
@@ -66,12 +74,12 @@ def open_checkpoint(name: str, *, real: bool = False) -> Checkpoint:
 
     Args: name is one of PUBLISHED, or ``owner/name`` of the hub; real takes the published one, and so does
         MHA_COURSE_REAL=1. Where it cannot be fetched, the small one is opened, and the line says why.
-    Raises: ShapeError for an ``owner/name`` that cannot be fetched or read.
+    Raises: ShapeError for an ``owner/name`` that cannot be fetched.
     """
     small, title = f"the course's small checkpoint in the format of {PUBLISHED.get(name)}", PUBLISHED.get(name, name)
     if "/" in name or real or os.environ.get("MHA_COURSE_REAL") == "1":
         try:
-            opened = _open(checkpoints.fetch(name), small=False)
+            opened = Checkpoint(checkpoints.fetch(name), small=False)
             print(f"{title}, as it is published.")
             return opened
         except ShapeError as error:
@@ -80,13 +88,7 @@ def open_checkpoint(name: str, *, real: bool = False) -> Checkpoint:
             print(f"{title} could not be fetched ({error.rule}). This is {small}.")
     else:
         print(f"This is {small}.")
-    return _open(checkpoints.shipped(SHIPPED[name]), small=True)
-
-
-def _open(folder: Path, *, small: bool) -> Checkpoint:
-    threads = 1 if small else None  # in a small model a second thread slows it down
-    model = checkpoints.load(folder, num_threads=threads)
-    return Checkpoint(folder, model, Tokenizer.from_file(str(folder / "tokenizer.json")), small)
+    return Checkpoint(checkpoints.shipped(SHIPPED[name]), small=True)
 
 
 def stored_attention(folder: Path, layer: int = 0) -> dict[str, tuple[int, ...]]:
@@ -120,12 +122,13 @@ def with_attention(gpt2: Checkpoint, function: Callable[..., Tensor]) -> Publish
 
     Args: state has the four tensors of a layer, named and stored as in the file, such as ``c_attn.weight``.
     """
-    stored = {name.removeprefix("transformer."): x for name, x in load_file(gpt2.folder / "model.safetensors").items()}
-    model = copy.deepcopy(gpt2.model)
-    for layer, block in enumerate(model.blocks):
-        names = [f"{module}.{kind}" for module in ("c_attn", "c_proj") for kind in ("weight", "bias")]
-        state = {name: stored[f"h.{layer}.attn.{name}"].float() for name in names}
-        block.add_module("attention", StoredAttention(function, state, block.attention.num_heads))
+    model = copy.deepcopy(gpt2.model, {id(parameter): parameter for parameter in gpt2.model.parameters()})  # shared
+    names = [f"{module}.{kind}" for module in ("c_attn", "c_proj") for kind in ("weight", "bias")]
+    with safe_open(gpt2.folder / "model.safetensors", "pt") as file:
+        stored = {name.removeprefix("transformer."): name for name in sorted(file.keys())}
+        for layer, block in enumerate(model.blocks):
+            state = {name: file.get_tensor(stored[f"h.{layer}.attn.{name}"]).float() for name in names}
+            block.add_module("attention", StoredAttention(function, state, block.attention.num_heads))
     return model
 
 

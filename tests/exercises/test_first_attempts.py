@@ -371,6 +371,7 @@ WRONG = [
     ("to_half_split", "heads-ignored", lambda w, h: torch.cat((w[::2], w[1::2]))),
     ("to_half_split", "half-split-inverted", lambda w, h: w.view(h, 2, -1, len(w)).transpose(1, 2).reshape(w.shape)),
     ("to_half_split", "columns-reordered", lambda w, h: torch.cat((w[:, ::2], w[:, 1::2]), 1)),
+    ("to_half_split", "columns-reordered", lambda w, h: solutions.to_half_split(w.mT, h)),
     ("relation_score", "relation-summed", lambda w, pairs: sum(w[:, a, b] for a, b in pairs)),
     ("contribution_norms", "weights-only", lambda w, v, w_o: w),
     ("contribution_norms", "norm-of-value", lambda w, v, w_o: torch.einsum("hts,hs->hts", w, v.norm(dim=-1))),

@@ -68,8 +68,9 @@ def test_a_function_takes_the_place_of_attention(prefix, tmp_path):
     stored = load_file(gpt2.folder / "model.safetensors")
     renamed = {name.replace("transformer.", prefix): x for name, x in stored.items()}
     save_file(renamed, tmp_path / "model.safetensors")
-    gpt2 = real_models.Checkpoint(tmp_path, gpt2.model, gpt2.tokenizer, small=True)
     ids, _ = gpt2.encode("The grey cat saw the loud dogs.")
+    (tmp_path / "config.json").write_bytes((gpt2.folder / "config.json").read_bytes())
+    gpt2 = real_models.Checkpoint(tmp_path, small=True)
     calls = []
 
     def counted(x, state, num_heads):
@@ -148,5 +149,5 @@ def test_the_likeliest_tokens_are_named_with_their_probability():
     (cat,), (dog,) = (gpt2.tokenizer.encode(word).ids for word in (" cat", " dogs"))
     logits = torch.full((gpt2.model.token_embedding.num_embeddings,), -torch.inf)
     logits[cat], logits[dog] = torch.tensor([0.75, 0.25]).log()
-    assert gpt2.likeliest(logits, 2) == "·cat 0.75   ·dogs 0.25"
+    assert gpt2.likeliest(logits, 2) == "“·cat” 0.75  “·dogs” 0.25"
     assert gpt2.encode("The cat")[1] == ["The", "·cat"]

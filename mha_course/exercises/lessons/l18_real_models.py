@@ -37,9 +37,9 @@ def gpt2_attention(x: Tensor, state: Mapping[str, Tensor], num_heads: int) -> Te
 
 
 def to_half_split(weight: Tensor, num_heads: int) -> Tensor:
-    """Bring the rows 2i of each head before its rows 2i + 1, (C, C) -> (C, C)."""
+    """Bring the rows 2i of each head before its rows 2i + 1, (H*D, C) -> (H*D, C)."""
     pairs = weight.unflatten(0, (num_heads, -1, 2))  # (H, D/2, 2, C)
-    return pairs.transpose(1, 2).flatten(0, 2)  # (C, C)
+    return pairs.transpose(1, 2).flatten(0, 2)  # (H*D, C)
 
 
 def with_state(answer: Callable[..., Any], x: Tensor, *rest: Any) -> Any:
@@ -77,6 +77,17 @@ def _reordered(axis: int, heads: bool, back: bool = False) -> Callable[..., Tens
         return cut.transpose(axis + 1, axis + 2).flatten(axis, axis + 2)
 
     return reorder
+
+
+def _exchanged(one: int, other: int, heads: int = 0) -> Callable[..., Tensor]:
+    """Return to_half_split that exchanges two axes of the cut rows, in which the heads may lie elsewhere."""
+
+    def exchange(weight: Tensor, num_heads: int) -> Tensor:
+        cut = [-1, 2]
+        cut.insert(heads, num_heads)
+        return weight.unflatten(0, cut).transpose(one, other).flatten(0, 2)
+
+    return exchange
 
 
 def _without_diagonal(fill: float) -> dict[str, Any]:
@@ -143,6 +154,18 @@ MISTAKES = [
     mistake("columns-reordered", "The columns were reordered.",
         "The rows of the weight make the channels of q and k. The columns read x, whose order stays.", LAYOUT,
         to_half_split=[_reordered(1, heads, back) for heads in (True, False) for back in (False, True)]),
+    mistake("columns-reordered", "The columns were reordered, and came back as rows.",
+        "(out, in) has its rows first already, which make the channels of q and k: no transpose is needed.", LAYOUT,
+        to_half_split=[lambda w, h: _reordered(0, True)(w.T, h), lambda w, h: _reordered(0, False)(w.T, h)]),
+    mistake("", "Heads changed places with pairs, and rows left their heads.",
+        "After the cut to (H, D/2, 2, C) axes 1 and 2 change places, and the heads stay first.", LAYOUT,
+        to_half_split=[_exchanged(0, 1), _exchanged(0, 2)]),
+    mistake("", "The rows were cut as if a head had every H-th of them.",
+        "A head has D rows side by side, and in them its pairs: cut as (H, D/2, 2), heads first.", LAYOUT,
+        to_half_split=[_exchanged(0, 1, heads=2), _exchanged(1, 2, heads=1)]),
+    mistake("", "The weight has another number of rows than the answer takes for granted.",
+        "k_proj may have fewer rows than columns: weight.size(0) rows are H*D, and a head has D of them.", LAYOUT,
+        crashes="is invalid for input of size", only=("to_half_split",)),
     mistake("odd-before-even", "The second of each pair stands in the first half.",
         "Pair i is (2i, 2i + 1), and becomes (i, i + D/2): even rows first.", LAYOUT,
         to_half_split=lambda w, h: w.unflatten(0, (h, -1, 2)).flip(2).transpose(1, 2).flatten(0, 2)),
@@ -195,12 +218,12 @@ EXERCISES = [
         "Which rows of the weight make channels 0 and 1 of head 1, and at which channels must they end up?",
         "Cut the rows into heads, and those of a head into pairs; then let two axes change places, and join them "
         "again.",
-        "(C, C) is cut to (H, D/2, 2, C), transposed to (H, 2, D/2, C), and joined to (C, C).",
+        "(H*D, C) is cut to (H, D/2, 2, C), transposed to (H, 2, D/2, C), and joined to (H*D, C).",
         "pairs = weight.unflatten(0, (num_heads, -1, 2))  # (H, D/2, 2, C)\n"
-        "return pairs.transpose(1, 2).flatten(0, 2)  # (C, C)",
-        inputs=[lambda: (*square(1), H)],
-        other_sizes=lambda: (draw(30, 30, seed=21), 5),
-        axes="C C",
+        "return pairs.transpose(1, 2).flatten(0, 2)  # (H*D, C)",
+        inputs=[lambda: (*square(1), H), lambda: (draw(C, 16, seed=2), H)],
+        other_sizes=lambda: (draw(30, 20, seed=21), 5),
+        axes="H*D C",
         done="You can bring a RoPE checkpoint into the other layout. Must v_proj be reordered, too?",
     ),
 ]  # fmt: skip
