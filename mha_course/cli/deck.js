@@ -88,8 +88,9 @@ function fits(slide, content, smallest = 0) {
 }
 
 function spills(content) {
-  const over = (part) => part.scrollWidth > part.clientWidth || part.scrollHeight > part.clientHeight;
-  return [content, ...content.querySelectorAll("pre, .words, .html, figure")].some(over);
+  const wide = (part) => part.scrollWidth > part.clientWidth; // words may be higher: mathematics hangs over its line
+  const high = content.scrollHeight > content.clientHeight;
+  return high || [content, ...content.querySelectorAll("pre, .words, .html, figure")].some(wide);
 }
 
 function scale() {

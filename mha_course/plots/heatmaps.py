@@ -20,6 +20,7 @@ from matplotlib.colors import ListedColormap
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
+from mha_course.plots import figures
 from mha_course.plots.figures import HATCH, INK, SMALL, TEXT, TITLE, new_figure
 from mha_course.plots.inputs import Names, as_array, as_named_weights
 from mha_course.plots.words import apart, shorten
@@ -127,6 +128,8 @@ def number_tables(
 ) -> Figure:
     """Draw tables of numbers on one scale: narrow ones side by side, others under one another.
 
+    On a slide, which is wide, all stand side by side, and cells that are too narrow for a number have a colour only.
+
     Args: panels maps a title to its numbers (rows, columns); after every ``apart`` columns, such as those of a layer,
         there is a gap; unit is what stands beside the colour bar.
     """
@@ -134,17 +137,21 @@ def number_tables(
     tables = [as_named_weights(place, panel, letters, rows, columns).numbers for panel in panels.values()]
     tables = [table.round(2) + 0.0 for table in tables]  # no -0.00
     colors = _colors(np.stack(tables))
-    across = 1 if len(columns) > 5 else len(panels)
+    across = len(panels) if figures.ON_SLIDES or len(columns) <= 5 else 1
     down = len(panels) // across
     figure = new_figure(0.62 * len(columns) * across + 2.9, (0.34 * len(rows) + 0.75) * down)
+    if figures.ON_SLIDES:
+        figure.set_figheight(0.34 * len(rows) + 1.2)  # rows stay as high as letters
+    cell = (figure.get_figwidth() - 2.9) / (len(columns) * across)  # inches
     axes = figure.subplots(down, across, squeeze=False).ravel()
-    look = {"annot": True, "fmt": ".2f", "annot_kws": {"fontsize": SMALL}, "linewidths": 0.6, "cbar": False}
+    look = {"annot": bool(cell > 0.32), "fmt": ".2f", "annot_kws": {"fontsize": SMALL}, "cbar": False}
+    turn = 0 if cell > 0.5 else 90
     for ax, title, table in zip(axes, panels, tables, strict=True):
-        sns.heatmap(table, ax=ax, **look, **colors)
-        ax.set_title(title, loc="left", fontsize=TITLE, fontweight="bold")
+        sns.heatmap(table, ax=ax, linewidths=0.6, **look, **colors)
+        ax.set_title(_title(title, cell * len(columns)), loc="left", fontsize=TITLE, fontweight="bold")
         names = rows if ax is axes[0] or across == 1 else []
         ax.set_yticks(np.arange(len(rows)) + 0.5, names, rotation=0, fontsize=SMALL, parse_math=False)
-        ax.set_xticks(np.arange(len(columns)) + 0.5, columns, rotation=0, fontsize=SMALL, parse_math=False)
+        ax.set_xticks(np.arange(len(columns)) + 0.5, columns, rotation=turn, fontsize=SMALL, parse_math=False)
         ax.tick_params(length=0)
         for edge in range(apart, len(columns), apart) if apart else ():
             ax.axvline(edge, color="white", linewidth=6)

@@ -156,6 +156,7 @@ def test_slides_can_be_read_in_a_room_hold_their_content_and_ask_for_nothing(pat
     letters = figures.SMALL / 72 * figures.SLIDE_INCH * figures.FINE  # pixels of the smallest in a picture
     assert [slide["name"] for slide in found if letters * min(slide["pictures"], default=1) < 19.4] == []
     assert any(slide["pictures"] for slide in found)
+    assert re.findall(r"\w+Warning: [^\n]*", page.text_content("main")) == []  # of a picture that has no room
     assert [url for url in page.asked if not url.startswith("data:")] == [page.url.split("#")[0]]
 
 
