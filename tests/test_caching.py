@@ -5,11 +5,12 @@ import itertools
 
 import pytest
 import torch
-from rewriting import fails_with, numbers, one_thread, refused, same, wrong_versions  # noqa: F401
+from rewriting import bottom_right, fails_with, numbers, one_thread, refused, same, top_left, wrong_versions  # noqa: F401
 from torch.nn import functional as F
 
 from mha_course import caching, masks
 from mha_course.attention import MultiHeadAttention, attention, fused_attention, merge_heads, split_heads
+from mha_course.experiments.decoding import splits
 
 B, T, S, C, H, D = 2, 5, 7, 24, 4, 6
 GROUPS = (1, 2, H)
@@ -25,13 +26,6 @@ def grouped(groups, bias=True):
     return caching.GroupedQueryAttention(C, H, groups, bias=bias).double()
 
 
-def splits(total):
-    """All ways to cut a sequence into chunks, as lists of lengths."""
-    for cuts in itertools.product((False, True), repeat=total - 1):
-        ends = [at for at, cut in enumerate(cuts, start=1) if cut]
-        yield [b - a for a, b in itertools.pairwise((0, *ends, total))]
-
-
 def test_every_split_gives_what_the_whole_gives():
     x = numbers(B, S, C)
     for module in (reference(), reference(bias=False), *(grouped(groups) for groups in GROUPS)):
@@ -42,22 +36,6 @@ def test_every_split_gives_what_the_whole_gives():
                 outs.append(caching.decode_chunk(module, chunk, cache))
             same(torch.cat(outs, dim=1), want)
             assert cache.length == S
-
-
-def test_one_token_after_the_other_gives_the_whole():
-    mha, x = reference(bias=False), numbers(B, S, C)
-    weights = [linear.weight for linear in mha.children()]
-    k_cache = v_cache = torch.zeros(B, H, 0, D, dtype=x.dtype)
-    outs = []
-    for token in x.split(1, dim=1):
-        before = k_cache.clone()
-        out, k, v_cache = caching.decode_step(token, k_cache, v_cache, *weights, H)
-        assert torch.equal(k_cache, before)
-        outs, k_cache = [*outs, out], k
-    same(torch.cat(outs, dim=1), mha(x, mask=masks.causal_mask(S))[0])
-    steps = mha.steps(x)
-    same(k_cache, steps.k)
-    same(v_cache, steps.v)
 
 
 def test_gradients_flow_through_the_cache():
@@ -166,14 +144,6 @@ def decoding(mask=None, keep=lambda cached, new: cached):
     return decode_chunk
 
 
-def bottom_right(new, total):
-    return torch.ones(new, total).tril(total - new).bool()
-
-
-def top_left(new, total):
-    return torch.ones(new, total).tril().bool()
-
-
 class KeysInFront(caching.KVCache):
     def append(self, k, v):
         self.k = k if self.k is None else torch.cat((k, self.k), dim=2)
@@ -271,9 +241,6 @@ WRONG = {
     test_the_cache_weighs_what_was_foretold: {"bytes of the keys": {"KVCache": BytesOfTheKeys}},
     test_what_was_handed_out_stays: {"written over": {"KVCache": WrittenOver}},
     test_parameters_shrink_with_the_groups: {"as wide as ever": {"GroupedQueryAttention": AsWideAsEver}},
-    test_one_token_after_the_other_gives_the_whole: {
-        "past forgotten": {"attention": lambda q, k, v: attention(q, k[:, :, -1:], v[:, :, -1:])},
-    },
 }
 
 

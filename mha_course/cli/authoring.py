@@ -41,15 +41,12 @@ def train_command(seed: int) -> None:
 
 def report(model: MaskedWordModel) -> str:
     """Measure the weights of all heads, accuracy, and accuracy without the best head, on test sentences."""
-    texts, lines = sentences(2000, "test", seed=2), []
-    for relation in RELATIONS:
-        # was or were with no other cue of number; all else on all sentences
-        chosen = [text for text in texts if text.kind == "agreement" or relation != "subject"]
-        trained = head_analysis.relation_weights(head_analysis.all_weights(model, chosen), chosen, relation)
-        layer, head = divmod(int(trained.argmax()), trained.size(1))
-        with_it = head_analysis.accuracy(model, chosen, relation)
-        without = head_analysis.accuracy(head_analysis.ablate_heads(model, [(layer, head)]), chosen, relation)
-        table = " | ".join(" ".join(f"{w:.2f}" for w in row) for row in trained.tolist())
+    texts, heads, lines = sentences(2000, "test", seed=2), head_analysis.all_heads(model), []
+    for relation, weights in zip(RELATIONS, head_analysis.relation_table(model, texts, RELATIONS), strict=True):
+        layer, head = heads[int(weights.argmax())]
+        ablated = head_analysis.ablate_heads(model, [(layer, head)])
+        with_it, without = (head_analysis.accuracies(each, texts, [relation]).item() for each in (model, ablated))
+        table = " | ".join(" ".join(f"{w:.2f}" for w in row) for row in weights.view(len(model.blocks), -1).tolist())
         best = f"layer {layer} head {head}; accuracy {with_it:.2f}, without it {without:.2f}"
         lines.append(f"{relation:9s} weights {table}; best: {best}")
     return "\n".join(lines)

@@ -63,10 +63,13 @@ def _run(argv: list[str]) -> int:
     for name, text in AUTHORING.items():
         commands.add_parser(name, help=text + " (for maintainers)", add_help=False)
     commands.add_parser("slides", help="build lecture decks in decks/ (for lecturers)", add_help=False)
+    commands.add_parser("grade", help="judge the notebooks of a class (for lecturers)", add_help=False)
     if not argv or (argv[0].startswith("-") and argv[0] not in ("-h", "--help")):
         return open_lab(set_up(), argv)
     if argv[0] == "slides":
         return _in_venv(set_up(), "mha_course.cli.slides", *argv[1:])
+    if argv[0] == "grade":
+        return _in_venv(set_up(), "mha_course.cli.grading", *argv[1:], f"--beside={os.getcwd()}")
     if argv[0] in AUTHORING:
         return _in_venv(set_up(), "mha_course.cli.authoring", *argv)
     chosen, further = parser.parse_known_args(argv)

@@ -13,22 +13,12 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from mha_course.exercises import compare, progress_store
+from mha_course.exercises import compare, progress_store, sandbox
 from mha_course.exercises.catalogue import MISTAKES, find_exercise
 from mha_course.exercises.diagnose import recognise
 from mha_course.exercises.html import foreign
 from mha_course.exercises.report import Report
-from mha_course.exercises.sandbox import (
-    AnswerTimeoutError,
-    Outcome,
-    as_list,
-    explain,
-    gradients,
-    recorded,
-    run,
-    shapes_of,
-    torch_as_imported,
-)
+from mha_course.exercises.sandbox import Outcome, as_list, run
 from mha_course.exercises.spec import Exercise, Mistake
 
 _NOTHING = {"RESUME", "NOP", "LOAD_CONST", "RETURN_VALUE", "RETURN_CONST"}  # what dots compile to
@@ -50,7 +40,7 @@ def check(name: str, answer: Any, *, record: bool = True) -> Report:
     threads = torch.get_num_threads()
     torch.set_num_threads(1)  # many small products: threads would only wait for each other
     try:
-        with torch_as_imported() as replaced:
+        with sandbox.torch_as_imported() as replaced:
             report = _judge(exercise, answer)
     finally:
         torch.set_num_threads(threads)
@@ -135,7 +125,7 @@ class Attempt:
         """Find what is wrong with the last outcome, in the order in which one would look."""
         outcome = self.outcomes[-1]
         if outcome.error is not None:
-            return Fault("error", "run", explain(outcome.error, self.arguments))
+            return Fault("error", "run", sandbox.explain(outcome.error, self.arguments))
         if outcome.changed:
             return Fault("wrong", "input", "It changes its input. Make a new tensor instead.")
         second = self._call(seed=1) if self.exercise.unique else outcome
@@ -169,11 +159,11 @@ class Attempt:
         """Compare the way back, where the reference has one and the answer does."""
         if self.dtype != torch.float64 or not self.exercise.unique:
             return None
-        got = run(gradients, self.exercise.run, (self.answer, self.arguments, several))
+        got = run(sandbox.gradients, self.exercise.run, (self.answer, self.arguments, several))
         if got.error is not None:
             in_place = "inplace operation" in str(got.error)  # on tensors of its own: no mistake
             return None if in_place else Fault("wrong", "gradient", "The result is right, but backward() stops.")
-        want = gradients(self.exercise.run, self.exercise.reference, self.arguments, several)
+        want = sandbox.gradients(self.exercise.run, self.exercise.reference, self.arguments, several)
         pairs = (zip(ours, theirs, strict=False) for ours, theirs in zip(got.result, want, strict=False))
         for one, other in chain.from_iterable(pairs):
             if one is None or other is None or not bool(other.isfinite().all()):
@@ -188,7 +178,7 @@ class Attempt:
         """Run the answer once more, and look at the operations that it is made of."""
         if not self.exercise.rules:
             return None
-        with recorded() as operations:
+        with sandbox.recorded() as operations:
             self._call()
         for rule in self.exercise.rules:
             if rule.breaks(operations, *self.arguments):
@@ -231,7 +221,7 @@ def _judge(exercise: Exercise, answer: Any) -> Report:
         attempt = Attempt(last, answer, torch.float64)
         fault = attempt.find_fault()
         if fault:
-            shapes = shapes_of(attempt.arguments)
+            shapes = sandbox.shapes_of(attempt.arguments)
             text = f"It agrees on the first sizes, and not with {shapes}: is a size written as a number? Read it from "
             said = f"{text}the shapes. {fault.message}"
             return Report(exercise.name, fault.status, said, "sizes", answer=answer, arguments=attempt.arguments)
@@ -269,7 +259,7 @@ def _explain(attempt: Attempt, fault: Fault) -> Report:
     """Name the mistake, if it is known; else tell where the answer parts from the reference."""
     exercise, outcome, (status, stage, message, *_) = attempt.exercise, attempt.outcomes[-1], fault
     report = Report(exercise.name, status, message, stage, fault.mistake)
-    if stage in _BESIDE_THE_NUMBERS or isinstance(outcome.error, AnswerTimeoutError):
+    if stage in _BESIDE_THE_NUMBERS or isinstance(outcome.error, sandbox.AnswerTimeoutError):
         known = [one for one in MISTAKES if one.stage == stage and one.belongs_to(exercise)]
         return _named(report, known) if known else report
     if status == "wrong":

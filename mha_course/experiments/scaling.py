@@ -66,37 +66,26 @@ def saturation(head_dim: int, divisor: float, *, count: int = 400, seed: int = 0
     return by_divisors(draw(head_dim, count=count, seed=seed), [divisor])[0]
 
 
-def by_divisors(
-    drawn: Draws, divisors: Sequence[float], softmax: Callable[[Tensor], Tensor] | None = None
-) -> list[Saturation]:
+def by_divisors(drawn: Draws, divisors: Sequence[float]) -> list[Saturation]:
     """Measure each divisor on the same numbers, in one pass. Divisors are positive."""
     by = torch.tensor(divisors, dtype=torch.float64)[:, None]  # (ways, 1)
-    return measure(drawn, lambda q, k: q @ k.mT / by, softmax, ways=len(divisors))
+    return measure(drawn, lambda q, k: q @ k.mT / by, ways=len(divisors))
 
 
-def measure(
-    drawn: Draws,
-    scale: Callable[[Tensor, Tensor], Tensor],
-    softmax: Callable[[Tensor], Tensor] | None = None,
-    *,
-    ways: int = 1,
-) -> list[Saturation]:
+@torch.enable_grad()
+def measure(drawn: Draws, scale: Callable[[Tensor, Tensor], Tensor], *, ways: int = 1) -> list[Saturation]:
     """Follow the same queries through several ways to scale: row r of every tensor belongs to way r.
 
-    Args:
-        scale: takes q (N, 1, ways, D), the same query every time, and k (N, 1, 64, D), gives scores (N, 1, ways, 64).
-        softmax: takes scores to weights; torch's if it is left out.
-    Where no gradient flows through them, its length is 0.
+    Args: scale takes q (N, 1, ways, D), the same query every time, and k (N, 1, 64, D), gives scores (N, 1, ways, 64).
+    Where no gradient flows through it, its length is 0.
     """
     q = drawn.q.repeat(1, 1, ways, 1).requires_grad_()
     scores = scale(q, drawn.k)  # (N, 1, ways, 64)
     if not scores.requires_grad:  # a learner's scale may detach q: the scores' own gradient is still there
         scores.requires_grad_()
-    weights = scores.softmax(-1) if softmax is None else softmax(scores)  # (N, 1, ways, 64)
+    weights = scores.softmax(-1)  # (N, 1, ways, 64)
     gain = (weights @ drawn.v * drawn.upstream).sum()
-    found: tuple[Tensor | None, ...] = (None, None)
-    if gain.requires_grad:
-        found = torch.autograd.grad(gain, [scores, q], allow_unused=True)
+    found: tuple[Tensor | None, ...] = torch.autograd.grad(gain, [scores, q], allow_unused=True)
     at_scores, at_q = (torch.zeros(len(q), ways) if grad is None else grad[:, 0].norm(dim=-1) for grad in found)
     rows = weights.detach()[:, 0].sort(-1, descending=True).values  # (N, ways, 64)
     return [

@@ -129,10 +129,10 @@ WEIGHTS = "model.safetensors"
 
 
 class Published(NamedTuple):
-    """Where a model lies on the hub, and the digest of its weights; None is not pinned."""
+    """Where a model lies on the hub, and the digest of its weights, where it is pinned."""
 
     repo: str
-    revision: str | None = None
+    revision: str = "main"
     sha256: str | None = None
 
 
@@ -230,18 +230,19 @@ def fetch(name: str) -> Path:
     return folder
 
 
-def _cached(repo: str, file: str, revision: str | None) -> Path:
+def _cached(repo: str, file: str, revision: str) -> Path:
     """Return where a file of the hub lies in the cache, and put it there before if it does not."""
     from huggingface_hub import errors, hf_hub_download, try_to_load_from_cache  # noqa: PLC0415 (takes a second)
 
-    refusals: list[tuple[type[Exception], str]] = [  # the first that fits
-        (errors.HFValidationError, "this is no name of a model"),
-        (errors.GatedRepoError, "the model is gated: only who was let in gets it"),
-        (errors.RepositoryNotFoundError, "the hub has no such model, or keeps it private"),
-        (errors.RevisionNotFoundError, "the hub lacks this revision of the model"),
-        (errors.EntryNotFoundError, "the model lacks a file; weights are read from safetensors alone, never a pickle"),
-        (errors.OfflineModeIsEnabled, "the file is not in the cache, and HF_HUB_OFFLINE is set"),
-        (Exception, "the hub cannot be reached, and the file is not in the cache"),
+    known, present = f"{', '.join(PUBLISHED)}, or OWNER/NAME of a public model", "the file in the cache, or a network"
+    refusals: list[tuple[type[Exception], str, str]] = [  # the first that fits
+        (errors.HFValidationError, "this is no name of a model", known),
+        (errors.GatedRepoError, "the model is gated: only who was let in gets it", known),
+        (errors.RepositoryNotFoundError, "the hub has no such model, or keeps it private", known),
+        (errors.RevisionNotFoundError, "the hub lacks this revision of the model", revision),
+        (errors.EntryNotFoundError, "the model lacks a file; weights are read as safetensors, never a pickle", file),
+        (errors.OfflineModeIsEnabled, "HF_HUB_OFFLINE is set, and the file is not in the cache", present),
+        (Exception, "the hub cannot be reached, and the file is not in the cache", present),
     ]
     try:
         found = try_to_load_from_cache(repo, file, revision=revision)
@@ -252,13 +253,12 @@ def _cached(repo: str, file: str, revision: str | None) -> Path:
     except ShapeError:
         raise
     except Exception as error:
-        rule = next(rule for kind, rule in refusals if isinstance(error, kind))
+        rule, expected = next(texts for kind, *texts in refusals if isinstance(error, kind))
         got = f"{type(error).__name__} for {file} of {repo}"
-        expected = f"{', '.join(PUBLISHED)} or OWNER/NAME of a model that is there"
         raise ShapeError("fetch", rule, expected=expected, got=got) from error
 
 
-def _download(repo: str, file: str, revision: str | None) -> None:
+def _download(repo: str, file: str, revision: str) -> None:
     """Put what a file holds into the cache. The library does it, too, but keeps nothing when the network breaks."""
     from huggingface_hub import constants, file_download  # noqa: PLC0415
     from huggingface_hub.utils import build_hf_headers  # type: ignore[attr-defined]  # noqa: PLC0415
@@ -294,7 +294,6 @@ def _require_digest(path: Path, sha256: str) -> None:
         found = hashlib.file_digest(file, "sha256").hexdigest()
     if found != sha256:
         path.resolve().unlink()
-        path.unlink(missing_ok=True)
         rule = "the file is not the one that was published, and was removed"
         raise ShapeError("fetch", rule, expected=f"sha256 {sha256}", got=found, fix="fetch it again")
 

@@ -1,11 +1,11 @@
 """Pictures that answer to controls, each with a static picture that needs no kernel."""
 
-from mha_course.widgets.attention_scene import AttentionScene
-from mha_course.widgets.head_explorer import HeadExplorer
+from mha_course.widgets.attention_scene.widget import AttentionScene
+from mha_course.widgets.head_explorer.widget import HeadExplorer
 from mha_course.widgets.labs import LABS
-from mha_course.widgets.layout_player import LayoutPlayer
+from mha_course.widgets.layout_player.widget import LayoutPlayer
 from mha_course.widgets.panel import Panel
-from mha_course.widgets.shape_tracer import ShapeTracer
+from mha_course.widgets.shape_tracer.widget import ShapeTracer
 
 globals().update(LABS)  # ScalingLab, MaskLab and all others
 __all__ = ["AttentionScene", "HeadExplorer", "LayoutPlayer", "Panel", "ShapeTracer"]

@@ -1,7 +1,7 @@
 // A card: what was found or asked, choices, a field or buttons below it, and what they bring. Choices are marked here,
 // so that they are without a kernel, too; all else the kernel answers.
 
-import { GONE, makeQueue } from "./controls.js";
+import { GONE, makeAsker } from "./controls.js";
 import { keepKeys, make, makeButton, say } from "./dom.js";
 
 /** Make an element of HTML that the course wrote; what people wrote is escaped in it. */
@@ -53,16 +53,8 @@ function makeBar(send) {
 function render({ model, el }) {
   const { html, choices = [], field, foot } = model.get("shown");
   let brought = "";
-  const queue = makeQueue(
-    ([action, text]) => {
-      const number = model.get("asked").number + 1;
-      model.set("asked", { number, action, text });
-      model.save_changes();
-      return number;
-    },
-    () => say(trouble, `⚠ ${GONE}`),
-  );
-  const send = (...question) => queue.ask(question);
+  const queue = makeAsker(model, "asked", () => say(trouble, `⚠ ${GONE}`));
+  const send = (action, text) => queue.ask({ action, text });
   const [trouble, reason, parts] = [make("p", "trouble"), make("div", "reason"), make("div", "parts")];
   for (const node of [trouble, reason, parts]) node.setAttribute("role", "status");
 

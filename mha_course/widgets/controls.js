@@ -142,3 +142,14 @@ export function makeQueue(send, late) {
     stop: () => clearTimeout(timer),
   };
 }
+
+/** Make a queue whose questions go to the kernel in a trait, each with the number by which its answer is known. */
+export function makeAsker(model, trait, late, key = "number") {
+  function send(question) {
+    const number = (model.get(trait)[key] ?? 0) + 1;
+    model.set(trait, { ...question, [key]: number });
+    model.save_changes();
+    return number;
+  }
+  return makeQueue(send, late);
+}

@@ -1,7 +1,7 @@
 // What ipywidgets leaves out: names for those who do not see its controls, which button of a row is down, and a line
 // that says where the kernel does not answer.
 
-import { GONE, makeQueue } from "./controls.js";
+import { GONE, makeAsker } from "./controls.js";
 import { make, say } from "./dom.js";
 
 function render({ model, el }) {
@@ -28,14 +28,8 @@ function render({ model, el }) {
   }
 
   // What a control sends is ipywidgets' own affair; so the kernel is asked beside it whether it is there.
-  function send() {
-    const number = model.get("asked") + 1;
-    model.set("asked", number);
-    model.save_changes();
-    return number;
-  }
-  const queue = makeQueue(send, () => say(line, `⚠ ${GONE}`));
-  const ask = () => queue.ask(true);
+  const queue = makeAsker(model, "asked", () => say(line, `⚠ ${GONE}`));
+  const ask = () => queue.ask({});
   function answered() {
     say(line, "");
     queue.landed(model.get("answered"));

@@ -28,12 +28,12 @@ class _Helper(anywidget.AnyWidget):
 
     _esm = esm("panel.js", folder=HERE)
     _css = HERE / "panel.css"
-    asked = traitlets.Int(0).tag(sync=True, echo_update=False)
+    asked = traitlets.Dict().tag(sync=True, echo_update=False)
     answered = traitlets.Int(0).tag(sync=True)
 
     @traitlets.observe("asked")
     def _answer(self, change: dict[str, Any]) -> None:
-        self.answered = change["new"]
+        self.answered = change["new"]["number"]
 
 
 class Panel(StaticFallback, W.VBox):  # type: ignore[misc]

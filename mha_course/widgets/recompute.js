@@ -1,7 +1,7 @@
 // Asks the kernel to call the learner's function (RecomputingWidget in base.py), and says whose numbers came back, or
 // what went wrong.
 
-import { GONE, makeQueue } from "./controls.js";
+import { GONE, makeAsker } from "./controls.js";
 import { followModel, make, say } from "./dom.js";
 
 export function makeRecompute(model) {
@@ -11,13 +11,7 @@ export function makeRecompute(model) {
     say(trouble, text);
     trouble.classList.toggle("bad", Boolean(text) && !text.includes("returns nothing yet")); // not begun is no fault
   };
-  function send(question) {
-    const serial = model.get("request").serial + 1;
-    model.set("request", { ...question, serial });
-    model.save_changes();
-    return serial;
-  }
-  const queue = makeQueue(send, () => tell(GONE));
+  const queue = makeAsker(model, "request", () => tell(GONE), "serial");
   function answered({ serial, text = "" }) {
     say(whose, model.get("packet").whose);
     if (serial === model.get("request").serial) tell(text); // an older answer says nothing of what is asked now

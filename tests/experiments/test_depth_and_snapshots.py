@@ -14,11 +14,6 @@ from mha_course.datasets import grammar
 from mha_course.errors import ShapeError
 from mha_course.experiments import depth, head_analysis, training_snapshots
 
-
-def pre_norm(block, x):
-    return block(x)
-
-
 # Depth
 
 
@@ -39,7 +34,7 @@ def test_gradients_at_depth_are_those_of_finite_differences():
             return float(F.cross_entropy(to_words(F.layer_norm(out, (depth.WIDTH,))).flatten(0, 1), targets))
 
     matrix = stack[1].feed_forward[3].weight.detach().clone()
-    measured = depth.measure(pre_norm, 2, last_norm=True, draws=1)
+    measured = depth.measure(depth.pre_norm, 2, last_norm=True, draws=1)
     for start, move, length in (
         (x, lambda step, d: loss(x + step * d, matrix), measured.at_x[0]),
         (matrix, lambda step, d: loss(x, matrix + step * d), measured.at_weights[1]),
@@ -52,12 +47,12 @@ def test_gradients_at_depth_are_those_of_finite_differences():
 
 def test_depth_has_a_number_for_each_place():
     before = torch.get_rng_state()
-    measured = depth.measure(pre_norm, 3, draws=2)
+    measured = depth.measure(depth.pre_norm, 3, draws=2)
     assert [len(column) for column in measured] == [4, 4, 4, 3]
-    assert measured == depth.measure(pre_norm, 3, draws=2)
+    assert measured == depth.measure(depth.pre_norm, 3, draws=2)
     assert torch.equal(before, torch.get_rng_state())
     assert abs(measured.rms[0] - 1) < 0.02
-    first = depth.measure(pre_norm, 3, draws=1)
+    first = depth.measure(depth.pre_norm, 3, draws=1)
     assert measured.cosine != first.cosine  # a mean over draws
 
 
@@ -171,8 +166,8 @@ def test_lit_are_the_numbers_that_feel_the_same_mean(dims, title):
 @pytest.mark.parametrize(
     ("call", "message"),
     [
-        (lambda: depth.measure(pre_norm, 0), "expected 1 or more, got num_layers=0, draws=3"),
-        (lambda: depth.measure(pre_norm, 1, draws=0), "expected 1 or more, got num_layers=1, draws=0"),
+        (lambda: depth.measure(depth.pre_norm, 0), "expected 1 or more, got num_layers=0, draws=3"),
+        (lambda: depth.measure(depth.pre_norm, 1, draws=0), "expected 1 or more, got num_layers=1, draws=0"),
     ],
 )
 def test_what_does_not_fit_is_refused(call, message):

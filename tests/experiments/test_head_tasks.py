@@ -129,34 +129,33 @@ def test_every_number_of_heads_starts_with_the_same_numbers():
         assert layers.w_k.abs().max() <= 1 / math.sqrt(24)
 
 
-def test_the_hand_made_heads_of_lesson_6_solve_the_task():
-    x, target, _ = TwoTokenSum(width=18).draw(1, 200, generator())
+@pytest.fixture
+def hand_made():
+    """The two heads of lesson 6."""
     w_q, w_k, w_v, w_o = build_subtractor(6)
-    layers = ParallelAttention(1, 18, 2, generator())
-    with torch.no_grad():
-        for name, w in (("w_q", w_q), ("w_k", w_k), ("w_v", w_v), ("w_o", w_o.T)):
-            getattr(layers, name).copy_(w.view(1, 2, 9, 18))
-        for name in ("b_q", "b_k", "b_v", "b_o"):
-            getattr(layers, name).zero_()
-    r2, _ = head_tasks.measure(nn.ModuleList([layers]), TwoTokenSum(width=18), generator())
+    layer = ParallelAttention(1, 18, 2, generator()).requires_grad_(False)
+    for name, w in (("w_q", w_q), ("w_k", w_k), ("w_v", w_v), ("w_o", w_o.T)):
+        getattr(layer, name).copy_(w.view(1, 2, 9, 18))
+    for name in ("b_q", "b_k", "b_v", "b_o"):
+        getattr(layer, name).zero_()
+    return layer
+
+
+def test_the_hand_made_heads_of_lesson_6_solve_the_task(hand_made):
+    x, target, _ = TwoTokenSum(width=18).draw(1, 200, generator())
+    r2, _ = head_tasks.measure(nn.ModuleList([hand_made]), TwoTokenSum(width=18), generator())
     assert r2.item() == pytest.approx(1, abs=1e-5)
-    assert torch.allclose(layers(x[:, :, :1], x)[0][:, :, 0, :6], target, atol=1e-4)
+    assert torch.allclose(hand_made(x[:, :, :1], x)[0][:, :, 0, :6], target, atol=1e-4)
 
 
-def test_pruning_cuts_heads_and_refitting_is_least_squares():
+def test_pruning_cuts_heads_and_refitting_is_least_squares(hand_made):
     """Head 0 of the hand-made two fetches c_a, so alone it explains half, whatever W_O; both together all."""
-    task, (w_q, w_k, w_v, w_o) = TwoTokenSum(width=18), build_subtractor(6)
-    layer = ParallelAttention(1, 18, 2, generator())
-    with torch.no_grad():
-        for name, w in (("w_q", w_q), ("w_k", w_k), ("w_v", w_v), ("w_o", w_o.T)):
-            getattr(layer, name).copy_(w.view(1, 2, 9, 18))
-        for name in ("b_q", "b_k", "b_v", "b_o"):
-            getattr(layer, name).zero_()
-        for refit in (False, True):
-            assert head_tasks.prune(layer, task, [0], refit=refit).item() == pytest.approx(0.5, abs=0.05)
-        layer.w_o.mul_(0.3)
-    assert head_tasks.prune(layer, task, [0, 1], refit=False).item() < 0.6
-    assert head_tasks.prune(layer, task, [0, 1], refit=True).item() == pytest.approx(1, abs=1e-4)
+    task = TwoTokenSum(width=18)
+    for refit in (False, True):
+        assert head_tasks.prune(hand_made, task, [0], refit=refit).item() == pytest.approx(0.5, abs=0.05)
+    hand_made.w_o.mul_(0.3)
+    assert head_tasks.prune(hand_made, task, [0, 1], refit=False).item() < 0.6
+    assert head_tasks.prune(hand_made, task, [0, 1], refit=True).item() == pytest.approx(1, abs=1e-4)
 
 
 # What is learned

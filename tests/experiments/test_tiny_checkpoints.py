@@ -7,7 +7,7 @@ import torch
 from rewriting import one_thread  # noqa: F401
 from tokenizers import Tokenizer
 
-from mha_course.datasets.grammar import sentences, vocabulary
+from mha_course.datasets.grammar import recognise, sentences, vocabulary
 from mha_course.experiments import tiny_checkpoints
 from mha_course.models import checkpoints
 
@@ -54,3 +54,30 @@ def test_every_word_of_the_course_is_one_token(family):
         assert [token.lstrip("Ġ").lower() for token in tokens] == [*text.words, "."]
     if family == "bert":
         assert set(vocabulary()[2:]) < tokenizer.get_vocab().keys()
+
+
+def test_what_is_asked_of_the_language_models_can_be_known():
+    tokenizer = Tokenizer.from_file(str(checkpoints.shipped("gpt2") / "tokenizer.json"))
+    texts = [tiny_checkpoints.written(text) for text in sentences(99, "train", seed=2)]
+    ids, targets = next(tiny_checkpoints.next_token_batches(tokenizer, texts, seed=5))
+    asked, rows = targets >= 0, tiny_checkpoints.ROWS
+    assert torch.equal(targets[asked], ids[:, 1:][asked])
+    assert asked[:rows].all()
+    assert tokenizer.decode(ids[0].tolist()) in "".join(texts)
+    for row, known in zip(ids[rows:], asked[rows:], strict=True):
+        period = int((~known).sum()) + 1
+        assert torch.equal(row[period:], row[:-period])
+        assert known[period - 1 :].all()
+
+
+def test_hidden_words_put_back_make_a_sentence_of_the_course():
+    tokenizer = Tokenizer.from_file(str(checkpoints.shipped("bert") / "tokenizer.json"))
+    ids, mask, targets = next(tiny_checkpoints.masked_batches(tokenizer, seed=5))
+    assert torch.equal(mask, ids != 0)
+    stops = 0
+    for row in targets.where(targets >= 0, ids).tolist():
+        cls, *words, sep = (tokenizer.id_to_token(number) for number in row if number)
+        stops += words[-1] == "."
+        assert (cls, sep) == ("[CLS]", "[SEP]")
+        assert recognise(words[: -1 if words[-1] == "." else None])
+    assert 0.3 < stops / len(ids) < 0.7

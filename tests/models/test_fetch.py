@@ -7,6 +7,7 @@ import subprocess
 import sys
 import threading
 from collections import namedtuple
+from concurrent.futures import ThreadPoolExecutor
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
@@ -31,6 +32,7 @@ class Hub(ThreadingHTTPServer):
         super().__init__(("127.0.0.1", 0), Answer)
         self.models, self.asked, self.errors = {}, [], {}
         self.cut = []  # after how many bytes each of the next answers breaks off
+        self.gate = None  # where all wait for each other once, before they hear of weights
         self.digests = {}  # what is said of a file, where that is not true
         self.url = f"http://127.0.0.1:{self.server_port}"
 
@@ -59,6 +61,9 @@ class Answer(BaseHTTPRequestHandler):
         )
         if error:
             return self.reply(403 if error == "GatedRepo" else 404, {"X-Error-Code": error, "X-Repo-Commit": COMMIT})
+        if hub.gate and file == "model.safetensors":
+            hub.gate.wait()
+            hub.gate = None
         whole = files[file]
         digest = hub.digests.get(file) or hashlib.sha256(whole).hexdigest()
         if file == "model.safetensors" and "/cdn/" not in self.path:
@@ -118,6 +123,8 @@ def test_what_is_fetched_is_what_lies_there_and_comes_once(name, hub, monkeypatc
     assert checkpoints.load(folder).causal == (name != "bert")
     asked = f"/resolve/{COMMIT}/" if name in checkpoints.PUBLISHED else "/resolve/main/config.json"
     assert asked in hub.asked[0][1]
+    later = {path for _, path, *_ in hub.asked if "/resolve/" in path and not path.endswith("config.json")}
+    assert later == {f"/{repo}/resolve/{COMMIT}/{file}" for file in FILES[1:]}  # of one commit, should main move on
     count = len(hub.asked)
     monkeypatch.setattr(hub_constants, "HF_HUB_OFFLINE", True)
     assert checkpoints.fetch(name) == folder
@@ -147,6 +154,13 @@ def test_a_download_that_broke_off_goes_on_with_the_next_call(hub):
     assert not list(folder.parents[1].glob("blobs/*.part"))
 
 
+def test_at_once_it_comes_once(hub):
+    hub.gate = threading.Barrier(3, timeout=20)
+    with ThreadPoolExecutor(3) as pool:
+        folders = set(pool.map(checkpoints.fetch, ["someone/gpt2"] * 3))
+    assert len(folders) == len(downloads(hub)) == 1
+
+
 def test_an_interrupt_keeps_what_came(hub, monkeypatch):
     whole = file_download.http_get
 
@@ -164,19 +178,21 @@ def test_an_interrupt_keeps_what_came(hub, monkeypatch):
     assert downloads(hub) == ["bytes=700-"]
 
 
-@pytest.mark.parametrize("lie", ["of the hub", "of a mirror"])
-def test_wrong_weights_are_refused_and_do_not_stay(lie, hub):
-    files = hub.models[checkpoints.PUBLISHED["gpt2"].repo]
-    right, other = files["model.safetensors"], files["model.safetensors"][:-1] + b"!"
-    files["model.safetensors"] = other
-    want = hashlib.sha256(right).hexdigest()
-    if lie == "of the hub":  # which names the right digest, and serves another file
+@pytest.mark.parametrize("name", ["gpt2", "someone/gpt2"])
+def test_wrong_weights_are_refused_and_do_not_stay(name, hub):
+    """What is pinned may come from a mirror that says otherwise; of all else the hub says what it should be."""
+    repo = checkpoints.PUBLISHED.get(name, checkpoints.Published(name)).repo
+    right = hub.models[repo]["model.safetensors"]
+    want, other = hashlib.sha256(right).hexdigest(), right[:-1] + b"!"
+    hub.models[repo]["model.safetensors"] = other
+    if name == "someone/gpt2":
         hub.digests["model.safetensors"] = want
     rule = "fetch: the file is not the one that was published, and was removed. "
     got = f"expected sha256 {want}, got {hashlib.sha256(other).hexdigest()}, fix: fetch it again"
-    refused(lambda: checkpoints.fetch("gpt2"), rule + got)
-    files["model.safetensors"] = right
-    checkpoints.load(checkpoints.fetch("gpt2"))
+    for _ in range(2):
+        refused(lambda: checkpoints.fetch(name), rule + got)
+    hub.models[repo]["model.safetensors"] = right
+    checkpoints.load(checkpoints.fetch(name))
 
 
 def test_weights_that_changed_in_the_cache_are_refused(hub):
@@ -187,29 +203,36 @@ def test_weights_that_changed_in_the_cache_are_refused(hub):
     checkpoints.fetch("gpt2")
 
 
-LACKS = "the model lacks a file; weights are read from safetensors alone, never a pickle"
-REFUSALS = [  # a name, what the hub answers to a file, and the error with its type
-    ("a b/c", "config.json", None, "this is no name of a model", "HFValidationError"),
-    ("a/nothing", "config.json", None, "the hub has no such model, or keeps it private", "RepositoryNotFoundError"),
-    ("someone/llama", "config.json", "GatedRepo", "the model is gated: only who was let in gets it", "GatedRepoError"),
-    ("a/bert", "config.json", "RevisionNotFound", "the hub lacks this revision of the model", "RevisionNotFoundError"),
-    ("someone/bert", "tokenizer.json", "EntryNotFound", LACKS, "RemoteEntryNotFoundError"),
-    ("someone/bert", "model.safetensors", "EntryNotFound", LACKS, "RemoteEntryNotFoundError"),
+KNOWN = "gpt2, bert, smollm2, or OWNER/NAME of a public model"
+LACKS = "the model lacks a file; weights are read as safetensors, never a pickle"
+UNREACHED = "the hub cannot be reached, and the file is not in the cache"
+REFUSALS = [  # a name, what the hub answers to a file, and what is said: rule, expected, type of the error
+    ("a b/c", "config.json", None, "this is no name of a model", KNOWN, "HFValidationError"),
     (
-        "someone/bert",
-        "model.safetensors",
-        "Busy",
-        "the hub cannot be reached, and the file is not in the cache",
-        "HfHubHTTPError",
+        "a/nothing", "config.json", None,
+        "the hub has no such model, or keeps it private", KNOWN, "RepositoryNotFoundError",
     ),
-]
+    (
+        "someone/llama", "config.json", "GatedRepo",
+        "the model is gated: only who was let in gets it", KNOWN, "GatedRepoError",
+    ),
+    (
+        "a/bert", "config.json", "RevisionNotFound",
+        "the hub lacks this revision of the model", "main", "RevisionNotFoundError",
+    ),
+    ("someone/bert", "tokenizer.json", "EntryNotFound", LACKS, "tokenizer.json", "RemoteEntryNotFoundError"),
+    ("someone/bert", "model.safetensors", "EntryNotFound", LACKS, "model.safetensors", "RemoteEntryNotFoundError"),
+    (
+        "someone/bert", "model.safetensors", "Busy",
+        UNREACHED, "the file in the cache, or a network", "HfHubHTTPError",
+    ),
+]  # fmt: skip
 
 
-@pytest.mark.parametrize(("name", "file", "answer", "rule", "kind"), REFUSALS)
-def test_what_cannot_be_had_is_said_in_one_sentence(name, file, answer, rule, kind, hub):
+@pytest.mark.parametrize(("name", "file", "answer", "rule", "expected", "kind"), REFUSALS)
+def test_what_cannot_be_had_is_said_in_one_sentence(name, file, answer, rule, expected, kind, hub):
     hub.errors[file] = answer
-    known = "gpt2, bert, smollm2 or OWNER/NAME of a model that is there"
-    refused(lambda: checkpoints.fetch(name), f"fetch: {rule}. expected {known}, got {kind} for {file} of {name}")
+    refused(lambda: checkpoints.fetch(name), f"fetch: {rule}. expected {expected}, got {kind} for {file} of {name}")
     assert not downloads(hub)
     assert {path.rpartition("/")[2] for _, path, *_ in hub.asked} <= set(FILES)
 
@@ -249,7 +272,7 @@ def test_the_variables_of_the_library_are_heeded(hub, tmp_path):
     nowhere = ask("someone/gpt2", HF_ENDPOINT="http://127.0.0.1:9")
     assert "fetch: the hub cannot be reached, and the file is not in the cache. " in nowhere.stderr.splitlines()[-1]
     offline = ask("someone/gpt2", HF_ENDPOINT=hub.url, HF_HUB_OFFLINE="1")
-    assert "fetch: the file is not in the cache, and HF_HUB_OFFLINE is set. " in offline.stderr.splitlines()[-1]
+    assert "fetch: HF_HUB_OFFLINE is set, and the file is not in the cache. " in offline.stderr.splitlines()[-1]
     assert not hub.asked
     online = ask("someone/gpt2", HF_ENDPOINT=hub.url, TQDM_POSITION="-1")  # as where there is a screen
     assert online.stdout.startswith(str(tmp_path / "home" / "hub" / "models--someone--gpt2"))

@@ -212,6 +212,11 @@ def test_links_between_lessons_lead_somewhere(path):
         assert (path.parent / target).exists() or target == f"{NAMES[len(LESSONS)]}.ipynb"
 
 
+def adds(kind, *data, **content):
+    """Add an output to a lesson."""
+    return lambda n: code_cells(n)[3].outputs.append(nbformat.v4.new_output(kind, *data, **content))
+
+
 TAMPERED = {
     "no slide type": lambda n: n.cells[3].metadata.pop("slideshow"),
     "a foreign slide type": lambda n: n.cells[3].metadata.slideshow.update(slide_type="page"),
@@ -220,20 +225,12 @@ TAMPERED = {
     "stripped": lambda n: [cell.update(outputs=[], execution_count=None) for cell in code_cells(n)],
     "out of order": lambda n: code_cells(n)[3].update(execution_count=9),
     "foreign kernel": lambda n: n.metadata.kernelspec.update(name="conda-env-py"),
-    "an error": lambda n: code_cells(n)[3].outputs.append(
-        nbformat.v4.new_output("error", ename="ValueError", evalue="no", traceback=[])
-    ),
-    "a boolean": lambda n: code_cells(n)[3].outputs.append(nbformat.v4.new_output("stream", text="the same: True")),
-    "unrounded": lambda n: code_cells(n)[3].outputs.append(nbformat.v4.new_output("stream", text="0.12345")),
-    "a device": lambda n: code_cells(n)[3].outputs.append(
-        nbformat.v4.new_output("stream", text="tensor([1.], device='cuda:0')")
-    ),
-    "a widget": lambda n: code_cells(n)[3].outputs.append(
-        nbformat.v4.new_output("display_data", {WIDGET_VIEW: {}, "text/plain": "x"})
-    ),
-    "no caption": lambda n: code_cells(n)[3].outputs.append(
-        nbformat.v4.new_output("display_data", {"image/png": "", "text/plain": "x"})
-    ),
+    "an error": adds("error", ename="ValueError", evalue="no", traceback=[]),
+    "a boolean": adds("stream", text="the same: True"),
+    "unrounded": adds("stream", text="0.12345"),
+    "a device": adds("stream", text="tensor([1.], device='cuda:0')"),
+    "a widget": adds("display_data", {WIDGET_VIEW: {}, "text/plain": "x"}),
+    "no caption": adds("display_data", {"image/png": "", "text/plain": "x"}),
 }
 
 

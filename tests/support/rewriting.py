@@ -25,6 +25,16 @@ def numbers(*shape, seed=0, dtype=torch.float64):
     return torch.randn(*shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64).to(dtype)
 
 
+def bottom_right(queries, keys, device=None):
+    """What the queries see when they are the last of all tokens."""
+    return torch.ones(queries, keys, dtype=torch.bool, device=device).tril(keys - queries)
+
+
+def top_left(queries, keys, device=None):
+    """What the queries see when they are the first of all tokens."""
+    return torch.ones(queries, keys, dtype=torch.bool, device=device).tril()
+
+
 def same(got, want, dtype=torch.float64):
     """Demand the dtype, the shape and the values."""
     assert got.dtype == dtype

@@ -107,22 +107,6 @@ def test_numbers_too_large_for_the_browser_are_infinite():
     assert facts[0]["low"] == 0.5
 
 
-def test_what_is_too_large_says_what_can_be_shown():
-    number = torch.zeros(1)  # expanded it takes no memory
-    with pytest.raises(ShapeError) as caught:
-        HeadExplorer(number.expand(8, 600, 600))
-    assert str(caught.value) == (
-        "HeadExplorer: the explorer shows up to 512 tokens. expected T and S <= 512, got (8, 600, 600), "
-        "fix: weights[..., :512, :512], and tokens and mask that fit it"
-    )
-    with pytest.raises(ShapeError) as caught:
-        HeadExplorer(number.expand(12, 1, 12, 512, 512))
-    assert str(caught.value) == (
-        "HeadExplorer: the explorer shows up to 64 MiB. expected fewer layers, sentences or heads: with their average, "
-        "64 MiB of float32, got (12, 1, 12, 512, 512), 156 MiB"
-    )
-
-
 # ---- facts of a map ----
 
 
@@ -195,6 +179,15 @@ BAD = {
     ),
     "recompute": ((np.eye(3),), {"recompute": 3}, "recompute must be a function"),
     "no parameter": ((np.eye(3),), {"recompute": lambda: 1}, "recompute must have a parameter"),
+    "too many tokens": (
+        (torch.zeros(1).expand(8, 600, 600),), {},  # expanded it takes no memory
+        "explorer shows up to 512 tokens. expected T and S <= 512, got \\(8, 600, 600\\), "
+        "fix: weights\\[..., :512, :512\\], and tokens and mask that fit it$",
+    ),
+    "too many numbers": (
+        (torch.zeros(1).expand(12, 1, 12, 512, 512),), {}, "up to 64 MiB. expected fewer layers, sentences or heads: "
+        "with their average, 64 MiB of float32, got \\(12, 1, 12, 512, 512\\), 156 MiB$",
+    ),
     "strange parameter": ((np.eye(3),), {"recompute": lambda warmth: 1}, "no control for its parameter 'warmth'"),
 }  # fmt: skip
 

@@ -8,7 +8,7 @@ from functools import partial
 
 import pytest
 import torch
-from players import go
+from players import go, stays_inside
 
 from mha_course.cli.jupyter_hooks import WIDGET_VIEW
 from mha_course.errors import ShapeError
@@ -388,12 +388,7 @@ def test_nothing_sticks_out_at_any_width(show, width, name):
     page = show(LayoutPlayer(made, made), width=width)
     for at in range(len(moves) + 1):
         go(page, at)
-        assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
-        assert page.evaluate(
-            """() => [...document.querySelectorAll('.stage *')].filter((node) => node.offsetWidth).every((node) => {
-                 const [inner, outer] = [node, node.closest('.lane')].map((one) => one.getBoundingClientRect());
-                 return inner.left >= outer.left && inner.right <= outer.right && inner.bottom <= outer.bottom; })"""
-        )
+        stays_inside(page, ".lane")
     one, two = (lane.bounding_box() for lane in page.locator(".lane").all())
     assert (one["y"] == two["y"]) == (width > 900)
 

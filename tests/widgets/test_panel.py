@@ -122,7 +122,7 @@ def test_texts_from_people_stay_in_their_line():
 
 def test_a_helper_answers_the_browser(panel):
     helper = panel.children[1]
-    helper.asked = 3
+    helper.asked = {"number": 3}
     assert helper.answered == 3
 
 

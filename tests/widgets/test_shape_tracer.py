@@ -5,7 +5,7 @@ import re
 
 import pytest
 import torch
-from players import go, now
+from players import go, now, stays_inside
 from torch import nn
 
 from mha_course.attention import MultiHeadAttention
@@ -178,12 +178,7 @@ def test_nothing_sticks_out_at_any_width(show, width, number, size, heads):
     page = show(made, width=width)
     for at in range(len(made.steps)):
         go(page, at)
-        assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
-        assert page.evaluate(
-            """() => [...document.querySelectorAll('.stage *')].every((node) => {
-                 const [inner, outer] = [node, node.closest('.mha-tracer')].map((one) => one.getBoundingClientRect());
-                 return inner.left >= outer.left && inner.right <= outer.right; })"""
-        )
+        stays_inside(page, ".mha-tracer")
     code, stage = page.locator(".code").bounding_box(), page.locator(".stage").bounding_box()
     assert (stage["y"] == code["y"]) == (width > 760)
 

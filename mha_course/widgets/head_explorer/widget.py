@@ -18,14 +18,7 @@ from mha_course import plots
 from mha_course.errors import ShapeError
 from mha_course.widgets.base import COURSES, YOURS, RecomputingWidget, esm, style
 from mha_course.widgets.controls import Control
-from mha_course.widgets.head_explorer import static
-from mha_course.widgets.head_explorer.controls import (
-    choice_of_mask,
-    controls_of,
-    mask_from_choice,
-    read_values,
-    split_result,
-)
+from mha_course.widgets.head_explorer import controls, static
 from mha_course.widgets.head_explorer.maps import read
 
 HERE = Path(__file__).parent
@@ -80,7 +73,7 @@ class HeadExplorer(RecomputingWidget):
         self._recompute, self._of_recompute = recompute, whose
         self._controls: dict[str, Control] = {}
         if recompute is not None:
-            self._controls = controls_of(recompute, self._sentence, choice_of_mask(self._maps.hidden))
+            self._controls = controls.controls_of(recompute, self._sentence, controls.choice_of_mask(self._maps.hidden))
             self._sentence = getattr(self._controls.get("sentence"), "start", self._sentence)
         # On a slide nothing recomputes.
         specs = [] if plots.figures.ON_SLIDES else [control.spec() for control in self._controls.values()]
@@ -107,20 +100,20 @@ class HeadExplorer(RecomputingWidget):
 
     def _call(self, request: dict[str, Any]) -> Any:
         """Call the function with what the controls say."""
-        values, mask = read_values(self._controls, request.get("values", {})), self._mask
+        values, mask = controls.read_values(self._controls, request.get("values", {})), self._mask
         sentence = values.get("sentence", self._sentence)
         # A function may count tokens that are no words, such as [CLS]: sizes change by as many as words were added.
         more = len(sentence.split()) - len(self._sentence.split())
         T, S = (max(size + more, 1) for size in self._maps.shape[2:])
         if "mask" in values:
-            values["mask"] = mask = mask_from_choice(values["mask"], (T, S), self._given_mask)
+            values["mask"] = mask = controls.mask_from_choice(values["mask"], (T, S), self._given_mask)
         self._asked = sentence, mask
         return self._recompute(**values)
 
     def _keep(self, result: Any) -> None:
         """Read a result; tokens that it does not name are those of the sentence, or as before, where they fit."""
         sentence, mask = self._asked
-        weights, queries, keys = split_result(result)
+        weights, queries, keys = controls.split_result(result)
         maps = read(weights, queries, keys)
         _, _, T, S = maps.shape
         if queries is None:

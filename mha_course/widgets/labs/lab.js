@@ -1,6 +1,6 @@
 // A lab: controls, panels, and a sentence. What is moved goes to the kernel, which answers with what to draw.
 
-import { GONE, makeControls, makeQueue } from "../controls.js";
+import { GONE, makeAsker, makeControls } from "../controls.js";
 import { keepKeys, make, makeButton, makeSpeaker } from "../dom.js";
 import { KINDS } from "./panels.js";
 
@@ -59,7 +59,7 @@ function makeBoards(tools) {
 export function render({ model, el }) {
   const { kind, question, hint, controls: specs, start, palettes } = model.get("spec");
   const asker = Math.random().toString(36).slice(2); // which of the views of one lab asked
-  let [local, number, room, frame] = [{ ...model.get("view").values }, 0, 0, null];
+  let [local, room, frame] = [{ ...model.get("view").values }, 0, null];
 
   const { node: aloud, speak, stop: stopSpeaking } = makeSpeaker();
   const [sentence, trouble, readout] = [make("p", "sentence"), make("p", "trouble"), make("p", "readout")];
@@ -73,18 +73,11 @@ export function render({ model, el }) {
     if (spoken) speak(words);
   };
 
-  const queue = makeQueue(
-    (moved) => {
-      model.set("request", { asker, number: ++number, moved });
-      model.save_changes();
-      return number;
-    },
-    () => tell(`⚠ ${GONE}`),
-  );
+  const queue = makeAsker(model, "request", () => tell(`⚠ ${GONE}`));
   function move(name, value) {
     local[name] = value;
     controls.get(name)?.show(value);
-    queue.ask({ ...queue.waiting(), [name]: value }); // all that moved since the last question
+    queue.ask({ asker, moved: { ...queue.waiting()?.moved, [name]: value } }); // all that moved since the last question
   }
   const controls = makeControls(specs, move, asker);
   const tools = { move, idle: queue.idle, read, palettes, value: (name) => local[name] };

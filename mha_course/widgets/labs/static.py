@@ -36,20 +36,17 @@ class Kind(NamedTuple):
     draw: Callable[[Axes, Panel], None]
     share: float = 1.3
     inches: Callable[[Panel], float] | None = None  # its width, of a kind that does not grow with its row
-    row: Callable[[Panel], float] | None = None  # the height in inches, of a kind that has a row of its own
 
 
 def figure(question: str, panels: Sequence[Panel]) -> Figure:
-    """Draw panels in rows: those that need a whole one, the big ones beside each other, small and tiny matrices."""
-    whole = [panel for panel in panels if KINDS[panel["kind"]].row]
+    """Draw panels in rows: the big ones beside each other, then the small ones."""
     small = [panel for panel in panels if panel.get("size") == "small"]
     if ON_SLIDES and len(small) == 1:
         small = []
-    big = [panel for panel in panels if panel not in whole and panel not in small]
+    big = [panel for panel in panels if panel not in small]
     across = min(max(len(small), 4), 8)
     batches = [small[start : start + across] for start in range(0, len(small), across)]
-    rows = [*([panel] for panel in whole), big, *batches]
-    rows = [row for row in rows if row]
+    rows = [row for row in (big, *batches) if row]
     heights = [max(map(_height, row)) for row in rows]
     height = 0.4 + sum(heights)
     made = plots.new_figure(max(WIDTH, height * SLIDE_WIDTH / SLIDE_HEIGHT) if ON_SLIDES else WIDTH, height)
@@ -80,9 +77,6 @@ def _share(panel: Panel, row: Sequence[Panel]) -> float:
 
 
 def _height(panel: Panel) -> float:
-    own = KINDS[panel["kind"]].row
-    if own:
-        return own(panel)
     if panel.get("size") == "small":
         return 2.0
     if panel["kind"] == "matrix":

@@ -1,0 +1,229 @@
+"""Find the answers in a learner's notebook, with what each of them needs, and judge one.
+
+All of it runs in the process that ``grading`` starts for it. A cell is never run whole: of its statements only imports,
+definitions and assignments that an answer needs by name.
+"""
+
+from __future__ import annotations
+
+import ast
+import builtins
+import json
+import linecache
+import re
+import symtable
+from collections.abc import Iterator, Sequence
+from copy import copy
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from mha_course.exercises.catalogue import EXERCISES
+from mha_course.exercises.checker import check
+from mha_course.exercises.sandbox import explain
+
+MAGIC = re.compile(r"^([ \t]*)([%!?].*|.*\?)$", re.MULTILINE)
+BEGINNING = re.compile(rf"^(?:async )?(?:def|class) ({'|'.join(EXERCISES)})\b", re.MULTILINE)
+BROKEN = (SyntaxError, ValueError, RecursionError, MemoryError)  # what ast.parse raises
+DEFINITIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
+IMPORTS = (ast.Import, ast.ImportFrom)
+ASSIGNMENTS = (ast.Assign, ast.AnnAssign, ast.AugAssign)
+
+
+@dataclass(frozen=True)
+class Answer:
+    """One answer: an expression, and the statements to run before it, each the source of a cell and a place in it.
+
+    There are none, and no expression, where nobody has begun.
+    """
+
+    exercise: str
+    expression: str = ""
+    statements: Sequence[tuple[str, int]] = ()
+
+
+@dataclass(frozen=True)
+class Statement:
+    """One top-level statement of a cell, with the names that it binds and uses; node is None for a broken cell."""
+
+    cell: str
+    place: int
+    node: ast.stmt | None
+    binds: frozenset[str]
+    uses: frozenset[str] = frozenset()
+
+    @property
+    def runs(self) -> bool:
+        """Whether it is of a kind that may be run: no loop, no call, nothing that trains."""
+        return self.node is None or isinstance(self.node, (*IMPORTS, *DEFINITIONS, *ASSIGNMENTS, ast.If, ast.Try))
+
+
+def read(notebook: bytes) -> list[dict[str, Any]] | str:
+    """Return the answers in a notebook, as ``Answer`` takes them, or a sentence on why it cannot be read."""
+    if not notebook:
+        return "This notebook is empty, larger than 100 MB, or cannot be opened."
+    try:
+        cells = [cell for cell in json.loads(notebook)["cells"] if cell["cell_type"] == "code"]
+        sources = ["".join(cell["source"]) for cell in cells]
+    except Exception as error:  # whatever it is, it is no notebook
+        return f"This is no notebook that can be read ({type(error).__name__})."
+    if not any(map(str.strip, sources)):
+        return "There is no code in this notebook."
+    return [asdict(answer) for answer in find_answers(sources)]
+
+
+def find_answers(cells: Sequence[str]) -> list[Answer]:
+    """Return the answers in the cells of a notebook, in the order of the course."""
+    statements = [one for cell in cells for one in _statements(_as_python(cell))]
+    checks = {name: (at, given) for at, statement in enumerate(statements) for name, given in _checks(statement.node)}
+    found = []
+    for name in EXERCISES:
+        defined = any(name in one.binds and (not one.node or isinstance(one.node, DEFINITIONS)) for one in statements)
+        if defined or name in checks:
+            found.append(_answer(name, statements, *checks.get(name, (len(statements), name))))
+    return found
+
+
+def _as_python(source: str) -> str:
+    """Return a cell as Python: where it is none as it stands, without the lines that are IPython's own."""
+    try:
+        ast.parse(source)
+    except BROKEN:
+        return MAGIC.sub(r"\1pass", source)
+    return source
+
+
+def _statements(source: str) -> Iterator[Statement]:
+    """Take a cell apart, imports name by name; one that is no Python is one statement, which binds what it begins."""
+    try:
+        nodes = ast.parse(source).body
+    except BROKEN:
+        yield Statement(source, 0, None, frozenset(BEGINNING.findall(source)))
+        return
+    for place, node in enumerate(nodes):
+        if isinstance(node, IMPORTS):
+            for alias in node.names:
+                one = copy(node)
+                one.names = [alias]
+                yield Statement(ast.unparse(one), 0, one, frozenset(_bound(one)))
+        else:
+            yield Statement(source, place, node, frozenset(_bound(node)), frozenset(_used(node)))
+
+
+def _bound(node: ast.AST) -> Iterator[str]:
+    """Yield the names that a statement binds or changes, such as ``A`` in ``A.forward = forward``."""
+    if isinstance(node, DEFINITIONS):
+        yield node.name
+    elif isinstance(node, IMPORTS):
+        yield from ((alias.asname or alias.name).split(".")[0] for alias in node.names)
+    elif isinstance(node, ASSIGNMENTS):
+        targets = node.targets if isinstance(node, ast.Assign) else [node.target]
+        yield from (part.id for target in targets for part in ast.walk(target) if isinstance(part, ast.Name))
+    else:
+        for part in ast.iter_child_nodes(node):
+            if isinstance(part, ast.stmt | ast.ExceptHandler):
+                yield from _bound(part)
+
+
+def _used(node: ast.AST) -> Iterator[str]:
+    """Yield the names that a statement looks up outside of itself."""
+    try:
+        tables = [symtable.symtable(ast.unparse(node), "", "exec")]
+    except BROKEN:  # such as a return outside of a function
+        return
+    if isinstance(node, ast.AugAssign):
+        yield from _bound(node)
+    while tables:
+        table = tables.pop()
+        tables += table.get_children()
+        outer = table.get_type() == "module"
+        yield from (
+            name.get_name() for name in table.get_symbols() if name.is_referenced() and (outer or name.is_global())
+        )
+
+
+def _checks(node: ast.stmt | None) -> Iterator[tuple[str, str]]:
+    """Yield the exercise and the answer of each call of check that counts, as written."""
+    for part in ast.walk(node) if node else ():
+        match part:
+            case ast.Call(
+                func=ast.Name("check") | ast.Attribute(attr="check"),
+                args=[ast.Constant(str(name)), given],
+                keywords=rest,
+            ) if name in EXERCISES and not any(keyword.arg == "record" for keyword in rest):
+                yield name, ast.unparse(given)
+
+
+def _answer(name: str, statements: list[Statement], checked: int, given: str) -> Answer:
+    """Choose between the answer of the exercise's own name, as it was at its last check, and what that was given."""
+    end = min(checked + 1, len(statements))
+    if given == name and _last(name, statements, end) is None:
+        end = len(statements)  # it was defined too late
+    last, expression = _last(name, statements, end), name
+    if last is None or is_empty(statements[last].node):
+        if given == name:
+            return Answer(name)
+        expression = given
+    return Answer(name, expression, [(one.cell, one.place) for one in _needed(expression, statements, end)])
+
+
+def _last(name: str, statements: Sequence[Statement], before: int) -> int | None:
+    """Return the last statement before a place that binds a name."""
+    places = (at for at in reversed(range(before)) if name in statements[at].binds and statements[at].runs)
+    return next(places, None)
+
+
+def is_empty(node: ast.AST | None) -> bool:
+    """Return True for an answer that nobody has begun: a function, or the forward of a class, without a body.
+
+    It is read and not run, so that nothing around it counts; for a body it is what ``checker.is_stub`` is for code.
+    """
+    match node:
+        case ast.ClassDef():
+            methods = {part.name: part for part in node.body if isinstance(part, ast.FunctionDef)}
+            return is_empty(methods["forward"]) if "forward" in methods else not methods
+        case ast.FunctionDef():
+            return all(is_empty(part) for part in node.body)
+        case ast.Expr(ast.Constant(value)) | ast.Return(ast.Constant(value)) | ast.Assign(value=ast.Constant(value)):
+            return value in (None, ...) or (isinstance(node, ast.Expr) and isinstance(value, str))
+        case ast.Return(None) | ast.Pass():
+            return True
+    return False
+
+
+def _needed(expression: str, statements: Sequence[Statement], end: int) -> list[Statement]:
+    """Return the statements that bind what an expression needs, in their order; always those of ``import *``.
+
+    What a function uses is looked up when it is called, so both count: the last before it, and the last of all.
+    """
+    wanted = [(part.id, end) for part in ast.walk(ast.parse(expression)) if isinstance(part, ast.Name)]
+    chosen = {at for at in range(end) if "*" in statements[at].binds}
+    while wanted:
+        name, before = wanted.pop()
+        at = _last(name, statements, before)
+        if at is not None and at not in chosen:
+            chosen.add(at)
+            ends = (at, end) if isinstance(statements[at].node, DEFINITIONS) else (at,)
+            wanted += [(used, one) for used in statements[at].uses for one in ends]
+    return [statements[at] for at in sorted(chosen)]
+
+
+def judge(answer: Answer) -> tuple[str, str, str, str]:
+    """Run what an answer needs, let the course's own checker judge it, and return what it says; never raises.
+
+    That is a status, a mistake, a message, and a picture in HTML.
+    """
+    space: dict[str, Any] = {"__name__": "__main__"}
+    own = dict(vars(builtins))
+    try:
+        for number, (source, place) in enumerate(answer.statements, start=1):
+            file = f"your code, part {number}"
+            linecache.cache[file] = (len(source), None, source.splitlines(keepends=True), file)
+            tree = compile(source, file, "exec", ast.PyCF_ONLY_AST)  # no frame of ast between the learner and us
+            assert isinstance(tree, ast.Module)
+            exec(compile(ast.Module(tree.body[place : place + 1], []), file, "exec"), space)
+        given = eval(answer.expression, space)
+        vars(builtins).update(own)  # with what a cell has put in their place, any answer might seem right
+        report = check(answer.exercise, given, record=False)
+    except BaseException as error:  # whatever a learner's code raises is reported
+        return "error", "", explain(error, ()), ""
+    return report.status, report.mistake or "", report.message, report.picture

@@ -1,0 +1,519 @@
+"""A class with planted answers is graded: every status and mistake, hostile notebooks, what is kept, the pages."""
+
+import csv
+import html.parser
+import inspect
+import json
+import multiprocessing
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from urllib.parse import unquote
+
+import nbformat
+import pytest
+import solutions
+from contrast import TEXT, contrast
+
+from mha_course.cli import grading, grading_pages, launch, workers
+from mha_course.cli.answers import Answer, find_answers, judge
+from mha_course.cli.grading_pages import Row
+from mha_course.errors import ShapeError
+from mha_course.exercises import check
+from mha_course.exercises.catalogue import EXERCISES, LESSONS
+from mha_course.exercises.checker import is_stub
+from mha_course.exercises.diagnose import ways
+
+ROOT = Path(__file__).resolve().parents[2]
+MISTAKEN = """
+from mha_course.exercises.catalogue import EXERCISES
+from mha_course.exercises.diagnose import ways
+{name} = EXERCISES["{name}"].implementation(*(way.change for way in ways("{name}")[{at}:][:1]))
+"""
+SOFTMAX = """def softmax(scores):
+    e = (scores - scores.amax(-1, keepdim=True)).exp()
+    return e / e.sum(-1, keepdim=True)"""
+QUERIES = SOFTMAX.replace("-1", "-2")
+STUB = 'def softmax(scores):\n    """Do it."""\n    ...'
+HELPED = """
+import torch.nn.functional as functional, math
+SHIFT: float = 0.0
+SHIFT += 1
+def shifted(x): return x - x.amax(-1, keepdim=True) * SHIFT
+def softmax(scores):
+    e = shifted(scores).exp()
+    return share(e)
+"""
+# What no answer may do; "place" is a folder of the lecturer's with the file "kept".
+ACTS = {
+    "read": "open(place + '/kept').read()",
+    "list": "os.listdir(place)",
+    "write": "open(place + '/new', 'w')",
+    "append": "open(place + '/kept', 'a')",
+    "truncate": "os.truncate(place + '/kept', 0)",
+    "chmod": "os.chmod(place + '/kept', 0o600)",
+    "touch": "os.utime(place + '/kept', (0, 0))",
+    "mkdir": "os.mkdir(place + '/folder')",
+    "rename": "os.rename(place + '/kept', place + '/moved')",
+    "delete": "os.remove(place + '/moved')",
+    "link": "os.symlink('/', 'link')",
+    "run": "subprocess.run([sys.executable, '-c', ''], check=True)",
+    "fork": "os.fork() or os._exit(0)",
+    "socket": "socket.socket()",
+    "signal": "os.kill(os.getppid(), 0)",
+    "large file": "open('large', 'wb').write(bytes(20 << 20))",
+    "memory": "mmap.mmap(-1, 3 << 30)",
+    "memory of another": "open(f'/proc/{os.getppid()}/mem', 'rb')",
+}
+HOSTILE = """
+import mmap, os, socket, subprocess, sys
+place, done = {place!r}, []
+def softmax(scores):
+    for name, act in {acts}:
+        try:
+            act()
+            done.append(name)
+        except OSError:
+            pass
+    if done:
+        raise RuntimeError("done: " + ", ".join(done))
+    e = (scores - scores.amax(-1, keepdim=True)).exp()
+    return e / e.sum(-1, keepdim=True)
+"""
+FORGED = """
+import glob, json, os
+def softmax(scores):
+    for number in range(3, 64):
+        try: os.write(number, b'["correct", "", "", ""]\\n')
+        except OSError: pass
+    for file in glob.glob("*"):
+        open(file, "w").write('["correct", "", "", ""]\\n')
+    os._exit(0)
+"""
+OVERWRITTEN = """
+import builtins, mha_course.exercises as exercises, mha_course.exercises.checker as checker
+from mha_course.exercises.report import Report
+def check(name, answer, **rest): return Report(name, "correct", "")
+checker.check = checker._judge = exercises.check = check
+checker.Attempt.find_fault = lambda self: None
+builtins.float = lambda *rest: 0.0
+torch.equal = torch.allclose = lambda *rest, **more: True
+def softmax(scores):
+    checker.check("softmax", softmax, about=(builtins, exercises))
+    return torch.softmax(scores, -2)
+"""
+# The colours of all text on a page, that of what lies behind it, and its size.
+INKS = """() => {
+  const canvas = document.createElement("canvas").getContext("2d", { willReadFrequently: true });
+  const hex = (color) => {
+    canvas.clearRect(0, 0, 1, 1); canvas.fillStyle = color; canvas.fillRect(0, 0, 1, 1);
+    return "#" + [...canvas.getImageData(0, 0, 1, 1).data].map((x) => x.toString(16).padStart(2, "0")).join("");
+  };
+  const paper = (part) => {
+    for (; part; part = part.parentElement) {
+      const color = hex(getComputedStyle(part).backgroundColor);
+      if (color.endsWith("ff")) return color.slice(0, 7);
+    }
+  };
+  const found = [], texts = document.createTreeWalker(document.querySelector("main"), NodeFilter.SHOW_TEXT);
+  while (texts.nextNode()) {
+    const { data, parentElement: part } = texts.currentNode, style = getComputedStyle(part);
+    if (data.trim()) found.push([hex(style.color).slice(0, 7), paper(part), parseFloat(style.fontSize)]);
+  }
+  return found;
+}"""
+# Cells that stand where the stub of softmax stood, with the status and the mistake that they come out with.
+PLANTED = {
+    "right": (SOFTMAX, "correct", ""),
+    "helped": (HELPED, "correct", ""),  # by a function that a later cell defines, too
+    "wrong": (QUERIES, "wrong", "softmax-over-queries"),
+    "untouched": (STUB, "unattempted", ""),
+    "untouched but loud": (f"{STUB}\nraise RuntimeError", "unattempted", ""),
+    "untouched and decorated": (f"@undefined\n{STUB}", "unattempted", ""),
+    "raises": ("def softmax(scores):\n    return scores / 0 / nothing", "error", ""),
+    "broken": ("def softmax(scores:\n    return scores", "error", ""),
+    "leaves": ("import sys\n@sys.exit\ndef softmax(scores):\n    return scores", "error", ""),
+    "loops": ("def softmax(scores):\n    while True: pass", "error", ""),
+    "loops in C": ("def softmax(scores):\n    return sum(iter(int, 1))", "error", ""),
+    "50 GB": ("def softmax(scores):\n    return torch.zeros(50 << 30, dtype=torch.uint8)", "error", ""),
+    "50 GB of Python": ("def softmax(scores):\n    return bytearray(50 << 30)", "error", ""),
+    "forges": (FORGED, "error", ""),
+    "overwrites": (OVERWRITTEN, "wrong", "softmax-over-queries"),
+    "<script>alert(1)<": (SOFTMAX, "correct", ""),
+}
+FILES = {
+    "empty": "",
+    "no notebook": "no notebook",
+    "no cells": json.dumps({"cells": []}),
+    "other": json.dumps({"cells": {"a": 1}}),
+    "deep": "[" * 100_000,
+    "huge": "",
+    "pipe": "",
+    "no exercise": json.dumps({"cells": [{"cell_type": "code", "source": "1 + 1"}]}),
+}
+
+
+def hostile(victim, acts):
+    return HOSTILE.format(
+        place=str(victim), acts=f"({''.join(f'({name!r}, lambda: {act}),' for name, act in acts.items())})"
+    )
+
+
+def lesson(number, **answers):
+    """Return a lesson whose stubs are replaced."""
+    notebook = nbformat.read(next((ROOT / "notebooks").glob(f"{number:02}_*")), 4)
+    for cell in notebook.cells:
+        found = re.match(r"(?:def|class) (\w+)", cell.source)
+        if found and found[1] in answers:
+            cell.source = answers[found[1]]
+    return notebook
+
+
+def command(folder, out, *options):
+    return [sys.executable, "-m", "mha_course.cli.grading", folder, "--out", out, *options]
+
+
+def grade(*arguments, **environment):
+    done = subprocess.run(
+        command(*arguments), cwd=ROOT, env=os.environ | environment, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+
+
+def table(out, name="grades.csv"):
+    with (out / name).open(newline="", encoding="utf-8") as file:
+        return list(csv.DictReader(file))
+
+
+@pytest.fixture(scope="module")
+def confining():
+    """Skip where answers cannot be confined."""
+    script = "from mha_course.cli.workers import why_not_confined; print(why_not_confined())"
+    missing = subprocess.run(
+        [sys.executable, "-c", script], cwd=ROOT, capture_output=True, text=True, check=True
+    ).stdout
+    if missing.strip():
+        pytest.skip(f"answers cannot be confined here: {missing}")
+
+
+@pytest.fixture(scope="module")
+def graded(confining, tmp_path_factory):
+    """Grade a class in which every exercise has an answer, and some answers are hostile; return folder and OUT."""
+    place = tmp_path_factory.mktemp("class")
+    folder, out, victim, temporary = (place / name for name in ("hand-ins", "out", "victim", "tmp"))
+    for made in (folder, victim, temporary):
+        made.mkdir()
+    (victim / "kept").write_text("kept")
+    for name, (source, *_) in PLANTED.items():
+        notebook = lesson(4, softmax=source)
+        notebook.cells.insert(
+            9, nbformat.v4.new_code_cell("%time x = 1\n!true\ndef share(e): return e / e.sum(-1, keepdim=True)")
+        )
+        nbformat.write(notebook, folder / f"{name}.ipynb")
+    nbformat.write(lesson(4, softmax=hostile(victim, ACTS)), folder / "hostile.ipynb")
+    for name, text in FILES.items():
+        (folder / f"{name}.ipynb").write_text(text)
+    os.truncate(folder / "huge.ipynb", grading.LARGEST + 1)
+    (folder / "pipe.ipynb").unlink()
+    os.mkfifo(folder / "pipe.ipynb")
+    (folder / "mistaken").mkdir()
+    for one in LESSONS:
+        sources = {e.name: MISTAKEN.format(name=e.name, at=len(ways(e.name)) // 2) for e in one.exercises}
+        nbformat.write(lesson(one.number, **sources), folder / "mistaken" / f"{one.number:02}.ipynb")
+    nbformat.write(lesson(4, softmax=SOFTMAX), folder / "mistaken" / "04 again.ipynb")
+    start = time.monotonic()
+    grade(folder, out, TMPDIR=str(temporary))
+    assert time.monotonic() - start < 300
+    assert [path.name for path in victim.iterdir()] == ["kept"]
+    assert (victim / "kept").read_text() == "kept"
+    assert not list(temporary.iterdir())
+    return folder, out
+
+
+@pytest.mark.slow
+class TestOfAClass:
+    def test_every_planted_answer_is_judged_as_it_is(self, graded):
+        found = {
+            row["learner"]: (row["status"], row["mistake"]) for row in table(graded[1]) if row["exercise"] == "softmax"
+        }
+        assert {name: found[name] for name in PLANTED} == {name: tuple(rest) for name, (_, *rest) in PLANTED.items()}
+
+    def test_none_of_the_hostile_acts_succeeds(self, graded):
+        row = next(row for row in table(graded[1]) if (row["learner"], row["exercise"]) == ("hostile", "softmax"))
+        assert row["status"] == "correct", (graded[1] / "feedback" / "hostile.html").read_text()
+
+    def test_what_is_no_notebook_is_one_line(self, graded):
+        rows = [tuple(row.values()) for row in table(graded[1]) if row["learner"] in FILES]
+        assert rows == [(name, "", "unreadable", "") for name in sorted(FILES)]
+
+    def test_each_mistake_of_the_course_is_named_as_check_names_it(self, graded):
+        rows = {
+            row["exercise"]: (row["status"], row["mistake"]) for row in table(graded[1]) if row["learner"] == "mistaken"
+        }
+        assert list(rows) == list(EXERCISES)
+        assert rows.pop("softmax") == ("correct", "")  # handed in twice: the better one counts
+        for name, found in rows.items():
+            changes = [way.change for way in ways(name)[len(ways(name)) // 2 :][:1]]
+            report = check(name, EXERCISES[name].implementation(*changes))
+            assert found == (report.status, report.mistake or ""), name
+        assert sum(bool(mistake) for _, mistake in rows.values()) > len(rows) / 2
+
+    def test_points_are_those_of_the_table(self, graded):
+        rows = table(graded[1], "grades_nbgrader.csv")
+        right = sum(row["status"] == "correct" for row in table(graded[1]))
+        assert sum(int(row["score"]) for row in rows) == right
+        assert {(row["assignment"], row["max_score"]) for row in rows} == {
+            (f"lesson {one.number:02}", str(len(one.exercises))) for one in LESSONS if one.exercises
+        }
+        assert len(rows) == len({row["assignment"] for row in rows}) * len({row["learner"] for row in table(graded[1])})
+
+    def test_the_pages_ask_for_nothing_and_run_nothing(self, graded):
+        pages = [graded[1] / "class.html", *(graded[1] / "feedback").iterdir()]
+        assert len(pages) == len(PLANTED) + len(FILES) + 3
+        for path in pages:
+            found = Parts(path.read_text(encoding="utf-8"))
+            assert "script" not in found.tags
+            assert all((graded[1] / address).is_file() for address in found.addresses)
+
+    def test_what_is_finished_is_not_judged_again(self, graded, tmp_path):
+        folder, out = graded
+        kept = {path: path.stat().st_mtime_ns for path in (out / "finished").iterdir()}
+        before = (out / "grades.csv").read_bytes()
+        (folder / "later.ipynb").write_text(
+            nbformat.writes(lesson(5, weighted_sum="def weighted_sum(w, v):\n    return w @ v"))
+        )
+        start = time.monotonic()
+        grade(folder, out)
+        assert time.monotonic() - start < 30  # a loop in C alone takes as long
+        assert all(path.stat().st_mtime_ns == then for path, then in kept.items())
+        lines = (out / "grades.csv").read_bytes().splitlines()
+        assert [line for line in lines if not line.startswith(b"later,")] == before.splitlines()
+        assert b"later,weighted_sum,correct," in lines
+        (folder / "later.ipynb").unlink()
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("confining")
+def test_without_confinement_the_acts_succeed(tmp_path):
+    """Or else that they fail would prove nothing."""
+    folder, victim = tmp_path / "hand-ins", tmp_path / "victim"
+    folder.mkdir()
+    victim.mkdir()
+    (victim / "kept").write_text("kept")
+    acts = {name: act for name, act in ACTS.items() if name not in ("memory of another", "fork")}
+    nbformat.write(lesson(4, softmax=hostile(victim, acts)), folder / "hostile.ipynb")
+    grade(folder, tmp_path / "out", "--unconfined")
+    assert f"done: {', '.join(acts)}" in (tmp_path / "out" / "feedback" / "hostile.html").read_text()
+    assert not list(victim.glob("kept"))
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("confining")
+def test_a_run_that_is_interrupted_goes_on_where_it_was(tmp_path):
+    folder, out = tmp_path / "hand-ins", tmp_path / "out"
+    folder.mkdir()
+    for name, source in {"a": SOFTMAX, "b": QUERIES, "z": PLANTED["loops in C"][0]}.items():
+        nbformat.write(lesson(4, softmax=source), folder / f"{name}.ipynb")
+    process = subprocess.Popen(command(folder, out), cwd=ROOT, stderr=subprocess.PIPE, text=True)
+    while len(list(out.glob("finished/*.json"))) < 2:
+        time.sleep(0.1)
+        assert process.poll() is None
+    kept = {path: path.stat().st_mtime_ns for path in out.glob("finished/*.json")}
+    process.send_signal(signal.SIGINT)
+    _, said = process.communicate()
+    assert (process.returncode, said.splitlines()[-1]) == (
+        130, "mha_course: stopped. What is finished is kept; the same command goes on from there.",
+    )  # fmt: skip
+    (folder / "z.ipynb").unlink()
+    grade(folder, out)
+    assert {path: path.stat().st_mtime_ns for path in kept} == kept
+    assert [row["status"] for row in table(out) if row["exercise"] == "softmax"] == ["correct", "wrong"]
+
+
+def test_what_cannot_be_graded_says_so(tmp_path, monkeypatch):
+    folder, file = tmp_path / "hand-ins", tmp_path / "file"
+    with pytest.raises(ShapeError, match="there is no such folder"):
+        grading.grade(folder, tmp_path / "out")
+    folder.mkdir()
+    with pytest.raises(ShapeError, match=r"there is no notebook in it\. expected NAME"):
+        grading.grade(folder, tmp_path / "out")
+    (folder / "a.ipynb").write_text("")
+    file.write_text("")
+    for out in (folder, folder / "out", folder / ".." / "hand-ins" / "out"):
+        with pytest.raises(ShapeError, match="it lies in the folder of the notebooks"):
+            grading.grade(folder, out)
+    with pytest.raises(ShapeError, match="it cannot be written to"):
+        grading.grade(folder, file)
+    monkeypatch.setattr(grading, "why_not_confined", lambda: "no Landlock")
+    with pytest.raises(ShapeError, match="got no Landlock, fix: --unconfined"):
+        grading.grade(folder, tmp_path / "out")
+    assert grading.main([str(folder), f"--out={folder}"]) == 1
+
+
+@pytest.mark.slow
+def test_elsewhere_one_process_judges_a_notebook_and_the_next_one_goes_on(tmp_path, monkeypatch):
+    """As on Windows and macOS, where processes are not forked."""
+    monkeypatch.setattr(workers, "CONTEXT", multiprocessing.get_context("spawn"))
+    for module in (workers, grading):
+        monkeypatch.setattr(module, "LINUX", False)
+    leaves = "import os\ndef masked_softmax(scores, mask):\n    os._exit(0)"
+    entropy = "def entropy(weights):\n    return -torch.special.xlogy(weights, weights).sum(-1)"
+    (tmp_path / "hand-ins").mkdir()
+    nbformat.write(
+        lesson(4, softmax=QUERIES, masked_softmax=leaves, entropy=entropy), tmp_path / "hand-ins" / "a.ipynb"
+    )
+    with pytest.raises(ShapeError, match="answers cannot be confined on this machine"):
+        grading.grade(tmp_path / "hand-ins", tmp_path / "out")
+    rows = grading.grade(tmp_path / "hand-ins", tmp_path / "out", confined=False)
+    assert [row[1:4] for row in rows] == [
+        ("softmax", "wrong", "softmax-over-queries"), ("masked_softmax", "error", ""), ("entropy", "correct", ""),
+    ]  # fmt: skip
+
+
+def test_paths_are_those_of_whoever_gives_the_command(tmp_path, monkeypatch, capsys):
+    given = []
+    monkeypatch.setattr(launch, "set_up", Path)
+    monkeypatch.setattr(launch, "_in_venv", lambda _, *command: given.extend(command))
+    (tmp_path / "elsewhere").mkdir()
+    monkeypatch.chdir(tmp_path / "elsewhere")
+    launch.main(["grade", "../here", "--out=out"])
+    monkeypatch.chdir(ROOT)
+    assert given.pop(0) == grading.__name__
+    assert grading.main(given) == 1
+    assert f"got {tmp_path / 'elsewhere' / '..' / 'here'}" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("cells", "expected"),
+    [
+        (["x = 1"], []),
+        (["def softmax(x):\n    return x"], ["softmax", ["def softmax(x):\n    return x"]]),
+        (["def softmax(x): return 1", "check('softmax', softmax)", "def softmax(x): return 2"],
+         ["softmax", ["def softmax(x): return 1"]]),  # as it was when it was checked
+        (["def softmax(x): return 1", "def softmax(x): return 2", "check('softmax', softmax)"],
+         ["softmax", ["def softmax(x): return 2"]]),
+        (["check('softmax', softmax)", "def softmax(x): return 2"], ["softmax", ["def softmax(x): return 2"]]),
+        (["check('softmax', softmax)"], ["", []]),
+        (["import torch\ncheck('softmax', torch.softmax)"], ["torch.softmax", ["import torch"]]),
+        ([STUB, "def mine(x): return x", "check('softmax', mine)"], ["mine", ["def mine(x): return x"]]),
+        ([STUB, "def mine(x): return x", "check('softmax', mine, record=False)"], ["", []]),
+        (["def softmax(x): return x", "def mine(x): return x", "check('softmax', mine)"],
+         ["softmax", ["def softmax(x): return x"]]),
+        (["from torch.nn.functional import softmax"], []),  # nobody's answer
+        (["train()", "n = 3", "for n in 1, 2: pass", "def softmax(x, y=n): return F(x)", "import a, b as F"],
+         ["softmax", ["n = 3", "def softmax(x, y=n): return F(x)", "import b as F"]]),
+        (["k = load()\ndef softmax(k): return k"], ["softmax", ["def softmax(k): return k"]]),  # its own k
+        (["a = 1", "a = a + 1", "def softmax(x): return a"],
+         ["softmax", ["a = 1", "a = a + 1", "def softmax(x): return a"]]),
+        (["class MultiHeadAttention: pass", "def forward(self): return 1", "MultiHeadAttention.forward = forward"],
+         ["MultiHeadAttention", ["class MultiHeadAttention: pass", "def forward(self): return 1",
+                                 "MultiHeadAttention.forward = forward"]]),
+        (["try:\n    import fast as fn\nexcept ImportError:\n    import slow as fn", "def softmax(x): return fn(x)"],
+         ["softmax", ["try:\n    import fast as fn\nexcept ImportError:\n    import slow as fn",
+                      "def softmax(x): return fn(x)"]]),
+        (["from torch import *", "def softmax(x): return exp(x)"],
+         ["softmax", ["from torch import *", "def softmax(x): return exp(x)"]]),
+        (["%%time\ndef softmax(x): return x"], ["softmax", ["def softmax(x): return x"]]),
+        (["def softmax(x:\n    return x"], ["softmax", ["def softmax(x:\n    return x"]]),
+        (["def softmax(x): return x\0"], ["softmax", ["def softmax(x): return x\0"]]),
+    ],
+)  # fmt: skip
+def test_an_answer_is_found_with_what_it_needs(cells, expected):
+    answers = [answer for answer in find_answers(cells) if answer.exercise in ("softmax", "MultiHeadAttention")]
+    runs = [part if place == 0 else part.splitlines()[place] for answer in answers for part, place in answer.statements]
+    assert [*[answer.expression for answer in answers], runs] == (expected or [[]])
+
+
+@pytest.mark.parametrize("path", sorted((ROOT / "notebooks").glob("*.ipynb")), ids=lambda path: path.stem)
+def test_a_lesson_as_it_ships_has_its_exercises_untouched(path):
+    cells = [cell.source for cell in nbformat.read(path, 4).cells if cell.cell_type == "code"]
+    expected = [Answer(exercise.name) for exercise in LESSONS[int(path.stem[:2])].exercises]
+    assert find_answers(cells) == expected
+
+
+@pytest.mark.parametrize(
+    "body", ["...", "pass", "return", "return None", "'words'\n    ...", "x = 1", "return 0", "print()"]
+)
+def test_what_is_empty_is_so_for_the_checker_too(body):
+    source = f"def softmax(x):\n    {body}"
+    space = {}
+    exec(source, space)
+    assert (not find_answers([source])[0].expression) == is_stub(space["softmax"])
+
+
+def test_a_line_of_the_learners_stands_in_the_message():
+    answer = Answer("softmax", "softmax", [("import torch", 0), ("x = 1\ndef softmax(s):\n    return torch.no(s)", 1)])
+    status, mistake, message, _ = judge(answer)
+    assert (status, mistake) == ("error", "")
+    assert "In your line `return torch.no(s)`" in message
+    status, _, message, _ = judge(Answer("softmax", "softmax", [("softmax = 1 / 0", 0)]))
+    assert (status, message) == ("error", "ZeroDivisionError: division by zero. In your line `softmax = 1 / 0`.")
+
+
+def test_the_source_of_each_reference_is_judged_correct():
+    source = inspect.getsource(solutions.weighted_sum)
+    cells = ["import torch\nfrom torch import Tensor", source]
+    (answer,) = find_answers(cells)
+    assert judge(answer)[0] == "correct"
+
+
+class Parts(html.parser.HTMLParser):
+    """The tags of a page, and the addresses that it names."""
+
+    def __init__(self, page):
+        super().__init__()
+        self.tags, self.addresses = set(), set()
+        self.feed(page)
+
+    def handle_starttag(self, tag, attributes):
+        self.tags.add(tag)
+        self.addresses |= {unquote(value) for name, value in attributes if name in ("href", "src", "action")}
+
+
+HOSTILE_NAME = "</title><script>x"
+ROWS = [
+    *(Row(f"learner {n}", "softmax", "wrong", f"mistake-{n % 6}", "It <b>is</b>.") for n in range(20)),
+    Row("learner 0", "entropy", "wrong", "mistake-5", "Other words."),
+    Row("learner 1", "entropy", "wrong", "mistake-1", "The same learner once more."),
+    Row("learner 1", "split_heads", "correct"),
+    Row(HOSTILE_NAME, "softmax", "error", "<mistake>", "<img src=http://example.org>"),
+    Row("unreadable", "", "unreadable", "", "<b>no</b>"),
+]
+
+
+def test_the_class_page_counts_learners_and_names_the_section():
+    page = grading_pages.class_page(ROWS)
+    frequent = re.findall(r"<h3><code>mistake-(\d)</code>.*?(\d+) of 22 learners", page)
+    assert frequent == [("0", "4"), ("1", "4"), ("5", "4"), ("2", "3"), ("3", "3")]
+    page = grading_pages.class_page([Row("a", "softmax", "wrong", "softmax-over-queries")])
+    assert "Lesson 4, “Break it: the wrong axis”" in page
+
+
+CLASS, HERS = grading_pages.class_page, grading_pages.feedback_page
+
+
+@pytest.mark.parametrize("page", [CLASS(ROWS), HERS(HOSTILE_NAME, ROWS[-2:]), CLASS(ROWS[-1:])])
+def test_what_people_wrote_is_text(page):
+    found = Parts(page)
+    assert not found.tags & {"script", "img", "b", "mistake", "link", "iframe"}
+    assert all(address.startswith("feedback/") for address in found.addresses)
+    assert "default-src 'none'" in page
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("width", [420, 1280])
+def test_the_pages_can_be_read(new_page, tmp_path, scheme, width):
+    for name, text in {
+        "class": grading_pages.class_page(ROWS), "feedback": grading_pages.feedback_page("learner 0", ROWS[:1]),
+    }.items():  # fmt: skip
+        (tmp_path / f"{name}.html").write_text(text, encoding="utf-8")
+        page = new_page(width=width, color_scheme=scheme)
+        page.goto((tmp_path / f"{name}.html").as_uri())
+        assert page.evaluate("document.documentElement.scrollWidth") == width
+        for ink, paper, size in page.evaluate(INKS):
+            assert contrast(ink, paper) >= TEXT, (ink, paper)
+            assert size >= 11
