@@ -25,6 +25,11 @@ def split(x, h):
     return x.view(x.size(0), x.size(1), h, -1).transpose(1, 2)
 
 
+def square_alone(weight, h):
+    c = weight.size(1)
+    return weight.reshape(h, c // h // 2, 2, c).transpose(1, 2).reshape(c, c)
+
+
 def subtractor(asks=(100.0, 100.0), keys=(0, 1), signs=(1.0, -1.0), query=(2, 2)):
     """Return build_subtractor with another lead, other tokens that ask or are looked for, or other signs."""
 
@@ -468,6 +473,9 @@ SAID = [
     ("multi_head_attention", asks_the_mask, "if mask is not None"),
     ("multi_head_attention", mask_of_each_head, "It was called with a mask (B, 1, S, S)"),
     ("find_leaks", probing((1.0,)), "draw several, small and large ones"),
+    ("to_half_split", square_alone, "The weight has another number of rows"),
+    ("to_half_split", lambda w, h: w.unflatten(0, (h, -1, 2)).transpose(0, 2).flatten(0, 2), "Heads changed places"),
+    ("to_half_split", lambda w, h: w.unflatten(0, (-1, 2, h)).transpose(0, 1).flatten(0, 2), "every H-th of them"),
     ("find_leaks", probing((30.0,)), "fewer than 3 times"),
     ("find_leaks", probing((0.01,) * 6), "draw several, small and large ones"),
     ("find_leaks", probing((0.01, 30.0) * 3, differ=lambda a, b: (a - b).abs() > 1e-5), "Is there a tolerance?"),

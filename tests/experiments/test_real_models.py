@@ -144,6 +144,29 @@ def test_heads_of_published_models_are_ablated(opened):
     assert not torch.allclose(without(ids), opened.model(ids), atol=1e-4)
 
 
+def test_copies_of_a_large_model_share_its_memory():
+    """All but the output projections, which are changed; turning the copy to float64 leaves the model alone."""
+    gpt2 = real_models.open_checkpoint("gpt2")
+    before = {name: parameter.data_ptr() for name, parameter in gpt2.model.named_parameters()}
+    attentionless = real_models.with_attention(gpt2, lambda x, *_: x)
+    without = head_analysis.ablate_heads(gpt2.model, [(1, 2)])
+    for copied, unlike in ((attentionless, ".attention."), (without, ".out_proj.")):
+        shared = {name for name, x in copied.named_parameters() if x.data_ptr() == before[name]}
+        assert shared == {name for name in before if unlike not in name}
+    without.double()
+    assert {x.dtype for x in gpt2.model.parameters()} == {torch.float32}
+
+
+def test_a_model_is_read_when_it_is_needed():
+    gpt2 = real_models.open_checkpoint("gpt2")
+    assert "model" not in vars(gpt2)
+    first = gpt2.model
+    assert gpt2.model is first
+    del gpt2.model
+    assert gpt2.model is not first
+    assert torch.equal(gpt2.model.token_embedding.weight, first.token_embedding.weight)
+
+
 def test_the_likeliest_tokens_are_named_with_their_probability():
     gpt2 = real_models.open_checkpoint("gpt2")
     (cat,), (dog,) = (gpt2.tokenizer.encode(word).ids for word in (" cat", " dogs"))
