@@ -66,7 +66,7 @@ def test_the_names_of_a_layers_attention_are_those_of_the_file(opened):
 def test_a_function_takes_the_place_of_attention(prefix, tmp_path):
     gpt2 = real_models.open_checkpoint("gpt2")
     stored = load_file(gpt2.folder / "model.safetensors")
-    renamed = {name.replace("transformer.", prefix): x for name, x in stored.items()}
+    renamed = {prefix + name.removeprefix("transformer."): x for name, x in stored.items()}
     save_file(renamed, tmp_path / "model.safetensors")
     ids, _ = gpt2.encode("The grey cat saw the loud dogs.")
     (tmp_path / "config.json").write_bytes((gpt2.folder / "config.json").read_bytes())

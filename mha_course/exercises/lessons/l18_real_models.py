@@ -230,8 +230,8 @@ EXERCISES = [
 
 QUESTIONS = {
     "square-weight": question(
-        "GPT-2 stores the weights of its Linears as (in, out). Somebody copies those of one block into nn.Linear "
-        "without a transpose, whatever the shape check lets pass. Which goes in without an error?",
+        "GPT-2 stores the weights of its Linears as (in, out). Somebody copies those of one block into nn.Linear as "
+        "they are. Which goes in without an error?",
         "attn.c_attn, (768, 2304) → nn.Linear(768, 2304) keeps (2304, 768): it refuses.",
         "✔ attn.c_proj, (768, 768) → It is square, so its shape says nothing. The model runs, and what it writes is "
         "wrong.",
