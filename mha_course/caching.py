@@ -215,7 +215,8 @@ def decode_chunk(module: MultiHeadAttention | GroupedQueryAttention, x: Tensor, 
     (torch.Size([2, 3, 24]), 3)
     """
     errors.require_module_inputs("decode_chunk", module.q_proj.weight, {"x": x})
-    q, k_new, v_new = _project(module, x, x, x)
+    project = getattr(module, "project", None)  # of a module that turns queries and keys by where tokens stand
+    q, k_new, v_new = project(x, cache.length) if project else _project(module, x, x, x)
     k, v = cache.append(k_new, v_new)  # (B, G, S, D)
     new, total = q.size(2), k.size(2)
     if new == 1:  # the newest token may attend to every key there is

@@ -37,6 +37,7 @@ def test_set_up_needs_the_standard_library_alone(name):
         ("mha_course.cli.launch", ("torch", "numpy", "matplotlib", "ipywidgets")),
         ("mha_course.attention", ("matplotlib", "ipywidgets", "IPython")),
         ("mha_course.exercises", ("ipywidgets", "anywidget")),
+        ("mha_course.models.checkpoints", ("huggingface_hub", "tokenizers", "matplotlib")),
     ],
 )
 def test_importing_loads_no_more_than_it_needs(module, absent):

@@ -89,7 +89,7 @@ ROLES = "1, Projection: See it: look for what you need"
 FUSED_LINEAR = "1, Projection: Three Linears or one"
 READS_ALL = "1, Projection: Break it: “each head gets a slice of the embedding”"
 FUSED = "2, Head splitting: A fused q, k, v"
-IN_THREE = ("project_qkv", "split_fused_qkv", "fused_mha")
+IN_THREE = ("project_qkv", "split_fused_qkv", "fused_mha", "gpt2_attention")
 LAID_OUT = "It is laid out as (3, H, D): first q, k and v, in each of them the heads, in each head its D numbers."
 PROJECTION = [
     mistake("weight-not-transposed", "The product is with W the wrong way round.",
@@ -97,10 +97,10 @@ PROJECTION = [
         {"linear": _not_transposed, "output": _not_transposed},
         linear=_not_transposed,
         rows=lambda x, w, i, h: x @ w.chunk(h)[i],
-        project=[_projected(_not_transposed, name) for name in "qkv"]),
+        project=[_projected(_not_transposed, name) for name in "qkv"], but=("gpt2_attention",)),
     mistake("weight-not-transposed", "W_O was not transposed.",
         "It is kept as (out, in), as nn.Linear keeps it: the product is merged @ W_O.T.", LINEAR,
-        output=_not_transposed),
+        output=_not_transposed, but=("gpt2_attention",)),
     mistake("weight-not-transposed", "Columns of W were taken, where the head has rows: x @ W and not x @ W.T.",
         "nn.Linear keeps its weight as (out, in): a head has D of the rows, and each reads all of x.", READS_ALL,
         rows=lambda x, w, i, h: x @ w.chunk(h, dim=1)[i]),
@@ -130,8 +130,8 @@ PROJECTION = [
         project=[_projected(_without_bias, names) for names in ("q", "v", "qk", "kv")],
         but=("multi_head_attention", "self_attention")),
     mistake("wrong-unpack-order", "The three were handed out in another order than q, k, v.",
-        "The rows are stacked q, k, v, and are handed out in that order.", FUSED_LINEAR,
-        order=_orders("kqv", "vkq", "kvq", "vqk"), only=IN_THREE),
+        "They are stored in the order q, k, v, and are handed out in that order.", FUSED_LINEAR,
+        order=_orders("kqv", "vkq", "kvq", "vqk"), only=(*IN_THREE, "gpt2_qkv")),
     mistake("key-value-swapped", "Keys and values have changed places.",
         "A key says what a token is found by, a value what it hands over; each has its own weight.",
         ROLES, order=_orders("qvk")),
@@ -144,7 +144,8 @@ PROJECTION = [
     mistake("", "split(3) cuts pieces of size 3, and not 3 pieces.",
         "chunk(3, dim=-1) makes three of equal size; split takes the size, C.", FUSED_LINEAR,
         {"unpack": lambda t: t.split(3, dim=-1), "order": _pieces},
-        crashes=r"too many values to unpack \(expected 3", only=IN_THREE),
+        gpt2_qkv=[lambda w: w.split(3, dim=1), lambda w: w.T.split(3)],
+        crashes=r"too many values to unpack \(expected 3", only=(*IN_THREE, "gpt2_qkv")),
     mistake("chunk-wrong-axis", "The three parts are pieces of the sequence, not of the width.",
         "q, k and v lie beside each other in the last axis: chunk(3, dim=-1).", FUSED_LINEAR,
         unpack=[lambda t: t.tensor_split(3, dim=1), lambda t: t.chunk(3, dim=1)],
@@ -281,7 +282,8 @@ HEADS = [
     mistake("view-on-non-contiguous", "view cannot read these axes as they lie in memory.",
         "After a transpose the numbers are not in order any more. Use reshape, or contiguous() before view: both copy.",
         "6, Concatenation: Do it",
-        merge=lambda c: c.transpose(1, 2).view(c.size(0), c.size(2), -1), operand=lambda shape: len(shape) == 4),
+        merge=lambda c: c.transpose(1, 2).view(c.size(0), c.size(2), -1), operand=lambda shape: len(shape) == 4,
+        same_as=("view-without-transpose",)),
     mistake("view-after-transpose", "The axes were swapped before the width was cut.",
         "Cut the width of each token first, (B, S, H, D), then bring the heads forward. After a transpose view cannot "
         "cut, and reshape cuts along other numbers.", SPLIT,
@@ -323,7 +325,7 @@ SCORES = [
         scores=lambda q, k: q @ k.reshape(*k.shape[:-2], k.size(-1), k.size(-2))),
     mistake("query-key-swapped", "Queries and keys have changed places: rows are keys.",
         "A row belongs to a query: q @ k.transpose(-2, -1).", PAIRS,
-        scores=lambda q, k: k @ q.transpose(-2, -1)),
+        scores=lambda q, k: k @ q.transpose(-2, -1), same_as=("wrong-unpack-order",)),
     mistake("elementwise-product", "Two tensors were multiplied number by number (*), and not as matrices (@).",
         "A score is one number for a query and a key, their dot product; a context is a sum over keys.", PAIRS,
         scores=[lambda q, k: q * k, lambda q, k: (q * k).sum(-1), lambda q, k: k * q],
@@ -494,7 +496,7 @@ MASKS = [
     mistake("mask-ignored", "The mask has no effect.",
         "Hidden keys must get weight 0.", HIDING,
         mask=lambda m, z: torch.ones_like(m),
-        hide=_itself),
+        hide=_itself, but=("gpt2_attention",)),
     mistake("mask-first-batch-only", "All sentences are masked as the first is.",
         "Each sentence has a mask of its own.", HIDING,
         mask=lambda m, z: m[:1] if m.dim() == 4 else m),

@@ -13,11 +13,12 @@ from dataclasses import replace
 from typing import TypeVar
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from mha_course.datasets.grammar import Sentence
 from mha_course.example import MASK, encode
 from mha_course.models import MaskedWordModel, WordModel
+from mha_course.models.published import PublishedModel
 
 # What is asked of a head for each relation: from which word to which.
 RELATIONS = {
@@ -38,15 +39,15 @@ HIDDEN = {
     "state": "consequence",
 }
 Head = tuple[int, int]  # a layer, and a head of it, both counted from 0
-AnyWordModel = TypeVar("AnyWordModel", bound=WordModel)
+AnyModel = TypeVar("AnyModel", bound=WordModel | PublishedModel)
 
 
-def all_heads(model: WordModel) -> list[Head]:
+def all_heads(model: WordModel | PublishedModel) -> list[Head]:
     """Return layer and head of every column of a table."""
     return [(layer, head) for layer, block in enumerate(model.blocks) for head in range(block.attention.num_heads)]
 
 
-def head_names(model: WordModel) -> list[str]:
+def head_names(model: WordModel | PublishedModel) -> list[str]:
     """Name every column: layers and heads are counted from 0, as in code."""
     return [f"L{layer} H{head}" for layer, head in all_heads(model)]
 
@@ -123,19 +124,25 @@ def mean_contexts(model: MaskedWordModel, texts: Sequence[Sentence]) -> Tensor:
     return torch.stack([block.attention.steps(x, mask=mask).merged[mask[:, 0, 0]].mean(0) for block, x in layers])
 
 
-def ablate_heads(model: AnyWordModel, heads: Sequence[Head], means: Tensor | None = None) -> AnyWordModel:
+def ablate_heads(model: AnyModel, heads: Sequence[Head], means: Tensor | None = None) -> AnyModel:
     """Return a copy of a model in which these heads add nothing, or the same everywhere.
 
     Args: heads are pairs of a layer and a head; a layer may be counted from the end, -1 for the last. Without means
         their context is 0 (their columns of the output projection are), with them the mean, see ``mean_contexts``.
+    Returns: a copy; what is frozen and stays as it is shares its memory with the model, which may be large.
     Raises: IndexError for a head or layer that the model does not have.
     """
-    ablated = copy.deepcopy(model)
+    shared = {
+        id(parameter): nn.Parameter(parameter.detach(), requires_grad=False)
+        for name, parameter in model.named_parameters()
+        if not parameter.requires_grad and ".out_proj." not in name
+    }
+    ablated = copy.deepcopy(model, shared)
     for layer, head in heads:
         attention = ablated.blocks[layer].attention
         if not 0 <= head < attention.num_heads:
             raise IndexError(f"ablate_heads: there is no head {head}, expected 0 to {attention.num_heads - 1}")
-        width = attention.d_model // attention.num_heads
+        width = attention.out_proj.in_features // attention.num_heads
         own = slice(head * width, (head + 1) * width)
         with torch.no_grad():
             if means is not None:

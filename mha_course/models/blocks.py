@@ -209,7 +209,7 @@ def generate(
     """
     caches = model.new_caches() if cached else None
     for step in range(steps):
-        logits = model(ids[:, -1:] if cached and step else ids, caches)[:, -1]  # (B, V)
+        logits = model(ids[:, -1:] if cached and step else ids, caches=caches)[:, -1]  # (B, V)
         if temperature == 0:
             chosen = logits.argmax(-1, keepdim=True)  # (B, 1)
         else:

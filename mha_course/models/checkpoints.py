@@ -6,15 +6,18 @@ called in the file. Nothing is ever unpickled, since a pickle can run any code.
 
 from __future__ import annotations
 
+import hashlib
 import json
 import re
+import shutil
 from collections.abc import Mapping
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
+from filelock import FileLock
 from safetensors import SafetensorError
-from safetensors.torch import load_file
+from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 from mha_course.errors import ShapeError, require, require_int
@@ -122,6 +125,34 @@ _LLAMA = Family(
 )
 
 FAMILIES = {"gpt2": _GPT2, "bert": _BERT, "llama": _LLAMA}
+WEIGHTS = "model.safetensors"
+
+
+class Published(NamedTuple):
+    """Where a model lies on the hub, and the digest of its weights, where it is pinned."""
+
+    repo: str
+    revision: str = "main"
+    sha256: str | None = None
+
+
+PUBLISHED = {
+    "gpt2": Published(  # MIT
+        "openai-community/gpt2",
+        "607a30d783dfa663caf39e06633721c8d4cfcd7e",
+        "248dfc3911869ec493c76e65bf2fcf7f615828b0254c12b473182f0f81d3a707",
+    ),
+    "bert": Published(  # Apache-2.0
+        "google-bert/bert-base-uncased",
+        "86b5e0934494bd15c9632b12f734a8a67f723594",
+        "68d45e234eb4a928074dfd868cead0219ab85354cc53d20e772753c6bb9169d3",
+    ),
+    "smollm2": Published(  # Apache-2.0
+        "HuggingFaceTB/SmolLM2-135M",
+        "93efa2f097d58c2a74874c7e644dbc9b0cee75a2",
+        "80521b40281d6ce74e35c9282c22539e75aa0ac8578892b2a59955ef78d55da1",
+    ),
+}
 
 
 def load(folder: str | Path, *, num_threads: int | None = None) -> PublishedModel:
@@ -133,12 +164,8 @@ def load(folder: str | Path, *, num_threads: int | None = None) -> PublishedMode
     folder = Path(folder)
     if num_threads is not None:
         require_int("load", "num_threads", num_threads)
-    config = _read_config(folder)
-    kind = config.get("model_type")
-    family = FAMILIES.get(str(kind))
-    if family is None:
-        rule = "the model_type of config.json is not known"
-        raise ShapeError("load", rule, expected=listed(FAMILIES), got=repr(kind))
+    config = _read_config(folder, "load")
+    family = _family(config, "load")
     for name, only in ({"quantization_config": None} | family.only).items():
         value = config.get(name)
         rule = f"{name} of config.json is not supported"
@@ -151,21 +178,148 @@ def load(folder: str | Path, *, num_threads: int | None = None) -> PublishedMode
     return model.requires_grad_(False).eval()
 
 
-def _read_config(folder: Path) -> Config:
+def save(model: PublishedModel, config: Config, folder: Path) -> None:
+    """Write a model whose words are tied as ``load`` reads it, under its published names: the other way round."""
+    family = FAMILIES[config["model_type"]]
+    parts: dict[str, list[Tensor]] = {}
+    for name, parameter in model.state_dict().items():
+        parts.setdefault(_published(name, family.names), []).append(parameter)
+    turned = tuple(f"{module}.weight" for module in family.stored_in_out)
+    stored = {name: torch.cat(tensors) for name, tensors in parts.items()}
+    stored = {name: x.T.contiguous() if name.endswith(turned) else x for name, x in stored.items()}
+    for copy, original in family.tied.items():
+        stored[original] = stored.pop(copy)
+    named = {_name_on_the_hub(name, family): tensor for name, tensor in stored.items()}
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "config.json").write_text(json.dumps(config, indent=2) + "\n", encoding="utf-8")
+    save_file(named, folder / WEIGHTS, metadata={"format": "pt"})
+
+
+def _name_on_the_hub(name: str, family: Family) -> str:
+    """Give a name of the tables the dialect of the file that is on the hub, which of GPT-2's has no prefix."""
+    name = name.replace("LayerNorm.weight", "LayerNorm.gamma").replace("LayerNorm.bias", "LayerNorm.beta")
+    return name if family is _GPT2 or name.startswith(("cls.", "lm_head.")) else family.prefix + name
+
+
+def shipped(family: str) -> Path:
+    """Return the folder of the small checkpoint of a family that comes with the course.
+
+    >>> sorted(file.name for file in shipped("bert").iterdir())
+    ['config.json', 'model.safetensors', 'tokenizer.json']
+    """
+    require(family in FAMILIES, "shipped", "no family has this name", expected=listed(FAMILIES), got=repr(family))
+    return Path(__file__).parents[1] / "data" / "checkpoints" / family
+
+
+def fetch(name: str) -> Path:
+    """Download a published model into the cache of huggingface_hub, unless it lies there, and return its folder.
+
+    A download that broke off goes on with the next call. HF_ENDPOINT, HF_HOME and HF_HUB_OFFLINE mean what they mean to
+    the library.
+
+    Args: name is one of PUBLISHED, whose revision and digest are pinned, or any OWNER/NAME of a known family.
+    Raises: ShapeError for what cannot be had, or is not what was published.
+    """
+    repo, revision, sha256 = PUBLISHED.get(name, Published(name))
+    folder = _cached(repo, "config.json", revision).parent
+    _family(_read_config(folder, "fetch"), "fetch")  # before hundreds of megabytes come
+    for file in ("tokenizer.json", WEIGHTS):
+        path = _cached(repo, file, folder.name)  # of the same commit
+    if sha256 is not None:
+        _require_digest(path, sha256)
+    return folder
+
+
+def _cached(repo: str, file: str, revision: str) -> Path:
+    """Return where a file of the hub lies in the cache, and put it there before if it does not."""
+    from huggingface_hub import errors, hf_hub_download, try_to_load_from_cache  # noqa: PLC0415 (takes a second)
+
+    known, present = f"{', '.join(PUBLISHED)}, or OWNER/NAME of a public model", "the file in the cache, or a network"
+    refusals: list[tuple[type[Exception], str, str]] = [  # the first that fits
+        (errors.HFValidationError, "this is no name of a model", known),
+        (errors.GatedRepoError, "the model is gated: only who was let in gets it", known),
+        (errors.RepositoryNotFoundError, "the hub has no such model, or keeps it private", known),
+        (errors.RevisionNotFoundError, "the hub lacks this revision of the model", revision),
+        (errors.EntryNotFoundError, "the model lacks a file; weights are read as safetensors, never a pickle", file),
+        (errors.OfflineModeIsEnabled, "HF_HUB_OFFLINE is set, and the file is not in the cache", present),
+        (Exception, "the hub cannot be reached, and the file is not in the cache", present),
+    ]
+    try:
+        found = try_to_load_from_cache(repo, file, revision=revision)
+        if isinstance(found, str):
+            return Path(found)
+        _download(repo, file, revision)
+        return Path(hf_hub_download(repo, file, revision=revision))
+    except ShapeError:
+        raise
+    except Exception as error:
+        rule, expected = next(texts for kind, *texts in refusals if isinstance(error, kind))
+        got = f"{type(error).__name__} for {file} of {repo}"
+        raise ShapeError("fetch", rule, expected=expected, got=got) from error
+
+
+def _download(repo: str, file: str, revision: str) -> None:
+    """Put what a file holds into the cache. The library does it, too, but keeps nothing when the network breaks."""
+    from huggingface_hub import constants, file_download  # noqa: PLC0415
+    from huggingface_hub.utils import build_hf_headers  # type: ignore[attr-defined]  # noqa: PLC0415
+
+    url = file_download.hf_hub_url(repo, file, revision=revision)
+    found = file_download.get_hf_file_metadata(url)
+    etag, size = str(found.etag), found.size or 0
+    folder = Path(constants.HF_HUB_CACHE, file_download.repo_folder_name(repo_id=repo, repo_type="model"), "blobs")
+    folder.mkdir(parents=True, exist_ok=True)
+    blob, part = folder / etag, folder / f"{etag}.part"
+    with FileLock(f"{part}.lock"):
+        if blob.exists():  # another process was faster
+            return
+        with part.open("ab") as opened:
+            present, free = opened.tell(), shutil.disk_usage(folder).free
+            rule, expected = "the disk has no room", f"{size - present:,} bytes"
+            require(size - present <= free, "fetch", rule, expected=expected, got=f"{free:,} free for the cache")
+            options: dict[str, Any] = {"headers": build_hf_headers(), "displayed_filename": file}
+            try:
+                file_download.http_get(url, opened, resume_size=present, expected_size=found.size, **options)
+            except Exception as error:
+                rule, got = "the download broke off", f"{opened.tell():,}: {type(error).__name__}"
+                fix = "the same call again, which goes on from there"
+                raise ShapeError("fetch", rule, expected=f"{size:,} bytes of {file}", got=got, fix=fix) from error
+        if len(etag) == 64:  # of large files it is the digest
+            _require_digest(part, etag)
+        part.replace(blob)
+
+
+def _require_digest(path: Path, sha256: str) -> None:
+    """Raise unless the bytes are those that were published; remove them then, so that they are downloaded again."""
+    with path.open("rb") as file:
+        found = hashlib.file_digest(file, "sha256").hexdigest()
+    if found != sha256:
+        path.resolve().unlink()
+        rule = "the file is not the one that was published, and was removed"
+        raise ShapeError("fetch", rule, expected=f"sha256 {sha256}", got=found, fix="fetch it again")
+
+
+def _read_config(folder: Path, place: str) -> Config:
     if not folder.is_dir():
-        raise ShapeError("load", "there is no such folder", expected="a folder of a checkpoint", got=repr(folder.name))
+        raise ShapeError(place, "there is no such folder", expected="a folder of a checkpoint", got=repr(folder.name))
     rule, expected = "config.json must be there and hold an object", "the published config.json"
     try:
         config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
-        raise ShapeError("load", rule, expected=expected, got=type(error).__name__) from error
-    require(isinstance(config, dict), "load", rule, expected=expected, got=type(config).__name__)
+        raise ShapeError(place, rule, expected=expected, got=type(error).__name__) from error
+    require(isinstance(config, dict), place, rule, expected=expected, got=type(config).__name__)
     return config
 
 
+def _family(config: Config, place: str) -> Family:
+    kind = config.get("model_type")
+    rule = "the model_type of config.json is not known"
+    require(kind in FAMILIES, place, rule, expected=listed(FAMILIES), got=repr(kind))
+    return FAMILIES[str(kind)]
+
+
 def _read_tensors(folder: Path) -> dict[str, Tensor]:
-    rule, expected = "the weights must be one file of safetensors", "model.safetensors"
-    path = folder / expected
+    rule, expected = "the weights must be one file of safetensors", WEIGHTS
+    path = folder / WEIGHTS
     if not path.is_file():
         others = sorted(
             file.name for file in folder.iterdir() if file.suffix in (".bin", ".pt", ".pth", ".safetensors")

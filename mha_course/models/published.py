@@ -8,17 +8,17 @@ of a head.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, TypeVar
 
 import torch
 from torch import Tensor, nn
 
 from mha_course.attention import attention, fused_attention, merge_heads, split_heads
-from mha_course.caching import repeat_kv
+from mha_course.caching import KVCache, repeat_kv
 from mha_course.errors import SentenceError, require, require_bool, require_int, require_shape
 from mha_course.masks import causal_mask
-from mha_course.models.blocks import Encoder
+from mha_course.models.blocks import Encoder, EncoderBlock
 from mha_course.models.training import threads
 from mha_course.positions import rope
 
@@ -45,18 +45,34 @@ class PublishedModel(nn.Module):
     encoder: Encoder
     to_words: nn.Module
 
-    def embed(self, ids: Tensor) -> Tensor:
-        """Map ids (B, S) to what enters the first layer, (B, S, C)."""
+    @property
+    def blocks(self) -> list[EncoderBlock]:
+        """The layers, first to last."""
+        return self.encoder.blocks
+
+    def embed(self, ids: Tensor, start: int = 0) -> Tensor:
+        """Map ids (B, S), which stand behind start others, to what enters the first layer, (B, S, C)."""
+        del start
         return self.token_embedding(ids)  # (B, S, C)
 
-    def forward(self, ids: Tensor, mask: Tensor | None = None) -> Tensor:
+    def forward(self, ids: Tensor, mask: Tensor | None = None, caches: Sequence[KVCache] | None = None) -> Tensor:
         """Map ids (B, S), with a mask (B, S) of the tokens that are no padding, to logits (B, S, V).
+
+        With caches (see new_caches) ids are the new tokens alone, of a causal model and without a mask.
 
         Raises: ShapeError; SentenceError for more tokens than there are positions.
         """
-        may_attend = self._may_attend(ids, mask)
+        start = caches[0].length if caches else 0
+        if caches:
+            place, rule = type(self).__name__, "caches are for causal models, and without a mask"
+            require(self.causal and mask is None, place, rule, expected="no caches", got="caches")
+        may_attend = self._may_attend(ids, mask, start)
         with threads(self.num_threads):
-            return self.to_words(self.encoder(self.embed(ids), may_attend))
+            return self.to_words(self.encoder(self.embed(ids, start), may_attend, caches))
+
+    def new_caches(self) -> list[KVCache]:
+        """Return an empty cache for each layer."""
+        return [KVCache() for _ in self.encoder.blocks]
 
     def attention_weights(self, ids: Tensor, mask: Tensor | None = None) -> Tensor:
         """Return the weights of every head of every layer, (L, B, H, S, S). Arguments as for forward."""
@@ -64,7 +80,7 @@ class PublishedModel(nn.Module):
         with threads(self.num_threads):
             return self.encoder.attention_weights(self.embed(ids), may_attend)
 
-    def _may_attend(self, ids: Tensor, mask: Tensor | None) -> Tensor | None:
+    def _may_attend(self, ids: Tensor, mask: Tensor | None, start: int = 0) -> Tensor | None:
         """Check the inputs and return the mask of the attention, (S, S) or (B, 1, S, S)."""
         place, words = type(self).__name__, self.token_embedding.num_embeddings
         require_shape(place, "ids", ids, {"B": None, "S": None})
@@ -73,9 +89,10 @@ class PublishedModel(nn.Module):
         known = ids.numel() > 0 and bool(((ids >= 0) & (ids < words)).all())
         got = f"{ids.min().item()} to {ids.max().item()}" if ids.numel() else "none"
         require(known, place, "each id must be that of a word", expected=f"0 <= id < {words}", got=got)
-        if self.max_len is not None and ids.size(1) > self.max_len:
+        length = start + ids.size(1)
+        if self.max_len is not None and length > self.max_len:
             rule, expected = "the sentence is too long", f"S <= {self.max_len}"
-            raise SentenceError(place, rule, expected=expected, got=f"S={ids.size(1)}")
+            raise SentenceError(place, rule, expected=expected, got=f"S={length}")
         causal = causal_mask(ids.size(1), device=ids.device) if self.causal else None  # (S, S)
         if mask is None:
             return causal
@@ -102,9 +119,9 @@ class GPT2(PublishedModel):
         self.encoder = _encoder(Encoder(width, heads, inner, layers), activation, eps)
         self.to_words = nn.Linear(width, words, bias=False)
 
-    def embed(self, ids: Tensor) -> Tensor:
+    def embed(self, ids: Tensor, start: int = 0) -> Tensor:
         """Add what each token is to where it stands, (B, S, C)."""
-        return self.token_embedding(ids) + self.position_embedding.weight[: ids.size(1)]  # (B, S, C)
+        return self.token_embedding(ids) + self.position_embedding.weight[start : start + ids.size(1)]  # (B, S, C)
 
 
 class BERT(PublishedModel):
@@ -128,9 +145,9 @@ class BERT(PublishedModel):
         dense, norm = nn.Linear(width, width), nn.LayerNorm(width, eps)
         self.to_words = nn.Sequential(dense, activation, norm, nn.Linear(width, words))
 
-    def embed(self, ids: Tensor) -> Tensor:
+    def embed(self, ids: Tensor, start: int = 0) -> Tensor:
         """Add what each token is, where it stands and that it is of type 0; then the norm, (B, S, C)."""
-        x = self.token_embedding(ids) + self.position_embedding.weight[: ids.size(1)]  # (B, S, C)
+        x = self.token_embedding(ids) + self.position_embedding.weight[start : start + ids.size(1)]  # (B, S, C)
         return self.norm(x + self.type_embedding.weight[0])  # (B, S, C)
 
 
@@ -181,14 +198,18 @@ class RotaryAttention(nn.Module):
         self.v_proj = nn.Linear(width, num_kv_heads * head_dim, bias=bias)
         self.out_proj = nn.Linear(num_heads * head_dim, width, bias=bias)
 
+    def project(self, x: Tensor, start: int = 0) -> tuple[Tensor, Tensor, Tensor]:
+        """Return q (B, H, S, D), k and v (B, G, S, D) of tokens x (B, S, C) that stand behind start others."""
+        positions = torch.arange(start, start + x.size(1), device=x.device)  # (S,)
+        q = rope(split_heads(self.q_proj(x), self.num_heads), positions, self.base)  # (B, H, S, D)
+        k = rope(split_heads(self.k_proj(x), self.num_kv_heads), positions, self.base)  # (B, G, S, D)
+        return q, k, split_heads(self.v_proj(x), self.num_kv_heads)
+
     def forward(
         self, x: Tensor, mask: Tensor | None = None, *, need_weights: bool = True, is_causal: bool = False
     ) -> tuple[Tensor, Tensor | None]:
         """Return out (B, S, C) and weights (B, H, S, S), or None and a fused kernel, as MultiHeadAttention does."""
-        positions = torch.arange(x.size(1), device=x.device)  # (S,)
-        q = rope(split_heads(self.q_proj(x), self.num_heads), positions, self.base)  # (B, H, S, D)
-        k = rope(split_heads(self.k_proj(x), self.num_kv_heads), positions, self.base)  # (B, G, S, D)
-        v = split_heads(self.v_proj(x), self.num_kv_heads)  # (B, G, S, D)
+        q, k, v = self.project(x)
         mask = causal_mask(x.size(1), device=x.device) if is_causal else mask
         if not need_weights:
             context = fused_attention(q, k, v, mask)  # (B, H, S, D)

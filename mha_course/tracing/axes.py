@@ -20,7 +20,8 @@ class Factor(NamedTuple):
     whole: Factor | None = None  # what it is a part of
     part: tuple[int, tuple[int, ...]] | None = None  # which part, and the sizes of all; none for a slice
     # "fresh": made by a Linear, whose inner order is free; "repeated": copies of one number; "taken": for a head's
-    # width, since a Linear's output is as wide: the number in part tells it from others
+    # width, since a Linear's output is as wide: the number in part tells it from others; "grouped" and "tiled": heads
+    # of which neighbours are alike, and heads that come again after all others
     kind: str = ""
 
 
@@ -152,6 +153,8 @@ class AxisNamer:
             names = ["2" if size == 2 else "D/2" for size in sizes]
         elif len(sizes) == 2 and whole.name == "H":
             names = next(([n, f"H/{n}"] for n, v in self.extra.items() if v == sizes[0]), names)
+        elif len(sizes) == 2 and whole.name in self.tokens:  # windows and what is in each
+            names = [f"{whole.name}/{sizes[1]}", str(sizes[1])]
         elif len(sizes) == 2 and whole.name == "?" and whole.kind == "fresh" and sizes[1] == self.sizes.get("D"):
             known = {"H": self.sizes["H"], **self.extra} if "H" in self.sizes else self.extra
             names = next(([n, "D"] for n, v in known.items() if v == sizes[0]), names)
@@ -178,6 +181,16 @@ class AxisNamer:
         width = whole.name == "C" and size == self.sizes.get("D") and start % size == 0
         return (Factor("D/2" if half else "D" if width else "?", size, whole),)
 
+    def patches(self, axis: Axis, size: int, step: int) -> Axis:
+        """Name the patches into which tokens or pixels are cut, as by a convolution that goes on in such steps."""
+        if size == size_of(axis):
+            return axis
+        if step == 1 or size * step != size_of(axis) or len(axis) != 1 or not self.is_token(axis):
+            return unknown(size)
+        name = f"{axis[0].name}/{step}"
+        self.tokens.add(name)
+        return (Factor(name, size),)
+
     def tidy(self, axis: Axis) -> Axis:
         """Put together again what belongs together: all parts of one whole, two halves, repeated heads."""
         out: list[Factor] = []
@@ -201,8 +214,9 @@ class AxisNamer:
         width, heads = self.sizes.get("D"), self.sizes.get("H", 0)
         if {left.name, right.name} == {"D/2", "2"} or (left.name == "D/2" and right.size == 2):
             return [Factor("D", width or left.size * right.size)]
-        if right.kind == "repeated" and left.name in self.extra and left.size * right.size == heads:
-            return [Factor("H", heads)]
+        few, copies, kind = (left, right, "grouped") if right.kind == "repeated" else (right, left, "tiled")
+        if copies.kind == "repeated" and few.name in self.extra and few.size * copies.size == heads:
+            return [Factor("H", heads, kind=kind)]
         return [left, right]
 
     def confirm(self, axes: Iterable[Axis]) -> None:
@@ -233,30 +247,39 @@ class AxisNamer:
 
     def is_token(self, axis: Axis) -> bool:
         """Return whether an axis counts tokens."""
-        return len(axis) == 1 and axis[0].name in self.tokens
+        return bool(axis) and self.tokens.issuperset([factor.name for factor in axis])
+
+    def counts_tokens(self, label: str) -> bool:
+        """Return whether an axis of this name counts tokens, such as S, or the pixels Y*X."""
+        return self.tokens.issuperset(label.split("*"))
 
     def root(self, label: str) -> str:
         """Return the name under which these tokens first came."""
-        return self.roots.get(label, label)
+        return "*".join([self.roots.get(part, part) for part in label.split("*")])
 
     def separate_tokens(self, axes: list[Axis]) -> list[Axis]:
         """Keep query and key tokens apart: of two equal token axes the first becomes T, the second S."""
-        if sum([len(axis) == 1 and axis[0].name in self.tokens for axis in axes]) < 2:
+        if sum([bool(axis) and axis[0].name in self.tokens for axis in axes]) < 2:
             return axes
         labels = [self.label(axis) if self.is_token(axis) else None for axis in axes]
         for later, label in enumerate(labels):
             earlier = labels.index(label)
             if label is None or earlier == later:
                 continue
-            first, second = self._roles(label)
-            for position, name in ((earlier, first), (later, second)):
-                axes[position] = (axes[position][0]._replace(name=name),)
-                labels[position] = name
+            roles = [self._roles(factor.name, len(axes[later]) == 1) for factor in axes[later]]
+            for position, names in zip((earlier, later), zip(*roles, strict=True), strict=True):
+                pairs = zip(axes[position], names, strict=True)
+                axes[position] = tuple([factor._replace(name=name) for factor, name in pairs])
+                labels[position] = self.label(axes[position])
         return axes
 
-    def _roles(self, label: str) -> tuple[str, str]:
+    def _roles(self, label: str, alone: bool) -> tuple[str, str]:
         """Choose the names for tokens that meet themselves, without taking a name that the caller gave to others."""
         root = self.root(label)
+        if not alone:  # Y of the pixels Y*X
+            self.roots[f"{root}'"] = root
+            self.tokens.add(f"{root}'")
+            return f"{root}'", root
         free = {name for name in "TS" if self.roots.get(name, root) == root and name not in self.reserved - {root}}
         first = "T" if "T" in free else f"{root}'"
         second = "S" if root in ("T", "S") and "S" in free else root if root != first else f"{root}'"
@@ -275,7 +298,9 @@ class AxisNamer:
         one, two = (tuple(f for f in axis if f.size > 1) for axis in (left, right))
         a, b = self.label(one), self.label(two)
         if a == b:
-            return (left if len(left) >= len(right) else right), False
+            orders = [factor.kind for axis in (one, two) for factor in axis if factor.kind in ("grouped", "tiled")]
+            marked = bool(orders) and right[0].kind in orders
+            return (right if marked or len(left) < len(right) else left), len(set(orders)) > 1
         if b == "?" or b.isdigit():
             return left, False
         if a == "?" or a.isdigit():

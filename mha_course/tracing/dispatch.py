@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from mha_course.tracing.torch_internals import OpOverload
+from mha_course.tracing.torch_internals import OpOverload, OpOverloadPacket
 
+NAMESPACES = {"aten", "prim", "prims", "quantized", "higher_order"}  # of torch's own operators
 RENAMED = {  # operators, without the underscores and the i of those that work in place
     "rmatmul": "matmul", "truediv": "div", "rtruediv": "div", "rdiv": "div", "floordiv": "floor_divide",
     "rfloordiv": "floor_divide", "mod": "remainder", "rpow": "pow", "rsub": "sub", "iter": "unbind",
@@ -16,7 +17,8 @@ RENAMED = {  # operators, without the underscores and the i of those that work i
 MOVES = {"contiguous", "clone", "cat", "concat", "concatenate", "stack", "repeat", "tile", "repeat_interleave", "to",
          "reshape", "flatten", "ravel", "flip", "roll", "index_select", "getitem", "gather", "take_along_dim", "type",
          "reshape_as", "setitem", "float", "double", "half", "bfloat16", "cpu", "cuda", "embedding", "take",
-         "copy_"}  # fmt: skip
+         "copy_", "long", "int", "short", "bool", "type_as", "tensor", "new_tensor", "asarray", "resolve_conj",
+         "deepcopy", "hstack", "vstack", "dstack", "column_stack", "masked_select"}  # fmt: skip
 EXPLICIT_COPIES = MOVES - {"reshape", "flatten", "ravel", "reshape_as"}  # these copy because it was written
 NOTES = {
     **{
@@ -33,10 +35,11 @@ NOTES = {
 
 
 def op_name(func: Callable[..., Any]) -> str:
-    """Return torch's name for a call."""
-    if isinstance(func, OpOverload):
-        return str(func.overloadpacket.__name__)
+    """Return torch's name for a call, of somebody's own operator with what stands before it: mine::double."""
     name: str = getattr(func, "__name__", type(func).__name__)
+    if type(func) in (OpOverload, OpOverloadPacket):
+        space, name = str(func).split(".")[:2]
+        return name if space in NAMESPACES else f"{space}::{name}"
     if name == "__get__":
         return str(getattr(getattr(func, "__self__", None), "__name__", name))
     if not name.startswith("__"):

@@ -17,6 +17,7 @@ from mha_course.tracing.torch_internals import (
 )
 
 COPIES = {"clone", "_to_copy", "copy_", "contiguous", "_reshape_copy"}
+COPY_INSIDE = {"_softmax", "_log_softmax", "native_layer_norm", "convolution"}  # kernels, of an input with strides
 Flops = Callable[..., int]  # of the arguments of an operation, and of what came out, out_val
 
 
@@ -89,5 +90,7 @@ class OpCounter(DispatchMode):
         """Add one operation."""
         name, copies, count = _known.get(id(func)) or _rules_of(func)
         self.copies += copies
+        if name in COPY_INSIDE and not args[0].is_contiguous():
+            self.copies += 1
         if count is not None:
             self.flops_by_op[name] += int(count(*args, **kwargs, out_val=out))

@@ -7,6 +7,7 @@ import inspect
 import operator
 import re
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import torch
@@ -20,7 +21,7 @@ Patterns = str | Sequence[str | None] | Mapping[str, str] | None
 HEADS = ("num_heads", "n_heads", "n_head", "nhead", "num_attention_heads", "heads")
 KV_HEADS = ("num_kv_heads", "n_kv_heads", "num_key_value_heads", "n_kv_head")
 WIDTHS = ("hidden_size", "embed_dim", "d_model", "n_embd")
-HEAD_WIDTHS = ("head_dim", "d_head", "head_size")
+HEAD_WIDTHS = ("head_dim", "d_head", "head_size", "d_kv")
 LETTERS = {  # of other people
     **dict.fromkeys(("b", "bs", "batch", "batch_size"), "B"),
     **dict.fromkeys(("c", "dim", "embed", "embed_dim", "d_model", "hidden", "hidden_size", "width"), "C"),
@@ -83,6 +84,9 @@ def assign(axes: Patterns, tensors: dict[str, torch.Tensor]) -> dict[str, tuple[
         if len(words) != tensors[name].dim():
             expected, got = f"{tensors[name].dim()} names for {tuple(tensors[name].shape)}", " ".join(words)
             raise ShapeError("trace", f"the pattern of {name} must name each axis", expected=expected, got=got)
+    for name, words in chosen.items():  # one tensor as query and key: attention itself tells its queries apart
+        alike = [other for key, other in chosen.items() if tensors[key] is tensors[name]]
+        chosen[name] = next((other for other in alike if "S" in other), words) if "T" in words else words
     return chosen
 
 
@@ -101,6 +105,14 @@ def _read(part: str, words: Sequence[str]) -> str:
     if part == "d":
         return "D" if {"h", "H", "heads"} & set(words) else "C"
     return LETTERS.get(part, part)
+
+
+def channels(patterns: dict[str, tuple[str, ...]], tensors: dict[str, torch.Tensor], width: int | None) -> None:
+    """Read C as the channels of a picture, where a module declares another width for what it makes of them."""
+    for name, words in patterns.items():
+        sizes = dict(zip(words, tensors[name].shape, strict=True))
+        if {"Y", "X"} <= sizes.keys() and width not in (None, sizes.get("C")):
+            patterns[name] = tuple("Ch" if word == "C" else word for word in words)
 
 
 def renamed(name: str) -> str:
@@ -182,23 +194,29 @@ def _heads(found: dict[str, int]) -> bool:
 
 def modules_of(fn: Callable[..., Any]) -> list[nn.Module]:
     """Return the modules that a callable is, belongs to, or refers to."""
+    fn = fn.func if isinstance(fn, partial) else fn
     owner = fn if isinstance(fn, nn.Module) else getattr(fn, "__self__", None)
     if isinstance(owner, nn.Module):
         return [owner]
+    return [value for value in referred(fn) if isinstance(value, nn.Module)]
+
+
+def referred(fn: Callable[..., Any]) -> list[Any]:
+    """Return what a function finds outside of itself, by its names."""
     try:
         found = inspect.getclosurevars(fn)
     except (TypeError, ValueError):  # no Python function, or one that refers to what is not there yet
         return []
     # What Python calls globals includes the names of attributes: x.proj would find a global module called proj.
     loaded = {step.argval for step in dis.get_instructions(fn) if step.opname in ("LOAD_GLOBAL", "LOAD_NAME")}
-    globals_ = [value for name, value in found.globals.items() if name in loaded]
-    return [value for value in (*found.nonlocals.values(), *globals_) if isinstance(value, nn.Module)]
+    return [*found.nonlocals.values(), *(value for name, value in found.globals.items() if name in loaded)]
 
 
 def declared(fn: Callable[..., Any], bound: dict[str, Any]) -> dict[str, int]:
     """Return H, H_kv where there are fewer, C and D, as an argument, a module or its config declares them."""
     parts = [vars(part) for module in modules_of(fn) for part in module.modules()]
-    parts += [vars(part["config"]) for part in parts if hasattr(part.get("config"), "__dict__")]
+    configs = [vars(part["config"]) for part in parts if hasattr(part.get("config"), "__dict__")]
+    parts += [{"hidden_size": config.get("dim")} | config for config in configs]
     found = {}
     for letter, words in (("H", HEADS), ("H_kv", KV_HEADS), ("C", WIDTHS), ("D", HEAD_WIDTHS)):
         values = {bound[word] for word in words if _is_count(bound.get(word))}

@@ -4,7 +4,11 @@ from __future__ import annotations
 
 import itertools
 import math
+import weakref
+from collections import Counter
 from collections.abc import Callable
+from contextlib import ExitStack
+from functools import partial
 from types import FrameType
 from typing import Any
 
@@ -22,8 +26,15 @@ from mha_course.tracing.rules.elementwise import ELEMENTWISE
 from mha_course.tracing.rules.indexing import INDEXING
 from mha_course.tracing.rules.making import MAKING
 from mha_course.tracing.rules.reshape import VIEWS, Rule
-from mha_course.tracing.source_lines import Frames, UserFrame, line_at
-from mha_course.tracing.torch_internals import OpOverload, has_shape, is_functorch_wrapped_tensor, is_plain, storage_key
+from mha_course.tracing.source_lines import Frames, UserFrame
+from mha_course.tracing.torch_internals import (
+    OpOverload,
+    compiler_is_loaded,
+    has_shape,
+    is_functorch_wrapped_tensor,
+    is_plain,
+    storage_key,
+)
 
 RULES: dict[str, Rule] = {**VIEWS, **INDEXING, **CONTRACTIONS, **ELEMENTWISE, **MAKING}
 SHAPE_ONLY = {*VIEWS, *INDEXING}
@@ -31,25 +42,31 @@ LATER = {"projection": "split", "context": "merged"}  # what a change of shape m
 UNCHANGED = {"detach", "contiguous", "clone", "to", "float", "double", "half", "bfloat16", "data"}
 WRAPPED = "tensors inside vmap and other transforms are wrapped, so that their memory and these steps cannot be seen"
 SHAPELESS = "nested and sparse tensors have no shape and strides of their own: steps that make them are not shown"
+IN_NUMPY = "a tensor went to NumPy: what is done there cannot be seen, and what comes back is not known"
 ONE_ROW = {"multi_head_attention_forward", "_native_multi_head_attention", "flex_attention"}
 
 
 class Recorder(TorchFunctionMode):
-    """Note every call that makes a tensor; tensors are kept until the end, so that no id is used twice."""
+    """Note every call that makes a tensor; no tensor is kept, and what is known of one goes when it goes."""
 
     def __init__(self, names: AxisNamer, parameters: dict[int, str]) -> None:
         super().__init__()
         self.names, self.parameters = names, parameters
         self.top: FrameType | None = None  # where the traced call begins
         self.counter = OpCounter()
+        self.as_written = ExitStack()
+        self.compiles = True
         self.values: dict[int, TensorInfo] = {}
-        self.kept: list[Any] = []
+        self.alive: dict[int, weakref.ref[torch.Tensor]] = {}
         self.memories: dict[int, int] = {}
+        self.readers: Counter[int] = Counter()  # how many living tensors read each piece of memory
+        self.numbers = itertools.count()
+        self.namesakes: Counter[str] = Counter()  # how many further arguments have the same name
         # Axes of arguments are filled in at the end: uses tell those of parameters.
         self.arguments: dict[str, tuple[Argument, TensorInfo]] = {}
         self.steps: list[Step] = []
         self.infos: list[TensorInfo] = []  # what is known of each step's tensor
-        self.frames: list[list[UserFrame]] = []  # for each step; the same list for those of one call
+        self.lines: list[UserFrame | None] = []  # for each step
         self.aliases: dict[str, int] = {}  # further variables that held a result
         self.warnings: dict[int, str] = {}
         self.pending: dict[int, str] = {}
@@ -62,6 +79,8 @@ class Recorder(TorchFunctionMode):
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
         kwargs = kwargs or {}
+        if self.compiles:
+            self.run_as_written()
         self.counter.reset()
         try:
             out = func(*args, **kwargs)
@@ -80,7 +99,15 @@ class Recorder(TorchFunctionMode):
             rows = list(out)
             self._guard(self._record, "unbind", args, kwargs, rows)
             out = iter(rows)
+        elif type(out).__module__ == "numpy":
+            self.notes[IN_NUMPY] = None
         return out
+
+    def run_as_written(self) -> None:
+        """Compile nothing while it is traced. Importing the compiler takes seconds: only when somebody has done it."""
+        if compiler_is_loaded():
+            self.compiles = False
+            self.as_written.enter_context(torch.compiler.set_stance("force_eager"))
 
     def _sizes(self, axes: list[Axis], out: Any, dim: Any = None, *_: Any) -> Any:
         """Return a shape, or one size of it, that remembers its axes."""
@@ -115,8 +142,10 @@ class Recorder(TorchFunctionMode):
         self, name: str, tensor: torch.Tensor, axes: list[Axis], labels: tuple[str, ...] = ()
     ) -> TensorInfo:
         """Take note of a tensor that no step made."""
-        numbered = (f"{name}_{number}" for number in itertools.count(2))
-        name = next(free for free in itertools.chain([name], numbered) if free not in self.arguments)
+        base = name
+        while name in self.arguments:
+            self.namesakes[base] += 1
+            name = f"{base}_{self.namesakes[base] + 1}"
         value = TensorInfo(axes)
         self._remember(value, tensor, name)
         whole = tensor.layout == torch.strided
@@ -130,9 +159,22 @@ class Recorder(TorchFunctionMode):
         known, label = self.names.labels, self.names.label
         value.source, value.labels = source, tuple([known.get(axis) or label(axis) for axis in value.axes])
         if isinstance(source, int) or is_plain(tensor):  # results were looked at before
-            value.memory = self.memories.setdefault(storage_key(tensor), len(self.memories))
+            key = storage_key(tensor)
+            if key not in self.memories:
+                self.memories[key] = next(self.numbers)
+            self.readers[key] += 1
+            value.key, value.memory = key, self.memories[key]
+        self._let_go(id(tensor))  # of what was changed in place
         self.values[id(tensor)] = value
-        self.kept.append(tensor)
+        self.alive[id(tensor)] = weakref.ref(tensor, partial(self._let_go, id(tensor)))
+
+    def _let_go(self, gone: int, _: object = None) -> None:
+        """Forget a tensor that is no more, or is known anew: its id and its memory may soon be another's."""
+        value, _ = self.values.pop(gone, None), self.alive.pop(gone, None)
+        if value is not None and value.memory >= 0:
+            self.readers[value.key] -= 1
+            if not self.readers[value.key]:
+                del self.memories[value.key], self.readers[value.key]
 
     def _record(self, op: str, args: tuple[Any, ...], kwargs: dict[str, Any], out: Any) -> None:
         """Write a step for every tensor that came out."""
@@ -140,7 +182,8 @@ class Recorder(TorchFunctionMode):
         if not outs or not is_plain(outs[0]):
             self.notes |= {WRAPPED if is_functorch_wrapped_tensor(outs[0]) else SHAPELESS: None} if outs else {}
             return
-        by_id = {id(tensor): tensor for tensor in tensors_in((*args, *kwargs.values())) if has_shape(tensor)}
+        given = args[:1] if op == "deepcopy" else (*args, *kwargs.values())  # its memo holds the copy
+        by_id = {id(tensor): tensor for tensor in tensors_in(given) if has_shape(tensor)}
         read = list(by_id.values())
         values = [self.values.get(key) or self.info(tensor) for key, tensor in by_id.items()]
         call = OpCall(op, args, kwargs, outs, self.names, self.info, len(self.steps), read, self.pending, self.settled)
@@ -149,12 +192,12 @@ class Recorder(TorchFunctionMode):
             result.axes = axes
         inherit(call, values)
         inputs = tuple([Operand(v.source, tuple(t.shape), v.labels) for v, t in zip(values, read, strict=True)])
-        frames = self.running.lines(self.top, len(self.steps))
+        line = self.running.line(self.top, len(self.steps))
         before = {key: value.memory for key, value in zip(by_id, values, strict=True)}
         for number, tensor in enumerate(outs):
             self._remember(call.results[number], tensor, call.index if op in ONE_ROW else len(self.steps))
             if number == 0 or op not in ONE_ROW:
-                self._add_step(call, number, inputs, before, frames)
+                self._add_step(call, number, inputs, before, line)
         for index, text in call.warnings.items():
             self.warnings.setdefault(index, text)
 
@@ -191,20 +234,22 @@ class Recorder(TorchFunctionMode):
         return self.names.separate_tokens(kept(axes, tensor.shape))
 
     def _add_step(
-        self, call: OpCall, number: int, inputs: tuple[Operand, ...], before: dict[int, int], frames: list[UserFrame]
+        self, call: OpCall, number: int, inputs: tuple[Operand, ...], before: dict[int, int], at: UserFrame | None
     ) -> None:
         """Write one step; ``before`` has the inputs' ids and their pieces of memory."""
         tensor, result, op = call.outs[number], call.results[number], call.op
         shared = result.memory in before.values()
-        storage = "same" if id(tensor) in before else "view" if shared else "copy" if op in MOVES else "new"
+        storage = "same" if id(tensor) in before else "view" if shared else "copy" if op in MOVES and before else "new"
+        if storage == "same":
+            self.running.read_again()
         hidden = 0 if number or (op in EXPLICIT_COPIES and storage != "view") else self.counter.copies
-        line, lineno = (line_at(frames[0].code.co_filename, frames[0].lineno), frames[0].lineno) if frames else ("", 0)
-        self.frames.append(frames)
+        self.lines.append(at)
         self.infos.append(result)
         self.steps.append(Step(
             len(self.steps), op, inputs, tuple(tensor.shape), result.labels, tensor.stride(), tensor.is_contiguous(),
-            storage, tensor.dtype, tensor.device, tensor.nbytes, 0 if number else self._flops(call), line, lineno,
-            hidden, note=NOTES.get(op), stage=result.stage, offset=int(tensor.storage_offset()), memory=result.memory,
+            storage, tensor.dtype, tensor.device, tensor.nbytes, 0 if number else self._flops(call), "",
+            at.lineno if at else 0, hidden, note=NOTES.get(op),
+            stage=result.stage, offset=int(tensor.storage_offset()), memory=result.memory,
         ))  # fmt: skip
 
     def _flops(self, call: OpCall) -> int:
@@ -234,21 +279,17 @@ def inherit(call: OpCall, values: list[TensorInfo]) -> None:
         weights = value if value.over else weights
     shapes = call.op in SHAPE_ONLY
     for result in call.results:
-        if shapes and main.stage in ("projection", "split") and _is_turned(call, result):
-            result.stage = "scores"  # kᵀ
         if shapes and not main.stage:
             result.stage = _begun(call.names, main, result)
         result.stage = result.stage or (LATER.get(main.stage, main.stage) if shapes else main.stage)
         result.summed = main.summed
+        if main.family:
+            result.family = main.family
+            result.family.append(result)
         result.linear = any(value.linear for value in values)
         result.weight = (shapes or call.op in UNCHANGED) and all(value.weight for value in values)
         if weights and not result.over:
             result.over, result.softmax = weights.over, weights.softmax
-
-
-def _is_turned(call: OpCall, result: TensorInfo) -> bool:
-    names = call.names
-    return len(result.axes) > 1 and names.is_token(result.axes[-1]) and names.label(result.axes[-2]) in ("D", "C")
 
 
 def _begun(names: AxisNamer, before: TensorInfo, result: TensorInfo) -> str:

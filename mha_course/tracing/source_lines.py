@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import ast
 import inspect
-import linecache
 import sys
 import textwrap
 import tokenize
 from collections.abc import Callable
+from dataclasses import dataclass, field
 from functools import lru_cache
 from importlib.util import find_spec
+from itertools import compress
+from operator import ne
 from pathlib import Path
 from types import CodeType, FrameType
 from typing import NamedTuple
@@ -34,6 +37,17 @@ def _side(file: str) -> str:
     return "own" if file.startswith(HERE) else "library" if file.startswith(LIBRARIES) else "user"
 
 
+@dataclass(slots=True)
+class Running:
+    """A function that is running: the first step made since it began, and what its variables held when last read."""
+
+    frame: FrameType
+    first: int
+    lasti: int = -1
+    names: list[str] = field(default_factory=list)
+    values: list[int] = field(default_factory=list)  # by id
+
+
 class Frames:
     """The code that is running, and which of its variables held what.
 
@@ -43,16 +57,18 @@ class Frames:
 
     def __init__(self, bind: Callable[[str, object, int], None]) -> None:
         self.bind = bind
-        self.known: dict[FrameType, tuple[int, int]] = {}  # where each frame was last looked at, and its first step
+        self.stack: list[Running] = []  # outermost first
+        self.places: dict[FrameType, int] = {}  # where in the stack each frame stands
 
-    def lines(self, top: FrameType | None, step: int) -> list[UserFrame]:
-        """Return the lines that are running below ``top``, innermost first, without those of libraries.
+    def line(self, top: FrameType | None, step: int) -> UserFrame | None:
+        """Return the innermost line that is running below ``top`` and is not a library's.
 
         Where all are a library's, the innermost line of a module's forward stands for them.
         """
         frame: FrameType | None = sys._getframe(2)
-        found: dict[FrameType, UserFrame] = {}
-        fallback: list[UserFrame] = []
+        new: list[FrameType] = []
+        line: UserFrame | None = None
+        fallback: UserFrame | None = None
         inner = 0  # the line inside a comprehension
         while frame is not None and frame is not top:
             code = frame.f_code
@@ -60,39 +76,55 @@ class Frames:
             if side == "user" and code.co_name in COMPREHENSIONS:
                 inner = inner or frame.f_lineno
             elif side == "user":
-                found[frame] = UserFrame(code, inner or frame.f_lineno)
-                inner = 0
+                line = line or UserFrame(code, inner or frame.f_lineno)
+                if frame in self.places:  # then it still stands where it stood, on the same frames
+                    break
+                new.append(frame)
             elif side == "library" and not fallback and code.co_name == "forward":
-                fallback = [UserFrame(code, frame.f_lineno)]
+                fallback = UserFrame(code, frame.f_lineno)
             frame = frame.f_back
-        for gone in [one for one in reversed(self.known) if one not in found]:
-            self._read(gone, self.known.pop(gone)[1])
-        for running in found:
-            last, first = self.known.get(running, (-1, step))
-            if last != running.f_lasti:  # else nothing was assigned since
-                self.known[running] = running.f_lasti, first
-                self._read(running, first)
-        return list(found.values()) or fallback
+        self._leave(self.places[frame] + 1 if frame in self.places else 0)
+        if self.stack:
+            self._read(self.stack[-1])
+        for begun in reversed(new):
+            self.places[begun] = len(self.stack)
+            self.stack.append(Running(begun, step))
+            self._read(self.stack[-1])
+        return line or fallback
+
+    def read_again(self) -> None:
+        """Read all variables once more: one of them now holds the result of another step, though the same object."""
+        for running in self.stack:
+            running.names = []
 
     def finish(self) -> None:
         """Read the variables of all that has run to its end."""
-        for frame in reversed(self.known):
-            self._read(frame, self.known[frame][1])
-        self.known.clear()
+        self._leave(0)
 
-    def _read(self, frame: FrameType, first: int) -> None:
-        """Say what a frame's variables hold; its parameters name only what was made since it began."""
-        code, held = frame.f_code, frame.f_locals
-        given = code.co_argcount + code.co_kwonlyargcount
-        for position, name in enumerate((*code.co_varnames, *code.co_cellvars)):
-            if name in held:
-                self.bind(name, held[name], first if position < given else 0)
+    def _leave(self, depth: int) -> None:
+        """Read the variables of functions that have returned, the innermost first."""
+        while len(self.stack) > depth:
+            gone = self.stack.pop()
+            del self.places[gone.frame]
+            gone.lasti = -1
+            self._read(gone)
 
-
-@lru_cache(maxsize=1024)
-def line_at(file: str, lineno: int) -> str:
-    """Return a line of code, of a notebook's cell too."""
-    return linecache.getline(file, lineno).strip()
+    def _read(self, running: Running) -> None:
+        """Say what has got into a frame's variables; its parameters name only what was made since it began."""
+        code = running.frame.f_code
+        if running.lasti == running.frame.f_lasti or not (code.co_varnames or code.co_cellvars):
+            return  # nothing was assigned since, or a notebook's cell
+        held = running.frame.f_locals
+        names, values = list(held), list(map(id, held.values()))
+        start = len(running.names)
+        if names[:start] != running.names:
+            start = 0
+        changed = [*compress(names, map(ne, values, running.values[:start])), *names[start:]]
+        running.lasti, running.names, running.values = running.frame.f_lasti, names, values
+        given = code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
+        for name in changed:
+            if name not in code.co_freevars:
+                self.bind(name, held[name], running.first if name in given else 0)
 
 
 @lru_cache(maxsize=1024)
@@ -103,3 +135,19 @@ def code_lines(file: str, code: CodeType) -> tuple[int, tuple[str, ...]]:
     except (OSError, TypeError, IndexError, SyntaxError, tokenize.TokenError):  # or another file than the one that runs
         return code.co_firstlineno, ()
     return max(first, 1), tuple(textwrap.dedent("".join(lines)).splitlines())
+
+
+@lru_cache(maxsize=1024)
+def statements(file: str, code: CodeType) -> dict[int, str]:
+    """Return by number the lines of a function; where a statement goes over several, each stands for the whole."""
+    first, lines = code_lines(file, code)
+    found = {first + number: line.strip() for number, line in enumerate(lines)}
+    try:
+        tree = ast.parse("\n".join(lines))
+    except SyntaxError:  # a lambda, with what stands around it
+        return found
+    for node in ast.walk(tree):
+        if isinstance(node, ast.stmt) and not hasattr(node, "body") and node.end_lineno != node.lineno:
+            numbers = range(first + node.lineno - 1, first + (node.end_lineno or node.lineno))
+            found |= dict.fromkeys(numbers, ast.unparse(node))
+    return found

@@ -12,16 +12,16 @@ from typing import Any
 import torch
 from torch import Tensor
 from torch._C._functorch import is_functorch_wrapped_tensor
-from torch._ops import OpOverload
+from torch._ops import OpOverload, OpOverloadPacket
 from torch.nn.parameter import UninitializedBuffer, UninitializedParameter
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 from torch.utils.flop_counter import flop_registry, sdpa_backward_flop_count, sdpa_flop_count
 
 __all__ = [
-    "CPU_FLASH", "CPU_FLASH_BACKWARD", "MACHINERY", "DispatchMode", "OpOverload", "compiler_is_loaded",
-    "flop_registry", "has_shape", "is_functorch_wrapped_tensor", "is_plain", "sdpa_backend", "sdpa_backward_flop_count",
-    "sdpa_flop_count", "storage_key", "tree_leaves",
+    "CPU_FLASH", "CPU_FLASH_BACKWARD", "MACHINERY", "DispatchMode", "OpOverload", "OpOverloadPacket",
+    "compiler_is_loaded", "flop_registry", "has_shape", "is_functorch_wrapped_tensor", "is_plain", "sdpa_backend",
+    "sdpa_backward_flop_count", "sdpa_flop_count", "storage_key", "tree_leaves",
 ]  # fmt: skip
 
 # The kernel that F.scaled_dot_product_attention runs on the CPU, forward and backward.

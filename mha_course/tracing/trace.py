@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import inspect
+import linecache
 import sys
+import threading
 from collections.abc import Callable, Mapping
-from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 from types import CodeType, TracebackType
 from typing import Any
@@ -12,16 +14,18 @@ from typing import Any
 import torch
 
 from mha_course.errors import ShapeError
-from mha_course.tracing import render
+from mha_course.tracing import render, stages
 from mha_course.tracing.axes import AxisNamer
 from mha_course.tracing.compare import Comparison, Ledger
 from mha_course.tracing.patterns import (
     Patterns,
     assign,
     bind,
+    channels,
     declared,
     modules_of,
     named_tensors,
+    referred,
     renamed,
     solve,
     translated,
@@ -29,10 +33,13 @@ from mha_course.tracing.patterns import (
 from mha_course.tracing.recorder import Recorder
 from mha_course.tracing.records import Argument, Operand, Source, Step
 from mha_course.tracing.rules import warnings as diagnosis
-from mha_course.tracing.source_lines import HERE, code_lines
-from mha_course.tracing.torch_internals import MACHINERY, compiler_is_loaded
+from mha_course.tracing.source_lines import HERE, code_lines, statements
+from mha_course.tracing.torch_internals import MACHINERY
 
 COMPILED = "compiled code was run as it was written: what the compiler fuses and reorders cannot be seen"
+LATER = "what was returned runs later, as a generator or coroutine does: its steps cannot be seen"
+THREADS = "a thread was begun in this call: what runs in it cannot be seen"
+CUSTOM = "an operator that is not torch's: what it does inside cannot be seen, and its FLOPs are not counted"
 FAST_PATH = "in evaluation without gradients torch takes a fused path through nn.MultiheadAttention and \
 nn.TransformerEncoder, but not while they are traced: results may differ by rounding, and in rows that are padding"
 SCRIPTED = "scripted code runs outside Python: what it ran is shown, but its lines cannot be seen"
@@ -91,7 +98,7 @@ def trace(
             all other arguments of the same shape. Other people's letters ("b n d", "N C H W") are read as the
             course's where they are known, and a note says so.
         sizes: what cannot be read off, as ``dict(H=4)``; H is also taken from an argument or attribute num_heads.
-            D is C / H.
+            D is C / H. Keywords of ``fn`` that are called axes or sizes go in by ``functools.partial(fn, axes=…)``.
     Raises: ShapeError for patterns that do not fit. What ``fn`` raises is raised as it is, with the steps up to there
         in its notes and as its attribute ``trace``.
 
@@ -112,6 +119,7 @@ def _prepare(
     bound = bind(fn, args, kwargs)
     tensors, hints = named_tensors(bound), declared(fn, bound)
     patterns = assign(axes, tensors)
+    channels(patterns, tensors, sizes.get("C", hints.get("C")))
     found = solve(patterns, tensors, sizes, hints)
     given = [part for words in patterns.values() for word in words for part in word.split("*")]
     whole = [part for words in patterns.values() if {"C", "D", "3*C"} & set(words) for part in words]
@@ -131,20 +139,28 @@ def _prepare(
 
 def _run(fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], recorder: Recorder) -> Trace:
     """Call under both modes, and put the trace together, of a call that raises too."""
-    parts = [fn, *(part for module in modules_of(fn) for part in module.modules())]
+    parts = [fn, *referred(fn), *(part for module in modules_of(fn) for part in module.modules())]
     compiled = any(hasattr(part, "_torchdynamo_orig_callable") or hasattr(part, "_orig_mod") for part in parts)
     scripted = any(isinstance(part, (torch.jit.ScriptModule, torch.jit.ScriptFunction)) for part in parts)
     notes = (*[COMPILED] * compiled, *[SCRIPTED] * scripted, *[FAST_PATH] * any(map(_has_fast_path, parts)))
-    # Compiled code is not compiled while it is traced. Importing the compiler takes seconds: only if it is in use.
-    as_written = torch.compiler.set_stance("force_eager") if compiler_is_loaded() else nullcontext()
-    recorder.top = sys._getframe()
+    recorder.top, profile = sys._getframe(), threading.getprofile()
+
+    def begun(*_: object) -> None:
+        recorder.notes[THREADS] = None
+        sys.setprofile(profile)
+
+    threading.setprofile(begun)
     try:
-        with as_written, recorder.counter, recorder:
+        with recorder.counter, recorder:
+            recorder.run_as_written()
             result = fn(*args, **kwargs)
     except Exception as error:
         failed = _finish(recorder, None, notes, recorder.failure)
         _attach(error, failed)
         raise
+    finally:  # no context manager of Python's: it would set the traceback of what was raised, which may refuse
+        threading.setprofile(profile)
+        recorder.as_written.close()
     return _finish(recorder, result, notes, None)
 
 
@@ -177,25 +193,33 @@ def _without_tracer(entry: TracebackType | None) -> TracebackType | None:
 
 def _finish(recorder: Recorder, result: Any, notes: tuple[str, ...], failure: str | None) -> Trace:
     """Make the steps, with lines, variables and warnings."""
-    codes = dict.fromkeys(frame.code for stack in recorder.frames for frame in stack)
-    known = {code: Source(_title(code), code.co_filename, *code_lines(code.co_filename, code)) for code in codes}
-    shown = list(dict.fromkeys(stack[0].code for stack in recorder.frames if stack and known[stack[0].code].lines))
+    codes = {id(line.code): line.code for line in recorder.lines if line}  # by id: their hash is slow
+    known = {
+        key: Source(_title(code), code.co_filename, *code_lines(code.co_filename, code)) for key, code in codes.items()
+    }
+    written = {key: statements(code.co_filename, code) for key, code in codes.items()}
+    shown = [key for key, source in known.items() if source.lines]
     warnings = {i: text for i, text in recorder.pending.items() if i not in recorder.settled} | recorder.warnings
     if any(text.startswith("heads-innermost") for text in warnings.values()):  # a merge then only repeats its order
         warnings = {i: text for i, text in warnings.items() if not text.startswith("merge-dim-before-heads")}
     warnings |= _of_some_alone(recorder.steps, warnings)
-    notes = (*notes, *recorder.notes)
+    later = inspect.isgenerator(result) or inspect.isawaitable(result) or inspect.isasyncgen(result)
+    custom = dict.fromkeys(f"{step.op}: {CUSTOM}" for step in recorder.steps if "::" in step.op)
+    notes = (*notes, *recorder.notes, *custom, *[LATER] * later)
     recorder.running.finish()
     final = recorder.names.final
     for step, info in zip(recorder.steps, recorder.infos, strict=True):
         step.axes = tuple(map(final, info.axes))
         step.inputs = tuple(_named(operand, recorder.steps) for operand in step.inputs)
-    for step, stack in zip(recorder.steps, recorder.frames, strict=True):
+    stages.settle(recorder.steps, recorder.infos, recorder.names)
+    for step, line in zip(recorder.steps, recorder.lines, strict=True):
         text = warnings.get(step.index)
-        unusual = text is not None and text.partition(":")[0] in diagnosis.QUESTIONS
-        step.warning, step.question = (None, text) if unusual else (text, None)
-        step.source = shown.index(stack[0].code) if stack and stack[0].code in shown else None
-    sources = tuple(known[code] for code in shown)
+        step.warning, step.question = (None, text) if isinstance(text, diagnosis.Question) else (text, None)
+        if line is not None:
+            key, file = id(line.code), line.code.co_filename
+            step.line = written[key].get(step.lineno) or linecache.getline(file, step.lineno).strip()
+            step.source = shown.index(key) if key in shown else None
+    sources = tuple(known[key] for key in shown)
     arguments = tuple(
         replace(made, axes=made.axes or tuple(map(final, value.axes))) for made, value in recorder.arguments.values()
     )

@@ -25,6 +25,11 @@ def split(x, h):
     return x.view(x.size(0), x.size(1), h, -1).transpose(1, 2)
 
 
+def square_alone(weight, h):
+    c = weight.size(1)
+    return weight.reshape(h, c // h // 2, 2, c).transpose(1, 2).reshape(c, c)
+
+
 def subtractor(asks=(100.0, 100.0), keys=(0, 1), signs=(1.0, -1.0), query=(2, 2)):
     """Return build_subtractor with another lead, other tokens that ask or are looked for, or other signs."""
 
@@ -85,6 +90,18 @@ def viewed_late(x, w_q, w_k, w_v, w_o, h, mask=None):
 def merged_by_view(x, w_q, w_k, w_v, w_o, h, mask=None):
     context = split(x, h).contiguous()
     return context.transpose(1, 2).view(x.size(0), x.size(1), -1) @ w_o.T, context
+
+
+def layer_of_gpt2(x, state, h, c_proj=lambda w: w, **options):
+    fused = x @ state["c_attn.weight"] + state["c_attn.bias"]
+    context = ONE_CALL(*(split(part, h) for part in fused.chunk(3, -1)), **{"is_causal": True} | options)
+    return solutions.merge_heads(context) @ c_proj(state["c_proj.weight"]) + state["c_proj.bias"]
+
+
+def into_linear(x, state, h):
+    linear = nn.Linear(24, 72)
+    linear.load_state_dict({"weight": state["c_attn.weight"], "bias": state["c_attn.bias"]})
+    return linear(x)
 
 
 def probing(sizes, tokens=None, differ=torch.ne, fresh=True):
@@ -346,6 +363,20 @@ WRONG = [
     ("sinusoidal_encoding", "waves-in-halves", lambda n, c: torch.cat(
         [solutions.sinusoidal_encoding(n, c)[:, first::2] for first in (0, 1)], 1)),
     ("ablate_heads", "ablate-complement", lambda c, h: c - solutions.ablate_heads(c, h)),
+    ("gpt2_qkv", "not-transposed", lambda w: w.split(w.size(0), dim=1)),
+    ("gpt2_qkv", "not-transposed", lambda w: [part.T for part in w.T.chunk(3)]),
+    ("gpt2_qkv", "wrong-unpack-order", lambda w: w.T.chunk(3)[::-1]),
+    ("gpt2_qkv", "chunk-wrong-axis", lambda w: torch.split(w, len(w) // 3)),
+    ("gpt2_attention", "not-transposed", into_linear),
+    ("gpt2_attention", "not-transposed", lambda x, state, h: F.linear(x, state["c_attn.weight"], state["c_attn.bias"])),
+    ("gpt2_attention", "not-transposed", lambda *a: layer_of_gpt2(*a, c_proj=lambda w: w.T)),
+    ("gpt2_attention", "causal-ignored", lambda *a: layer_of_gpt2(*a, is_causal=False)),
+    ("gpt2_attention", "scale-missing", lambda *a: layer_of_gpt2(*a, is_causal=True, scale=1.0)),
+    ("gpt2_attention", "bias-dropped", lambda x, state, h: layer_of_gpt2(x, state | {"c_attn.bias": 0.0}, h)),
+    ("to_half_split", "heads-ignored", lambda w, h: torch.cat((w[::2], w[1::2]))),
+    ("to_half_split", "half-split-inverted", lambda w, h: w.view(h, 2, -1, len(w)).transpose(1, 2).reshape(w.shape)),
+    ("to_half_split", "columns-reordered", lambda w, h: torch.cat((w[:, ::2], w[:, 1::2]), 1)),
+    ("to_half_split", "columns-reordered", lambda w, h: solutions.to_half_split(w.mT, h)),
     ("relation_score", "relation-summed", lambda w, pairs: sum(w[:, a, b] for a, b in pairs)),
     ("contribution_norms", "weights-only", lambda w, v, w_o: w),
     ("contribution_norms", "norm-of-value", lambda w, v, w_o: torch.einsum("hts,hs->hts", w, v.norm(dim=-1))),
@@ -442,6 +473,9 @@ SAID = [
     ("multi_head_attention", asks_the_mask, "if mask is not None"),
     ("multi_head_attention", mask_of_each_head, "It was called with a mask (B, 1, S, S)"),
     ("find_leaks", probing((1.0,)), "draw several, small and large ones"),
+    ("to_half_split", square_alone, "The weight has another number of rows"),
+    ("to_half_split", lambda w, h: w.unflatten(0, (h, -1, 2)).transpose(0, 2).flatten(0, 2), "Heads changed places"),
+    ("to_half_split", lambda w, h: w.unflatten(0, (-1, 2, h)).transpose(0, 1).flatten(0, 2), "every H-th of them"),
     ("find_leaks", probing((30.0,)), "fewer than 3 times"),
     ("find_leaks", probing((0.01,) * 6), "draw several, small and large ones"),
     ("find_leaks", probing((0.01, 30.0) * 3, differ=lambda a, b: (a - b).abs() > 1e-5), "Is there a tolerance?"),

@@ -1,6 +1,7 @@
 """Every question has the answer that comes out when it is tried, and a reason for each wrong one."""
 
 import math
+import re
 
 import pytest
 import torch
@@ -493,18 +494,33 @@ def largest_contribution():
     return ("dog", "cat")[int(brought.argmax())]
 
 
-def copy_layers():
-    """Change the word before one of two keys: in which model do the shares of the two change against each other?"""
+def layers_that_know_the_word_before(model):
+    """Change the word before one of two keys: in which layers do the shares of the two change against each other?"""
     ids, _ = induction.repeated_words(1, torch.Generator().manual_seed(0))
     changed = ids.clone()
     changed[0, 3] = (ids[0, 3] + 1) % 32
+    rows = [model.weights_and_logits(one)[0][:, 0, :, 9] for one in (ids, changed)]  # (L, H, S) each
+    before, after = (row[..., 4] / row[..., 6] for row in rows)
+    return [layer for layer, pair in enumerate(zip(before, after, strict=True)) if not torch.allclose(*pair, rtol=1e-4)]
+
+
+def copy_layers():
     for name, layers, heads in (("one head", 1, 1), ("two heads side by side", 1, 2), ("two layers", 2, 1)):
-        model = induction.AttentionOnly(layers, heads)
-        rows = [model.weights_and_logits(one)[0][-1, 0, :, 9] for one in (ids, changed)]  # (H, S) each
-        before, after = (row[:, 4] / row[:, 6] for row in rows)
-        if not torch.allclose(before, after, rtol=1e-4):
+        if layers_that_know_the_word_before(induction.AttentionOnly(layers, heads)):
             return next(answer for answer in QUESTIONS["copy-layers"].answers if name in answer)
     return "none"
+
+
+def first_induction():
+    return str(layers_that_know_the_word_before(induction.AttentionOnly(3, 2))[0])
+
+
+def square_weight():
+    """Compare each weight, stored as (in, out), with that of a Linear of these sizes."""
+    answers = QUESTIONS["square-weight"].answers
+    sizes = {answer: tuple(map(int, re.findall(r"\d{3,}", answer))) for answer in answers}  # (in, out)
+    fits = [answer for answer, size in sizes.items() if nn.Linear(*size).weight.shape == size]
+    return " and ".join(fits)
 
 
 def free_directions():
@@ -572,6 +588,7 @@ SHORT = {
     "norm-by-hand": lambda: f"{F.layer_norm(torch.tensor([1.0, 2.0, 3.0, 6.0]), (4,)).max():.2f}",
     "patches-shape": lambda: shape_of(vision.patchify(torch.zeros(2, 3, 20, 28), 4)),
     "colder": lambda: f"{(torch.tensor([0.8, 0.2]).log() / 0.5).softmax(-1)[0]:.2f}",
+    "narrow-file": lambda: shape_of(nn.Linear(576, 576 // 9 * 3).weight),
     "read-in-all": lambda: str(sum(range(1, 17))),
     "shift-shape": lambda: shape_of(next_token_targets(torch.zeros(64, 17, dtype=torch.long))[0]),
 }
@@ -652,6 +669,9 @@ RIGHT = {
     "dropout-values": ["0 or 4/3", "0, 1.333", "0 and 1/0.75"],
     "who-guesses": ["grey", "‘grey’", "at grey"],
     "shift-shape": ["64 16", "B, S - 1", "64, 17 - 1"],
+    "square-weight": ["c_proj", "b"],
+    "narrow-file": ["(192, 576)", "3 * 64, 576"],
+    "first-induction": ["layer 1", "one"],
     "colder": ["94%", "16/17"],
     "one-head-difference": ["half", "½", "1/2", 0.5, "50 %"],
     "zero-query": ["mean", "the average of all values"],
@@ -678,6 +698,7 @@ WRONG = {
     "zero-query": ["all", "the values"],
     "running-sum": ["3 # or 4"],
     "one-head-difference": ["/"],
+    "square-weight": ["mlp.c_proj", "a"],
     "colder": ["0.95", "0.9", "94"],
     "norm-by-hand": ["1.61", "1.59", "2"],
     "linear-weight": ["432", "18.24", "18, 24, 1", "in out", "18, not 24"],

@@ -238,6 +238,29 @@ def by_einsum(x, w_qkv, w_o, h, is_causal=False):
     return torch.einsum("bhsd,chd->bsc", context, w_o.unflatten(1, (h, -1)))
 
 
+def by_conv1d(x, state, h):
+    """Write it as GPT-2's own code does: a Conv1D, three pieces, one call, a Conv1D."""
+    qkv = torch.addmm(state["c_attn.bias"], x.flatten(0, 1), state["c_attn.weight"]).view(*x.shape[:2], -1)
+    q, k, v = (part.view(*x.shape[:2], h, -1).transpose(1, 2) for part in qkv.split(x.size(2), dim=2))
+    context = F.scaled_dot_product_attention(q, k, v, is_causal=True)
+    return context.transpose(1, 2).reshape(x.shape) @ state["c_proj.weight"] + state["c_proj.bias"]
+
+
+def by_module(x, state, h):
+    """Put the tensors into PyTorch's module."""
+    module = nn.MultiheadAttention(x.size(2), h, batch_first=True, dtype=x.dtype)
+    parameters = {"in_proj_weight": state["c_attn.weight"].T, "in_proj_bias": state["c_attn.bias"],
+                  "out_proj.weight": state["c_proj.weight"].T, "out_proj.bias": state["c_proj.bias"]}  # fmt: skip
+    module.load_state_dict(parameters)
+    return module(x, x, x, attn_mask=~rows_and_columns(x.size(1)), need_weights=False)[0]
+
+
+def head_by_head(weight, h):
+    rows = torch.arange(len(weight) // h)
+    order = torch.cat((rows[::2], rows[1::2]))
+    return torch.cat([part[order] for part in weight.chunk(h)])
+
+
 RIGHT = {
     "similarity": [
         lambda x: torch.einsum("sc,tc->st", x, x),
@@ -376,6 +399,17 @@ RIGHT = {
     "next_token_targets": [lambda t: [t[:, :-1], t[:, 1:]], lambda t: (t[:, :-1].clone(), t.roll(-1, 1)[:, :-1])],
     "generate": [written],
     "next_token_probabilities": [scattered, odds],
+    "gpt2_qkv": [
+        lambda w: [part.T for part in w.chunk(3, dim=1)],
+        lambda w: w.unflatten(1, (3, -1)).permute(1, 2, 0),  # one tensor, which can be unpacked
+        lambda w: torch.split(w.t(), len(w)),
+    ],
+    "gpt2_attention": [by_conv1d, by_module],
+    "to_half_split": [
+        head_by_head,
+        lambda w, h: w.view(h, w.size(0) // h // 2, 2, w.size(1)).transpose(1, 2).reshape(w.shape),
+        lambda w, h: torch.stack((w[::2].unflatten(0, (h, -1)), w[1::2].unflatten(0, (h, -1))), 1).flatten(0, 2),
+    ],
     "ablate_heads": [lambda c, h: c.index_fill(1, torch.tensor(h), 0.0),
                      lambda c, h: c * torch.tensor([i not in h for i in range(c.size(1))])[:, None, None]],
     "other_weights": [squeezed, drawn],

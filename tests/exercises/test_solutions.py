@@ -366,6 +366,39 @@ def relations_are_means_of_single_weights(dtype):
     same(solutions.relation_score(weights, [(3, 5)]), weights[:, 3, 5], dtype)
 
 
+def stored_as_gpt2(module):
+    """Return the parameters of an nn.MultiheadAttention under the names, and in the layout, of a GPT-2 file."""
+    c_attn = {"c_attn.weight": module.in_proj_weight.T, "c_attn.bias": module.in_proj_bias}
+    c_proj = {"c_proj.weight": module.out_proj.weight.T, "c_proj.bias": module.out_proj.bias}
+    return {name: x.detach().contiguous() for name, x in (c_attn | c_proj).items()}
+
+
+def a_layer_of_gpt2_equals_torchs_module(dtype):
+    torch.manual_seed(1)
+    module = nn.MultiheadAttention(C, H, batch_first=True, dtype=dtype)
+    for bias in (module.in_proj_bias, module.out_proj.bias):
+        nn.init.normal_(bias)
+    state, x = stored_as_gpt2(module), numbers(B, S, C, dtype=dtype)
+    for got, want in zip(solutions.gpt2_qkv(state["c_attn.weight"]), module.in_proj_weight.chunk(3), strict=True):
+        assert torch.equal(got, want)
+    want = module(x, x, x, attn_mask=~masks.causal_mask(S), need_weights=False)[0]
+    same(solutions.gpt2_attention(x, state, H), want, dtype)
+
+
+def half_split_rows_turn_as_interleaved_ones(dtype):
+    """With reordered rows for q and k, rope makes the scores that rope_interleaved makes with the original ones."""
+    x, places = numbers(B, S, C, dtype=dtype), torch.arange(S)
+    originals = [numbers(C, C, seed=seed, dtype=dtype) for seed in (1, 2)]
+
+    def scores(turn, weights):
+        q, k = (turn(attention.split_heads(x @ weight.T, H), places) for weight in weights)
+        return q @ k.mT
+
+    reordered = [solutions.to_half_split(weight, H) for weight in originals]
+    same(scores(positions.rope, reordered), scores(positions.rope_interleaved, originals), dtype)
+    assert torch.equal(reordered[0][: D // 2], originals[0][:D:2])
+
+
 def contributions_are_the_parts_of_the_output(dtype):
     """Keep one weight alone, and let the module's own steps make the output: its length. All parts sum to the whole."""
     weights, v = numbers(H, T, S, dtype=dtype).softmax(-1), numbers(H, S, D, seed=1, dtype=dtype)
@@ -406,6 +439,9 @@ CHECKS = {
     "other_weights": (other_weights_give_the_same_context, other_weights_leave_hidden_keys_hidden),
     "relation_score": (relations_are_means_of_single_weights,),
     "contribution_norms": (contributions_are_the_parts_of_the_output,),
+    "gpt2_qkv": (a_layer_of_gpt2_equals_torchs_module,),
+    "gpt2_attention": (a_layer_of_gpt2_equals_torchs_module,),
+    "to_half_split": (half_split_rows_turn_as_interleaved_ones,),
 }
 
 

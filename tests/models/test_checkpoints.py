@@ -7,9 +7,11 @@ import pytest
 import torch
 from rewriting import fails, one_thread, refused  # noqa: F401
 from safetensors.torch import load_file, save_file
+from tokenizers import Tokenizer
+from torch.nn.utils.rnn import pad_sequence
 
 from mha_course.errors import SentenceError, ShapeError
-from mha_course.models import checkpoints, published
+from mha_course.models import checkpoints, generate, published
 
 library = pytest.importorskip(
     "transformers", reason="checkpoints are compared with transformers': tests/requirements.txt"
@@ -82,17 +84,17 @@ def close(got, want):
     assert torch.allclose(got, want, rtol=1e-5, atol=1e-5), (got - want).abs().max()
 
 
-def agrees(ours, theirs, mask=None):
+def agrees(ours, theirs, mask=None, tokens=None):
     """Demand the library's logits and weights, at every token: what padding sees is nobody's business."""
-    options = {} if mask is None else {"attention_mask": mask.long()}
+    tokens, options = ids() if tokens is None else tokens, {} if mask is None else {"attention_mask": mask.long()}
     with torch.no_grad():
-        want = theirs(ids(), output_attentions=True, **options)
-    logits, weights = ours(ids(), mask), ours.attention_weights(ids(), mask)
+        want = theirs(tokens, output_attentions=True, **options)
+    logits, weights = ours(tokens, mask), ours.attention_weights(tokens, mask)
     assert logits.isfinite().all()
     assert weights.isfinite().all()
-    tokens = torch.ones(B, S, dtype=torch.bool) if mask is None else mask
-    close(logits[tokens], want.logits[tokens])
-    close(weights.transpose(2, 3)[:, tokens], torch.stack(want.attentions).transpose(2, 3)[:, tokens])
+    real = torch.ones_like(tokens, dtype=torch.bool) if mask is None else mask
+    close(logits[real], want.logits[real])
+    close(weights.transpose(2, 3)[:, real], torch.stack(want.attentions).transpose(2, 3)[:, real])
 
 
 def rewrite(folder, change):
@@ -119,6 +121,44 @@ def test_a_checkpoint_gives_what_the_library_gives(name, tmp_path):
     assert not ours.training
     assert not any(parameter.requires_grad for parameter in ours.parameters())
     assert {(x.dtype, x.device.type) for x in ours.parameters()} == {(torch.float32, "cpu")}
+
+
+@pytest.mark.parametrize("name", [name for name in CONFIGS if not name.startswith("bert")])
+def test_cached_in_chunks_is_the_whole_and_what_the_library_gives(name, tmp_path):
+    kind, config = CONFIGS[name]
+    theirs = publish(tmp_path, kind, config)
+    ours = checkpoints.load(tmp_path)
+    caches, past, chunks = ours.new_caches(), None, []
+    for chunk in ids().split([3, 1, 2, 1], dim=1):
+        chunks.append(ours(chunk, caches=caches))
+        with torch.no_grad():
+            want = theirs(chunk, past_key_values=past, use_cache=True)
+        past = want.past_key_values
+        close(chunks[-1], want.logits)
+    assert torch.allclose(torch.cat(chunks, dim=1), ours(ids()), atol=1e-5)
+    assert generate(ours, ids()[:, :2], 5).equal(generate(ours, ids()[:, :2], 5, cached=False))
+    if kind == "gpt2":
+        with pytest.raises(SentenceError, match=f"expected S <= {PLACES}, got S={2 * S}"):
+            ours(ids(), caches=caches)
+    with pytest.raises(ShapeError, match="caches are for causal models, and without a mask"):
+        ours(ids(), LEFT, caches=ours.new_caches())
+
+
+@pytest.mark.parametrize("kind", PLAIN)
+def test_what_ships_is_what_the_library_reads(kind):
+    """Its tokenizers read the file, its models the tensors, none of them missing or unknown."""
+    folder, texts = checkpoints.shipped(kind), ["The grey cat ate.", "Naïve? 42 “quotes”, and\nlines"]
+    tokenizer = Tokenizer.from_file(str(folder / "tokenizer.json"))
+    found = [tokenizer.encode(text).ids for text in texts]
+    assert library.AutoTokenizer.from_pretrained(folder)(texts)["input_ids"] == found
+    assert kind == "bert" or tokenizer.decode_batch(found) == texts
+    options = {"attn_implementation": "eager", "output_loading_info": True}
+    theirs, loaded = getattr(library, CLASSES[kind]).from_pretrained(folder, **options)
+    assert not any(loaded.values()), loaded
+    tokens = pad_sequence([torch.tensor(one) for one in found], batch_first=True)
+    mask = torch.tensor([len(one) for one in found])[:, None] > torch.arange(tokens.size(1))
+    for masked in (None, mask):
+        agrees(checkpoints.load(folder), theirs, masked, tokens)
 
 
 @pytest.mark.parametrize("kind", PLAIN)

@@ -1,11 +1,16 @@
 """What a trace says of single operations and of whole modules, and how it reports it."""
 
+import copy
+import functools
+import gc
 import linecache
 import math
+import threading
 import time
 import traceback
 import types
 import warnings
+import weakref
 
 import pandas as pd
 import pytest
@@ -241,7 +246,6 @@ MET = [
     (lambda x: x[:, :2] + x[:, :2].transpose(0, 1), "B S C", {}, "padding-broadcast-raw: an axis B meets an axis S "),
     (lambda x: x[:, :2, :6].flatten(0, 1) + x.view(2, 5, 4, 6)[0, 0], "B S C", SIZES,
      "broadcast-of-different-axes: broadcasting laid B*S on H"),
-    (lambda x: x[:, :2] + x[:, :2].transpose(0, 1), "S N C", {}, "broadcast-of-different-axes: broadcasting laid S"),
 ]  # fmt: skip
 
 
@@ -415,7 +419,7 @@ def test_the_weights_of_the_module_of_torch(prepare, averaged, sizes, expected, 
     module = prepare(nn.MultiheadAttention(C, H, batch_first=True, dtype=x.dtype).eval().requires_grad_(False))
 
     def attend(x):
-        return [tensor * 1 for tensor in module(x, x, x, average_attn_weights=averaged)]
+        return [tensor.clone() for tensor in module(x, x, x, average_attn_weights=averaged)]
 
     out, weights = trace(attend, x, axes="B S C", sizes=sizes).steps[-2:]
     assert (out.axes, out.stage) == (("B", "T", "C"), "out")
@@ -530,6 +534,19 @@ def test_patterns_for_several_arguments(x, draw):
         assert found.step("scores").axes == ("B", "H", "T", "S")
         assert found.step("out").axes == ("B", "T", "C")
     assert trace(lambda pair: pair[1] * 2, (x, memory), axes=[None, "B S C"]).steps[-1].axes == ("B", "S", "C")
+
+
+def test_one_tensor_as_query_and_key_has_the_names_of_the_key(x):
+    found = trace(MultiHeadAttention(C, H).double(), x, x, x, axes=["B T C", "B S C", "B S C"])
+    assert found.step("scores").axes == ("B", "H", "T", "S")
+    assert found.steps[0].axes == ("B", "S", "C")
+
+
+def test_a_keyword_of_the_same_name_goes_in_by_partial(x):
+    found = trace(functools.partial(lambda x, axes: x.transpose(*axes), axes=(0, 1)), x, axes="B S C")
+    assert found.steps[-1].axes == ("S", "B", "C")
+    module = MultiHeadAttention(C, H).double()
+    assert trace(functools.partial(module, need_weights=False), x, axes="B S C").sizes["H"] == H
 
 
 def test_nothing_is_said_where_nothing_is_known(x):
@@ -740,6 +757,129 @@ def test_twelve_layers_take_less_than_a_second(draw):
     assert time.thread_time() - start < 1 + sum(step.flops for step in found.steps) / 2e10  # the work itself
 
 
+def chain(x, living):
+    made = []
+    for _ in range(40):
+        y = x * 2
+        turned = y.transpose(0, 1)
+        x = turned.transpose(0, 1)
+        made += [weakref.ref(y), weakref.ref(turned), weakref.ref(x)]
+        living.append(sum(one() is not None for one in made))
+    return x
+
+
+def test_no_tensor_is_kept(x):
+    """What is gone leaves its id and its memory to others, which must mix up nothing."""
+    plain, traced = [], []
+    chain(x, plain)
+    found = trace(chain, x, traced, axes="B S C")
+    assert max(traced) <= 2 * max(plain)
+    assert [step.name for step in found.steps] == ["y", "turned", "x"] * 40
+    assert [step.storage for step in found.steps] == ["new", "view", "view"] * 40
+    assert [step.memory for step in found.steps] == [number for n in range(1, 41) for number in [n] * 3]
+
+
+def deep(x, depth):
+    return deep(x * 1, depth - 1) if depth else x
+
+
+def with_others(x, number):
+    others = [x[0, 0] * n for n in range(number)]
+    return trace(lambda: [x + one for one in others])
+
+
+@pytest.mark.parametrize(("run", "number"), [(lambda x, n: trace(deep, x, n), 200), (with_others, 1500)])
+def test_time_grows_with_the_number_of_steps(run, number, x):
+    """Calls in calls, and tensors that nobody named: four times as many took sixteen times as long."""
+    times = []
+    gc.disable()  # its own time grows faster
+    for count in (number, number, 4 * number, 4 * number):
+        start = time.thread_time()
+        run(x, count)
+        times.append(time.thread_time() - start)
+    gc.enable()
+    assert min(times[2:]) < 8 * min(times[:2])
+
+
+def over_several_lines(x):
+    scores = torch.matmul(
+        x,
+        x.transpose(-2, -1),  # a comment
+    ) / math.sqrt(C)
+    for part in (scores * 2,):
+        scores = part
+    return scores
+
+
+def test_a_statement_over_several_lines_is_shown_whole(x):
+    lines = [step.line for step in trace(over_several_lines, x, axes="B S C").steps]
+    assert lines[:3] == ["scores = torch.matmul(x, x.transpose(-2, -1)) / math.sqrt(C)"] * 3
+    assert lines[3] == "for part in (scores * 2,):"
+
+
+@torch.library.custom_op("mine::double", mutates_args=())
+def double(x: torch.Tensor) -> torch.Tensor:
+    return x.cos()
+
+
+def in_a_thread(x):
+    worker = threading.Thread(target=torch.neg, args=(x,))
+    worker.start()
+    worker.join()
+
+
+@pytest.mark.parametrize(
+    ("fn", "note"),
+    [(in_a_thread, "a thread was begun"), (lambda x: torch.from_numpy(x.numpy() * 2), "a tensor went to NumPy"),
+     (double, "mine::double: an operator that is not torch's"), (lambda x: (row * 2 for row in x), "what was returned"),
+     (torch.neg, "")],
+)  # fmt: skip
+def test_what_is_not_seen_is_noted(fn, note, x):
+    notes = trace(fn, x, axes="B S C").notes
+    assert [text.startswith(note) for text in notes] == [True] * bool(note)
+    assert threading.getprofile() is None
+
+
+@pytest.mark.filterwarnings("ignore:.*torch.jit.*:DeprecationWarning")
+def test_a_compiled_function_inside_is_noted(x):
+    compiled = torch.compile(torch.neg, backend="eager")
+    assert trace(lambda x: compiled(x) * 1, x).notes[0].startswith("compiled code")
+
+
+def test_an_operator_of_the_same_name_is_another(x):
+    (step,) = trace(double, x, axes="B S C").steps
+    assert (step.op, step.axes, step.storage) == ("mine::double", ("?", "?", "?"), "new")
+
+
+OF_COPIES = {  # of (B, C, S), which has the strides of (B, S, C)
+    "softmax": lambda x: x.softmax(-1),
+    "log_softmax": lambda x: x.log_softmax(-1),
+    "layer_norm": lambda x: F.layer_norm(x, (S,)),
+    "layer_norm_of_what_lies_in_order": lambda x: F.layer_norm(x.mT, (C,)),
+    "conv1d": lambda x: F.conv1d(x, x.new_ones(7, C, 1)),
+    "group_norm": lambda x: F.group_norm(x, 4),
+    "gelu": F.gelu,
+}
+
+
+@pytest.mark.parametrize("fn", OF_COPIES.values(), ids=OF_COPIES)
+def test_copies_inside_kernels_are_those_of_the_profiler(fn, x):
+    with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU]) as profiled:
+        fn(x.mT)
+    seen = sum(event.count for event in profiled.key_averages() if event.key == "aten::clone")
+    assert sum(step.hidden_copies for step in trace(fn, x.mT).steps) == seen
+
+
+@pytest.mark.parametrize(
+    ("fn", "storage"),
+    [(copy.deepcopy, "copy"), (torch.Tensor.long, "copy"), (lambda x: x.new_zeros(2), "new"),
+     (lambda x: torch.tensor([1.0]), "new"), (lambda x: torch.hstack([x, x]), "copy"), (lambda x: x[x > 0], "copy")],
+)  # fmt: skip
+def test_copies_that_were_asked_for(fn, storage, x):
+    step = trace(fn, x).steps[-1]
+    assert (step.storage, step.hidden_copies) == (storage, 0)
+
+
 # What is unusual is asked, and breaks nothing
 
 
@@ -943,20 +1083,74 @@ def test_a_mask_that_is_made_inside_is_judged(draw):
     assert found.warnings[0].startswith("padding-broadcast-raw")
 
 
-@pytest.mark.parametrize("name", ["gpt2", "bert", "llama"])
-def test_published_models_are_named(name):
+def published(name):
     transformers = pytest.importorskip("transformers")
-    common = {"vocab_size": 97, "num_hidden_layers": 1, "num_attention_heads": 4, "hidden_size": 24}
+    common = {"vocab_size": 97, "num_hidden_layers": 2, "num_attention_heads": 4, "hidden_size": 24}
     common |= {"intermediate_size": 44, "max_position_embeddings": 33, "attn_implementation": "eager"}
     config = transformers.AutoConfig.for_model(name, **common)
-    model = transformers.AutoModel.from_config(config).eval()
     with torch.no_grad():
-        found = trace(model, torch.randint(0, 90, (2, 7)), axes="B S")
+        return trace(transformers.AutoModel.from_config(config).eval(), torch.randint(0, 90, (2, 7)), axes="B S")
+
+
+@pytest.mark.parametrize("name", ["gpt2", "bert", "llama"])
+def test_published_models_are_named(name):
+    found = published(name)
     unknown = [step for step in found.steps if "?" in step.axes]
     assert found.warnings == found.questions == ()
     assert len(unknown) < 0.25 * len(found.steps)
     scores = [step for step in found.steps if step.stage == "weights"]
     assert scores[0].axes == ("B", "H", "T", "S")
+
+
+def test_published_models_are_compared_by_what_attention_does():
+    """Not by their feed-forward layers, their sums and what comes after the last layer."""
+    compared = Comparison({name: published(name) for name in ("gpt2", "bert")})
+    ends = {part.stage: [steps[-1].axes for steps in part.steps if steps] for part in compared.parts}
+    both = {"split": "B H S D", "scores": "B H T S", "weights": "B H T S", "context": "B H T D", "out": "B T C"}
+    assert {stage: ends[stage] for stage in both} == {stage: [tuple(axes.split())] * 2 for stage, axes in both.items()}
+    assert ends["projection"] == [("B*S", "3*C"), ("B", "S", "C")]
+    others = [step for step in compared.traces["bert"].steps if step.op in ("gelu", "layer_norm", "tanh")]
+    assert {step.stage for step in others} == {""}
+
+
+def attend_over_channels(x):
+    q, k, v = nn.Linear(C, 3 * C, dtype=x.dtype)(x).reshape(B, S, 3, H, D).permute(2, 0, 3, 4, 1)
+    q, k = F.normalize(q, dim=-1), F.normalize(k, dim=-1)
+    scores = q @ k.transpose(-2, -1)
+    weights = scores.softmax(-1)
+    context = weights @ v
+    return nn.Linear(C, C, dtype=x.dtype)(context.permute(0, 3, 1, 2).reshape(B, S, C))
+
+
+def test_stages_of_attention_over_channels(x):
+    found = trace(attend_over_channels, x, axes="B S C", sizes=SIZES)
+    expected = [("linear", "projection"), ("reshape", "split"), ("permute", "split"), *[("unbind", "split")] * 3,
+                *[("normalize", "split")] * 2, ("transpose", "scores"), ("matmul", "scores"), ("softmax", "weights"),
+                ("matmul", "context"), ("permute", "merged"), ("reshape", "merged"), ("linear", "out")]  # fmt: skip
+    assert [(step.op, step.stage) for step in found.steps if step.stage] == expected
+
+
+def test_sums_of_keys_and_values_are_no_scores(heads):
+    found = trace(lambda k, v: k.mT @ v, heads, heads * 1, axes="B H S D")
+    assert {step.stage for step in found.steps} == {""}
+
+
+@pytest.mark.parametrize(
+    ("name", "options", "given", "axes", "expected"),
+    [("vit", {"image_size": 12, "patch_size": 4, "num_hidden_layers": 1, "num_attention_heads": 4, "hidden_size": 24},
+      (2, 3, 12, 12), "B C H W",
+      {"conv2d": "B C Y/4 X/4", "flatten": "B C Y/4*X/4", "cat": "B S C", "softmax": "B H T S"}),
+     ("distilbert", {"vocab_size": 97, "n_layers": 1, "n_heads": 4, "dim": 24}, (2, 7), "B S",
+      {"embedding": "1 S C", "softmax": "B H T S"})],
+)  # fmt: skip
+def test_widths_that_a_config_declares(name, options, given, axes, expected):
+    transformers = pytest.importorskip("transformers")
+    config = transformers.AutoConfig.for_model(name, intermediate_size=44, attn_implementation="eager", **options)
+    tensor = torch.rand(given) if len(given) > 2 else torch.ones(given, dtype=torch.long)
+    with torch.no_grad():
+        found = trace(transformers.AutoModel.from_config(config).eval(), tensor, axes=axes)
+    last_of = {step.op: " ".join(step.axes) for step in found.steps}
+    assert {op: last_of[op] for op in expected} == expected
 
 
 # The width of a Linear's output says little

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from mha_course.exercises.attention_steps import ALL_SIX, MASKED, Steps, pass_through
+from mha_course.exercises.attention_steps import ALL_SIX, MASKED, Steps, pass_through, read_fused
 from mha_course.exercises.inputs import C, H, S, draw, others, square, tokens
 from mha_course.exercises.inputs import mask as some_mask
 from mha_course.exercises.lessons.l02_head_splitting import split_fused_qkv, split_heads
@@ -101,12 +101,7 @@ def _build_function(s: Steps) -> Callable[..., tuple[Tensor, Tensor]]:
 
 def _build_fused(s: Steps) -> Callable[..., Tensor]:
     def answer(x: Tensor, w_qkv: Tensor, w_o: Tensor, num_heads: int, is_causal: bool = False) -> Tensor:
-        qkv = s.linear(x, w_qkv)
-        if s.split_fused is Steps.defaults["split_fused"]:  # people cut it in three and split each, or do both at once
-            q, k, v = s.order(*s.unpack(qkv))
-            q, k, v = s.apart(q, k, v, num_heads, s)
-        else:
-            q, k, v = s.order(*s.split_fused(qkv, num_heads))
+        q, k, v = read_fused(s.linear(x, w_qkv), num_heads, s)
         return s.output(s.merge(s.kernel(q, k, v, is_causal)), w_o, None, num_heads)
 
     return answer

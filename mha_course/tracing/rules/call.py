@@ -10,11 +10,12 @@ import torch
 
 from mha_course.tracing.axes import Axis, AxisNamer
 
+PIECE = "piece of step"  # the label of a Selection of one of several pieces
 SCORES = ("scores", "scaled_scores", "masked_scores")
 
 
 class Selection(NamedTuple):
-    """One element of an axis: the axis, its label, and which element it is."""
+    """One element of an axis: the axis, its label, and which element it is; or one of several pieces."""
 
     axis: Axis
     label: str
@@ -30,11 +31,13 @@ class TensorInfo:
     source: int | str = "?"  # the step that made it, or the name of the argument
     labels: tuple[str, ...] = ()  # the axes as the field writes them
     memory: int = -1  # which piece of memory it reads
+    key: int = 0  # torch's number for that
     linear: bool = False  # a Linear's output, or a view of one
     weight: bool = False  # a parameter, or a view of one
     summed: str = ""  # scores: the axis over which their product summed
     over: str = ""  # weights: the axis along which they sum to 1
     softmax: int = -1  # weights: the step that made them so
+    family: list[TensorInfo] = field(default_factory=list)  # scores: all that was made of them, up to the weights
     reduced: str = ""  # a sum: the axis over which it runs
     selections: tuple[Selection, ...] = ()  # which elements of which axes it was picked from, the last one first
 

@@ -7,9 +7,9 @@ from typing import Any
 
 import torch
 
-from mha_course.tracing.axes import Axis, size_of, unknown
+from mha_course.tracing.axes import Axis, AxisNamer, size_of, unknown
 from mha_course.tracing.rules import warnings
-from mha_course.tracing.rules.call import OpCall
+from mha_course.tracing.rules.call import PIECE, OpCall, TensorInfo
 from mha_course.tracing.rules.reshape import Rule
 
 Letters = list[Any]
@@ -80,6 +80,8 @@ def _spell(term: str, dots: int, depth: int) -> Letters:
 
 def contract(call: OpCall, tensors: list[torch.Tensor], terms: list[Letters], out: Letters) -> list[Axis]:
     """Name the axes of a sum of products, and say where it sums over axes that only have the same size."""
+    for tensor, term in zip(tensors, terms, strict=True):
+        _turn_roles(call.names, call.info(tensor), [letter not in out for letter in term])
     met: dict[Any, Axis] = {}
     seen: dict[Any, list[Axis]] = defaultdict(list)
     for tensor, term in zip(tensors, terms, strict=True):
@@ -93,6 +95,24 @@ def contract(call: OpCall, tensors: list[torch.Tensor], terms: list[Letters], ou
     axes = [met[letter] for letter in out]
     _infer_stage(call, tensors, terms, seen, summed, axes)
     return axes
+
+
+def _turn_roles(names: AxisNamer, weights: TensorInfo, summed: list[bool]) -> None:
+    """Take the tokens over which weights sum to 1, and are summed here, for the keys: k @ q.mT has them first."""
+    tokens = [(names.label(axis), axis, gone) for axis, gone in zip(weights.axes, summed, strict=True)]
+    tokens = [found for found in tokens if names.is_token(found[1])]
+    over = [found for found in tokens if found[0] == weights.over and found[2]]
+    other = [found for found in tokens if found[0] != weights.over and not found[2]]
+    if not over or not other or names.root(weights.over) != names.root(other[0][0]):
+        return
+    if other[0][0] == "T" or not (weights.over == "T" or weights.over.endswith("'")):
+        return
+    pairs = [(one.name, two.name) for one, two in zip(over[0][1], other[0][1], strict=True)]
+    turned = dict(pairs) | {two: one for one, two in pairs}
+    for info in weights.family:
+        info.axes = [tuple([f._replace(name=turned.get(f.name, f.name)) for f in axis]) for axis in info.axes]
+        info.labels = tuple(map(names.label, info.axes))
+        info.over = "*".join(turned.get(part, part) for part in info.over.split("*"))
 
 
 def _axes_of_factor(call: OpCall, tensor: torch.Tensor, term: Letters, out: Letters) -> list[Axis]:
@@ -155,6 +175,12 @@ def _infer_stage(
             call.warn(warnings.warn("heads-innermost"))
         both = len([value for value in values if value.linear]) > 1
         result.summed = names.label(seen[summed[0]][0]) if both and summed else ""
+        result.family = [result]
+        pieces = [one for value in values for one in value.selections if one.label.startswith(PIECE)]
+        if len({one.label for one in pieces}) == 1 < len({one.position for one in pieces}):
+            call.warn(warnings.warn("qkv-cut-along-tokens"))
+    elif len([value for value in values if value.linear]) > 1 and labels[-2:] in (["D", "D"], ["C", "C"]):
+        result.family = [result]  # channels meet channels: scores, if a softmax follows
     elif any(value.weight for value in values):
         result.stage = after_linear(values)
         result.linear = True
@@ -164,12 +190,12 @@ def _infer_stage(
 
 def _check_weighted_sum(call: OpCall, over: str, softmax: int, summed: list[str]) -> None:
     """Compare the axis along which weights sum to 1 with the one over which values are summed."""
-    tokens = [label for label in summed if label in call.names.tokens]
+    tokens = list(filter(call.names.counts_tokens, summed))
     if not tokens or over in tokens:
         call.settled.add(softmax)
     elif call.names.root(over) != over or over == "T":
         call.warn(warnings.warn("softmax-over-queries"), softmax)
-    elif over in call.names.tokens:
+    elif call.names.counts_tokens(over):
         call.warn(warnings.warn("weights-transposed", left=over, right=tokens[0]))
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import torch
 
-from mha_course.tracing.axes import Axis, Factor, kept, size_of, unknown
+from mha_course.tracing.axes import Axis, Factor, size_of, unknown
 from mha_course.tracing.rules import warnings
 from mha_course.tracing.rules.call import SCORES, OpCall, TensorInfo
 from mha_course.tracing.rules.contraction import of_sum
@@ -65,11 +65,11 @@ def like(call: OpCall) -> list[list[Axis]]:
             if differs:
                 call.warn(warnings.of_broadcast(call.names, axes[position], axis))
             axes[position] = met
-    _infer_stage(call, [call.info(part) for part in parts])
+    _infer_stage(call, [call.info(part) for part in parts], rows)
     return [list(axes) for _ in call.outs]
 
 
-def _infer_stage(call: OpCall, values: list[TensorInfo]) -> None:
+def _infer_stage(call: OpCall, values: list[TensorInfo], rows: list[list[Axis]]) -> None:
     """Say what the arithmetic means: scaling, masking, or a softmax by hand."""
     result = call.results[0]
     main = next((value for value in values if value.stage in SCORES), None)
@@ -84,6 +84,9 @@ def _infer_stage(call: OpCall, values: list[TensorInfo]) -> None:
         result.stage = "scaled_scores" if main.stage != "masked_scores" else main.stage
     elif len(values) > 1 and call.op in ("masked_fill", "where", "add", "sub"):
         result.stage = "masked_scores"
+        before_one = [row[-2] for row in rows if len(row) > 1 and size_of(row[-1]) == 1 < call.outs[0].shape[-1]]
+        if call.op != "sub" and any(size_of(axis) > 1 and call.names.is_token(axis) for axis in before_one):
+            call.warn(warnings.warn("mask-on-queries"))
 
 
 def reduce(call: OpCall) -> list[list[Axis]]:
@@ -116,6 +119,9 @@ def softmax(call: OpCall) -> list[list[Axis]]:
 def _check_softmax_axis(call: OpCall, label: str, axis: Axis, axes: list[Axis]) -> None:
     """Compare the axis of a softmax with that of the keys."""
     names, value, result = call.names, call.info(call.first()), call.results[0]
+    if not value.stage:
+        for info in value.family:
+            info.stage = "scores"
     tokens = [names.label(one) for one in axes if names.is_token(one)]
     together = [factor.name for factor in axis if names.is_token((factor,))]
     if value.stage in SCORES or len(tokens) > 1:
@@ -141,9 +147,11 @@ def embedding(call: OpCall) -> list[list[Axis]]:
 
 
 def convolve(call: OpCall) -> list[list[Axis]]:
-    """Keep the batch and axes that keep their length, name the channels by their number."""
-    shape, axes = call.outs[0].shape, call.axes(call.first())
-    return [[axes[0], call.names.linear(shape[1]), *kept(axes[2:], shape[2:])]]
+    """Keep the batch and axes that keep their length, cut others into patches, name the channels by their number."""
+    shape, axes, stride = call.outs[0].shape, call.axes(call.first()), call.arg(3, "stride", default=1)
+    steps = stride if isinstance(stride, (tuple, list)) else [stride] * (len(shape) - 2)
+    patches = [call.names.patches(*found) for found in zip(axes[2:], shape[2:], steps, strict=True)]
+    return [[axes[0], call.names.linear(shape[1]), *patches]]
 
 
 def outer(call: OpCall) -> list[list[Axis]]:

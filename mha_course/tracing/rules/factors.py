@@ -75,8 +75,13 @@ def _fill(names: AxisNamer, pairs: _Pairs, sizes: list[int]) -> tuple[list[Axis]
         return names.parts(factors[0], tuple(sizes)), None
     tidied = names.tidy(tuple(factors))
     if len(tidied) < len(factors):
-        return _fill(names, [(factor, pairs[0][1]) for factor in tidied], sizes)
+        axis_of = dict(pairs)  # what was put together is no part of one of the axes
+        return _fill(names, [(factor, axis_of.get(factor, -1 - n)) for n, factor in enumerate(tidied)], sizes)
     came_from = [axis for _, axis in pairs]
+    whole_first = sizes[0] % factors[0].size == 0 and sorted(factor.size for factor in factors) != sorted(sizes)
+    if whole_first and len(set(came_from[1:])) == 1 and came_from[0] not in came_from[1:]:
+        inner, cut = _fill(names, pairs[1:], [sizes[0] // factors[0].size, *sizes[1:]])
+        return [(factors[0], *inner[0]), *inner[1:]], cut  # what stands before the others stays whole
     whole = Factor(names.label(tuple(factors)), math.prod(sizes))
     permuted = sorted(factor.size for factor in factors) == sorted(sizes)
     if len(set(came_from)) == 1 and not permuted:

@@ -8,7 +8,7 @@ import torch
 
 from mha_course.tracing.axes import Axis, Factor, Size, axis_of, size_of, unknown
 from mha_course.tracing.rules import warnings
-from mha_course.tracing.rules.call import OpCall, Selection
+from mha_course.tracing.rules.call import PIECE, OpCall, Selection
 from mha_course.tracing.rules.reshape import Rule
 
 
@@ -18,6 +18,8 @@ def cut(call: OpCall) -> list[list[Axis]]:
     dim = call.arg(1, "dim", default=0) if call.op == "narrow" else call.arg(2, "dim", default=0)
     dim %= len(axes)
     start, out = (call.arg(2, "start") if call.op == "narrow" else 0), []
+    if call.names.is_token(axes[dim]) and call.info(call.first()).linear:
+        call.selections = [(Selection((), f"{PIECE} {call.index}", position),) for position in range(len(call.outs))]
     for piece in call.outs:
         size = piece.shape[dim]
         out.append([*axes[:dim], call.names.slice_of(axes[dim], start, size), *axes[dim + 1 :]])
@@ -109,8 +111,11 @@ def cat(call: OpCall) -> list[list[Axis]]:
     out = [_shared_axis(call, [row[position] for row in rows]) for position in range(len(rows[0]))]
     along = [row[dim] for row in rows]
     out[dim] = _concatenated(call, along, call.outs[0].shape[dim])
-    picked = _picked(call, parts)
-    if picked and call.names.is_token(along[0]):  # sentences one after another
+    picked, labels = _picked(call, parts), {call.names.label(axis) for axis in along}
+    split = "H" in map(call.names.label, rows[0]) and any(map(call.names.is_token, rows[0]))
+    if split and len(parts) == 2 and labels in ({"B"}, {"H"}, {"D"}):
+        call.warn(warnings.warn("cache-joined", axis=warnings.WORDS[labels.pop()]))
+    elif picked and call.names.is_token(along[0]):  # sentences one after another
         out[dim] = (*picked, *along[0])
     elif call.names.is_token(along[0]) and _are_heads(call, parts):
         call.warn(warnings.warn("heads-on-sequence-axis"))
@@ -164,9 +169,13 @@ def _concatenated_tokens(call: OpCall, along: list[Axis], labels: list[str], siz
         same = len({names.root(label) for label in labels}) == 1
         return (Factor(labels[0] if same else given or "S", size),)
     added = size - sum(size_of(axis) for axis in tokens)
-    name = f"{labels[along.index(tokens[0])]}+{added}"
+    if len(tokens) > 1 or added != 1:
+        return unknown(size)
+    name = f"{names.label(tokens[0])}+1"
+    if len(tokens[0]) > 1 and names.sizes.setdefault("S", size) == size:  # a class token before patches
+        name = "S"
     names.tokens.add(name)
-    return (Factor(name, size),) if len(tokens) == 1 and added == 1 else unknown(size)
+    return (Factor(name, size),)
 
 
 def stack(call: OpCall) -> list[list[Axis]]:

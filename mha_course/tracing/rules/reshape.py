@@ -24,7 +24,7 @@ def reshape(call: OpCall) -> list[list[Axis]]:
     parts, cuts = regroup(call.names, before[start:stop], shape[start : len(shape) - len(before) + stop])
     after = [*before[:start], *parts, *before[stop:]]
     for cut in cuts:
-        call.warn(warnings.of_cut(call.names, cut, len(after)))
+        call.warn(warnings.of_cut(call.names, cut, len(after), call.info(call.first()).linear))
     if call.op != "unflatten":
         call.warn(warnings.of_merge(call.names, before, after))
     return [after]

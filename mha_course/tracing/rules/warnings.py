@@ -61,6 +61,14 @@ TEXTS = {
     "axis: mask.unsqueeze(1).",
     "attention-over-batch": "this attends over an axis called B, so sentences look at one another. "
     "nn.MultiheadAttention takes (S, B, C) unless it is made with batch_first=True.",
+    "cache-joined": "two sets of keys or values are laid one after another along {axis}. Past and new ones belong one "
+    "after another along the tokens, dim=-2 of (B, H, S, D).",
+    "qkv-cut-along-tokens": "q and k are pieces of one tensor that was cut along its tokens, so some tokens look at "
+    "others, none at itself. Cut q, k and v along the width, dim=-1.",
+    "mask-on-queries": "this mask says the same of all keys, so it hides whole queries. A padding mask (B, S) hides "
+    "keys: mask[:, None, None, :].",
+    "groups-mixed": "of the keys and values of fewer heads some were repeated one by one (repeat_interleave), some all "
+    "together (repeat), so a query reads the keys of one head and the values of another. Use repeat_interleave.",
     "tokens-joined": "this reshape makes one token of several: {axes} become one axis, whole tokens side by side.",
     "broadcast-of-different-axes": "broadcasting laid {left} on {right}, which only have the same size.",
 }  # fmt: skip
@@ -68,9 +76,11 @@ TEXTS = {
 # What somebody may mean: attention over images or sentences, slots that compete, one head among others.
 QUESTIONS = {
     "softmax-over-queries", "softmax-over-heads", "softmax-over-everything", "weights-transposed", "heads-averaged",
-    "no-split", "attention-over-batch", "tokens-joined",
+    "no-split", "attention-over-batch", "tokens-joined", "merge-dim-before-heads", "cache-joined",
+    "qkv-cut-along-tokens", "mask-on-queries",
 }  # fmt: skip
 
+WORDS = {"H": "heads", "D": "head width", "B": "batch"}
 READ_IN_ANOTHER_ORDER = {  # the factors of one axis, in the order in which it was made
     ("H", "D"): "heads-innermost",
     ("B", "H"): "fold-order-mixed",
@@ -80,25 +90,32 @@ READ_IN_ANOTHER_ORDER = {  # the factors of one axis, in the order in which it w
 }
 
 
+class Question(str):
+    """A remark on what is unusual, and not certainly wrong."""
+
+
 def warn(name: str, **words: object) -> str:
-    """Return the warning: the mistake's name, a colon, what happened and what to do."""
-    return f"{name}: {TEXTS[name].format(**words)}"
+    """Return the warning or question: the mistake's name, a colon, what happened and what to do."""
+    return (Question if name in QUESTIONS else str)(f"{name}: {TEXTS[name].format(**words)}")
 
 
-def of_cut(names: AxisNamer, cut: Cut, rank: int) -> str | None:
-    """Name the mistake behind a reshape to so many axes whose boundaries do not lie on those of the old ones."""
+def of_cut(names: AxisNamer, cut: Cut, rank: int, free: bool = False) -> str | None:
+    """Name the mistake behind a reshape to so many axes whose boundaries do not lie on those of the old ones.
+
+    Args: ``free``, whether a Linear made these numbers, whose order it then may choose.
+    """
     labels = [factor.name for factor in cut.factors]
-    known = [name for name, factor in zip(labels, cut.factors, strict=True) if name != "?" or _is_part_of_width(factor)]
+    known = [factor for factor in cut.factors if factor.name != "?" or _is_part_of_width(factor)]
     if len(known) < 2:
         return None
     if len(set(cut.axes)) == 1:
         name = READ_IN_ANOTHER_ORDER.get(tuple(labels))
-        return warn(name) if name else None
+        return (Question if free else str)(warn(name)) if name else None
     if rank == 4 and _is_key_reshaped(names, cut):
         return warn("key-reshaped")
     heads, tokens = _index_of_heads(cut), [i for i, factor in enumerate(cut.factors) if names.is_token((factor,))]
     words = {"axes": " and ".join(dict.fromkeys(_written(names, factor) for factor in cut.factors))}
-    if _joins_tokens(names, cut):
+    if _joins_tokens(names, cut, rank):
         return warn("tokens-joined", **words)
     if heads is None or not tokens:
         if labels[-1] == "D" and "B" in labels:
@@ -109,11 +126,12 @@ def of_cut(names: AxisNamer, cut: Cut, rank: int) -> str | None:
     return warn("merge-batch-mixed") if "B" in labels[1:] else warn("merge-without-transpose", **words)
 
 
-def _joins_tokens(names: AxisNamer, cut: Cut) -> bool:
+def _joins_tokens(names: AxisNamer, cut: Cut, rank: int) -> bool:
     """Return whether whole tokens were laid side by side, as where patches are merged."""
     width = size_of(tuple(cut.factors[1:]))
     several = len(cut.sizes) == 2 and cut.sizes[1] > width and cut.sizes[1] % width == 0
-    return several and names.is_token((cut.factors[0],)) and cut.sizes[0] != names.sizes.get("H")
+    heads_apart = rank > 3 and cut.sizes[0] == names.sizes.get("H")
+    return several and names.is_token((cut.factors[0],)) and not heads_apart
 
 
 def _is_key_reshaped(names: AxisNamer, cut: Cut) -> bool:
@@ -158,12 +176,14 @@ def _written(names: AxisNamer, factor: Factor) -> str:
         return "the width"
     if names.is_token((factor,)):
         return "tokens"
-    return {"H": "heads", "D": "head width", "B": "batch"}.get(factor.name, factor.name)
+    return WORDS.get(factor.name, factor.name)
 
 
 def of_broadcast(names: AxisNamer, left: Axis, right: Axis) -> str:
     """Name the mistake where broadcasting laid one axis on another."""
     pair = {names.label(left), names.label(right)}
+    if len(pair) == 1:
+        return warn("groups-mixed")
     other = next(iter(pair - {"B"}), "B")
     if "H" in pair and (pair - {"H"}) & names.tokens:
         return warn("never-transposed")
@@ -173,7 +193,8 @@ def of_broadcast(names: AxisNamer, left: Axis, right: Axis) -> str:
         return warn("padding-broadcast-raw", other=other)
     if any("H" in label.split("*") and "B" in label.split("*") for label in pair):
         return warn("fold-order-mixed")
-    return warn("broadcast-of-different-axes", left=names.label(left), right=names.label(right))
+    text = warn("broadcast-of-different-axes", left=names.label(left), right=names.label(right))
+    return Question(text) if all(map(names.counts_tokens, pair)) else text  # positions may have a name of their own
 
 
 def of_crash(op: str, message: str, parts: Sequence[TensorInfo], names: AxisNamer) -> str | None:

@@ -1,0 +1,173 @@
+"""Published checkpoints, opened to be read and measured: their files, their tokens, and their heads.
+
+Axes: N texts, S tokens, V tokens in the vocabulary, L layers, B sequences, H heads.
+"""
+
+from __future__ import annotations
+
+import copy
+import json
+import os
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors import safe_open
+from tokenizers import Tokenizer
+from torch import Tensor, nn
+from torch.nn.utils.rnn import pad_sequence
+
+from mha_course.datasets.grammar import Sentence
+from mha_course.errors import ShapeError
+from mha_course.experiments.head_analysis import Head
+from mha_course.models import checkpoints, seeded
+from mha_course.models.published import PublishedModel
+
+# What is fetched in the place of the small checkpoint of each family.
+PUBLISHED = {"gpt2": "GPT-2 small", "bert": "BERT base", "smollm2": "SmolLM2-135M"}
+SHIPPED = {"gpt2": "gpt2", "bert": "bert", "smollm2": "llama"}
+
+
+@dataclass
+class Checkpoint:
+    """A folder with a model and its tokenizer; small where it is one of the course's own."""
+
+    folder: Path
+    small: bool
+
+    @cached_property
+    def model(self) -> PublishedModel:
+        """The model, which is read when it is first needed, and again after ``del checkpoint.model``."""
+        return checkpoints.load(self.folder, num_threads=1 if self.small else None)  # a second thread slows small ones
+
+    @cached_property
+    def tokenizer(self) -> Tokenizer:
+        """What cuts text into tokens."""
+        return Tokenizer.from_file(str(self.folder / "tokenizer.json"))
+
+    def encode(self, text: str) -> tuple[Tensor, list[str]]:
+        """Return the ids of a text (1, S), and its tokens as words; · stands for the space before a token."""
+        ids = self.tokenizer.encode(text).ids
+        return torch.tensor([ids]), [self.token(number) for number in ids]
+
+    def token(self, number: int) -> str:
+        """Return the token of an id as a word."""
+        return str(self.tokenizer.id_to_token(number)).replace("Ġ", "·").replace("▁", "·")
+
+    def likeliest(self, logits: Tensor, count: int = 5) -> str:
+        """Name the tokens with the highest of some logits (V,), each with its probability."""
+        shares, ids = logits.softmax(-1).topk(count)
+        return "  ".join(f"“{self.token(n)}” {p:.2f}" for n, p in zip(ids.tolist(), shares.tolist(), strict=True))
+
+    def untrained(self, seed: int = 0) -> PublishedModel:
+        """Return a model of the same architecture with random numbers in it."""
+        config = json.loads((self.folder / "config.json").read_text(encoding="utf-8"))
+        with seeded(seed):
+            return checkpoints.FAMILIES[config["model_type"]].architecture(config).eval().requires_grad_(False)
+
+
+def open_checkpoint(name: str, *, real: bool = False) -> Checkpoint:
+    """Open the course's small checkpoint of a family, or the published one; print which, in one line.
+
+    Args: name is one of PUBLISHED, or ``owner/name`` of the hub; real takes the published one, and so does
+        MHA_COURSE_REAL=1. Where it cannot be fetched, the small one is opened, and the line says why.
+    Raises: ShapeError for an ``owner/name`` that cannot be fetched.
+    """
+    small, title = f"the course's small checkpoint in the format of {PUBLISHED.get(name)}", PUBLISHED.get(name, name)
+    if "/" in name or real or os.environ.get("MHA_COURSE_REAL") == "1":
+        try:
+            opened = Checkpoint(checkpoints.fetch(name), small=False)
+            print(f"{title}, as it is published.")
+            return opened
+        except ShapeError as error:
+            if "/" in name:
+                raise
+            print(f"{title} could not be fetched ({error.rule}). This is {small}.")
+    else:
+        print(f"This is {small}.")
+    return Checkpoint(checkpoints.shipped(SHIPPED[name]), small=True)
+
+
+def stored_attention(folder: Path, layer: int = 0) -> dict[str, tuple[int, ...]]:
+    """Return name and shape of each tensor of a layer's attention as the file has them, without reading numbers."""
+    config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
+    family = checkpoints.FAMILIES[config["model_type"]]
+    modules = {theirs.replace("*", str(layer)) for ours, theirs in family.names.items() if ".attention." in ours}
+    with safe_open(folder / "model.safetensors", "pt") as file:
+        found = {name: tuple(file.get_slice(name).get_shape()) for name in sorted(file.keys())}
+    return {name: shape for name, shape in found.items() if _module(name, family.prefix) in modules}
+
+
+def _module(name: str, prefix: str) -> str:
+    return name.removeprefix(prefix).rpartition(".")[0]
+
+
+class StoredAttention(nn.Module):
+    """Let a function do the attention of a layer, with the tensors of its file."""
+
+    def __init__(self, function: Callable[..., Tensor], state: Mapping[str, Tensor], num_heads: int) -> None:
+        super().__init__()
+        self.function, self.state, self.num_heads = function, state, num_heads
+
+    def forward(self, x: Tensor, **_: Any) -> tuple[Tensor, None]:
+        """Map x (B, S, C) to (B, S, C)."""
+        return self.function(x, self.state, self.num_heads), None
+
+
+def with_attention(gpt2: Checkpoint, function: Callable[..., Tensor]) -> PublishedModel:
+    """Return GPT-2 with ``function(x, state, num_heads)`` in the place of the attention of every layer.
+
+    Args: state has the four tensors of a layer, named and stored as in the file, such as ``c_attn.weight``.
+    """
+    model = copy.deepcopy(gpt2.model, {id(parameter): parameter for parameter in gpt2.model.parameters()})  # shared
+    names = [f"{module}.{kind}" for module in ("c_attn", "c_proj") for kind in ("weight", "bias")]
+    with safe_open(gpt2.folder / "model.safetensors", "pt") as file:
+        stored = {name.removeprefix("transformer."): name for name in sorted(file.keys())}
+        for layer, block in enumerate(model.blocks):
+            state = {name: file.get_tensor(stored[f"h.{layer}.attn.{name}"]).float() for name in names}
+            block.add_module("attention", StoredAttention(function, state, block.attention.num_heads))
+    return model
+
+
+def previous_token_scores(weights: Tensor) -> Tensor:
+    """Return each head's mean weight on the token before, (L, H), of weights (L, B, H, S, S)."""
+    return weights.diagonal(-1, -2, -1).mean((1, 3))
+
+
+def induction_scores(weights: Tensor, period: int) -> Tensor:
+    """Return each head's mean weight on what came after this token one period ago, (L, H).
+
+    Args: weights (L, B, H, S, S), of sequences with S = 2 periods.
+    """
+    return weights[..., period:, :].diagonal(1, -2, -1).mean((1, 3))
+
+
+def first_token_share(weights: Tensor) -> Tensor:
+    """Return each head's mean weight on the first token, from all the others, (L, H), of weights (L, B, H, S, S)."""
+    return weights[..., 1:, 0].mean((1, 3))
+
+
+def top_heads(scores: Tensor, count: int = 4) -> list[Head]:
+    """Return layer and head of the highest scores, of scores (L, H), highest first."""
+    return [divmod(place, scores.size(1)) for place in scores.flatten().topk(count).indices.tolist()]
+
+
+def in_tokens(tokenizer: Tokenizer, texts: Sequence[Sentence]) -> tuple[list[Sentence], Tensor, Tensor]:
+    """Return texts whose pairs are places of tokens, their ids (N, S), and a mask (N, S), True = a token.
+
+    Of a word in several pieces the last one counts.
+    """
+    found = tokenizer.encode_batch([text.words for text in texts], is_pretokenized=True)
+    placed = []
+    for text, one in zip(texts, found, strict=True):
+        last = {word: place for place, word in enumerate(one.word_ids) if word is not None}
+        pairs = {name: tuple((last[a], last[b]) for a, b in pairs) for name, pairs in text.pairs.items()}
+        placed.append(replace(text, words=tuple(one.tokens), pairs=pairs))
+    ids, mask = (
+        pad_sequence([torch.tensor(row) for row in rows], batch_first=True)
+        for rows in ([one.ids for one in found], [one.attention_mask for one in found])
+    )
+    return placed, ids, mask.bool()

@@ -1,0 +1,191 @@
+"""The three small checkpoints that ship, in the layouts of published GPT-2, BERT and Llama: trained and measured.
+
+``python3 -m mha_course.experiments.tiny_checkpoints [gpt2 bert llama]`` makes them again, two minutes each.
+
+Axes: B rows, S tokens, V tokens in the vocabulary, L layers, H heads.
+"""
+
+from __future__ import annotations
+
+import string
+import sys
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import torch
+from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers, processors, trainers
+from torch import Tensor, nn
+from torch.nn import functional as F
+from torch.nn.utils.rnn import pad_sequence
+
+from mha_course import example
+from mha_course.datasets.grammar import Sentence, sentences, vocabulary
+from mha_course.models import checkpoints, masked_word_loss, seeded, train
+from mha_course.models.published import PublishedModel
+from mha_course.positions import sinusoidal_encoding
+
+END, PAD, MASK = "<|endoftext|>", "[PAD]", "[MASK]"  # END stands before each text, as in training GPT-2 and SmolLM2
+SPECIAL = (PAD, "[UNK]", "[CLS]", "[SEP]", MASK)
+PLACES, HALF, ROWS = 64, 32, 12
+_COMMON = {"hidden_size": 64, "num_attention_heads": 4, "num_hidden_layers": 2, "max_position_embeddings": PLACES}
+CONFIGS: dict[str, dict[str, Any]] = {
+    "gpt2": {
+        "architectures": ["GPT2LMHeadModel"], "n_embd": 64, "n_head": 4, "n_layer": 2, "n_inner": 128,
+        "n_positions": PLACES, "bos_token_id": 0, "eos_token_id": 0,
+    },
+    "bert": _COMMON | {"architectures": ["BertForMaskedLM"], "intermediate_size": 128, "pad_token_id": 0},
+    "llama": _COMMON | {
+        "architectures": ["LlamaForCausalLM"], "intermediate_size": 96, "num_key_value_heads": 2,
+        "tie_word_embeddings": True, "bos_token_id": 0, "eos_token_id": 0,
+    },
+}  # fmt: skip
+TRAINING = {"gpt2": (2500, 5e-3), "bert": (2000, 3e-3), "llama": (2500, 5e-3)}  # steps, and the learning rate
+
+
+def written(text: Sentence) -> str:
+    """Write a sentence as a book does."""
+    return " ".join(text.words).replace(" ,", ",").capitalize() + "."
+
+
+def byte_level(texts: Sequence[str], *, digits: bool) -> Tokenizer:
+    """Learn byte pairs, in the format of GPT-2; SmolLM2 cuts numbers into digits before.
+
+    Reference: Sennrich et al. 2016, section 3.2; of bytes: Radford et al. 2019, section 2.2.
+    """
+    tokenizer = Tokenizer(models.BPE())
+    words = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    tokenizer.pre_tokenizer = pre_tokenizers.Sequence([pre_tokenizers.Digits(True), words]) if digits else words
+    tokenizer.decoder = decoders.ByteLevel()
+    trainer = trainers.BpeTrainer(
+        vocab_size=1000, min_frequency=2, special_tokens=[END], show_progress=False,
+        initial_alphabet=sorted(pre_tokenizers.ByteLevel.alphabet()),
+    )  # fmt: skip
+    tokenizer.train_from_iterator(texts, trainer)
+    return tokenizer
+
+
+def word_pieces() -> Tokenizer:
+    """Know the words of the course, and letters to spell others: in the format of BERT, which lower-cases.
+
+    Reference: Wu et al. 2016, section 4.1; Devlin et al. 2019, section 3.
+    """
+    letters = string.ascii_lowercase + string.digits
+    pieces = [*SPECIAL, *string.punctuation, *letters, *(f"##{letter}" for letter in letters)]
+    pieces += [word for word in vocabulary()[2:] if word not in pieces]
+    number = {piece: place for place, piece in enumerate(pieces)}
+    tokenizer = Tokenizer(models.WordPiece(number, unk_token="[UNK]"))
+    tokenizer.add_special_tokens(list(SPECIAL))
+    tokenizer.normalizer = normalizers.BertNormalizer()
+    tokenizer.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
+    tokenizer.decoder = decoders.WordPiece()
+    tokenizer.post_processor = processors.BertProcessing(("[SEP]", number["[SEP]"]), ("[CLS]", number["[CLS]"]))
+    return tokenizer
+
+
+def next_token_batches(tokenizer: Tokenizer, texts: Sequence[str], seed: int) -> Iterator[tuple[Tensor, Tensor]]:
+    """Yield endless batches: ids (B, S) of text and, as many, of random tokens that come again; and targets.
+
+    Targets (B, S - 1) are the next tokens, or -100 while those of a random row are all new.
+    """
+    generator = torch.Generator().manual_seed(seed)
+    stream = torch.tensor([id for text in tokenizer.encode_batch([END + text for text in texts]) for id in text.ids])
+    places = torch.arange(PLACES)
+    while True:
+        starts = torch.randint(len(stream) - PLACES, (ROWS, 1), generator=generator)
+        period = torch.randint(6, HALF + 1, (ROWS, 1), generator=generator)
+        drawn = torch.randint(tokenizer.get_vocab_size(), (ROWS, HALF), generator=generator)
+        ids = torch.cat((stream[starts + places], drawn.gather(1, places % period)))  # (B, S)
+        new = places[1:] < torch.cat((torch.zeros_like(starts), period))  # (B, S-1)
+        yield ids, ids[:, 1:].masked_fill(new, -100)
+
+
+def next_token_loss(model: nn.Module, ids: Tensor, targets: Tensor) -> Tensor:
+    """Return the mean cross-entropy of the targets (B, S - 1), in nats."""
+    return F.cross_entropy(model(ids)[:, :-1].flatten(0, 1), targets.flatten())
+
+
+def masked_batches(tokenizer: Tokenizer, seed: int) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
+    """Yield the batches of the running example as BERT reads them: [CLS], words, in half of the rows a stop, [SEP]."""
+    (cls, stop, sep), plain = tokenizer.encode(".").ids, " ".join((PAD, MASK, *vocabulary()[2:]))
+    number = torch.tensor(tokenizer.encode(plain, add_special_tokens=False).ids)  # of each word of the course
+    generator = torch.Generator().manual_seed(seed)
+    for words, may_attend, hidden in example.training_batches(seed):
+        ids = F.pad(number[words], (1, 2))  # (B, S), a row is 3 longer than its words
+        targets = F.pad(number[hidden.clamp(min=0)].where(hidden >= 0, -100), (1, 2), value=-100)  # (B, S)
+        ends = may_attend.flatten(1).sum(1, keepdim=True) + 1  # (B, 1), the place behind the words
+        stops = (torch.rand(ends.shape, generator=generator) < 0.5).long()  # (B, 1)
+        ids[:, 0] = cls
+        ids = ids.scatter(1, ends, stop).scatter(1, ends + stops, sep)  # (B, S)
+        yield ids, torch.arange(ids.size(1)) <= ends + stops, targets
+
+
+def new_model(family: str, config: dict[str, Any], seed: int) -> PublishedModel:
+    """Return an untrained model whose words are tied; learned positions begin as waves."""
+    with seeded(seed):
+        model = checkpoints.FAMILIES[family].architecture(config)
+        nn.init.normal_(model.token_embedding.weight, std=0.1)
+    *_, last = (module for module in model.to_words.modules() if isinstance(module, nn.Linear))
+    last.weight = model.token_embedding.weight
+    places = getattr(model, "position_embedding", None)
+    if places is not None:
+        places.weight.data = 0.1 * sinusoidal_encoding(PLACES, places.embedding_dim)
+    return model
+
+
+def make(family: str, seed: int = 0) -> tuple[PublishedModel, dict[str, Any], Tokenizer]:
+    """Train the checkpoint of a family; return the model, its config and its tokenizer."""
+    texts = [written(text) for text in sentences(20_000, "train", seed)]
+    tokenizer = word_pieces() if family == "bert" else byte_level(texts, digits=family == "llama")
+    config = {"model_type": family, "vocab_size": tokenizer.get_vocab_size(), **CONFIGS[family]}
+    model, (steps, lr) = new_model(family, config, seed), TRAINING[family]
+    if family == "bert":
+        train(model, masked_batches(tokenizer, seed), masked_word_loss, steps=steps, lr=lr)
+    else:
+        train(model, next_token_batches(tokenizer, texts, seed), next_token_loss, steps=steps, lr=lr)
+    return model.eval().requires_grad_(False), config, tokenizer
+
+
+@torch.no_grad()
+def measure(model: PublishedModel, tokenizer: Tokenizer) -> dict[str, Any]:
+    """Measure a model on pairs of nouns that it has not seen in this order, and on random tokens that come twice.
+
+    Returns: ``pronoun`` and ``repeated``, which share of these tokens is the likeliest one; and each head's mean weight
+        (L, H) from the place where the pronoun is guessed to its ``noun``, to the token before (``previous``), and to
+        what came after the same token the first time (``induction``).
+    """
+    texts = sentences(500, "test", seed=0)
+    asked = [(number, *pair) for number, text in enumerate(texts) for pair in text.pairs.get("pronoun", ())]
+    rows, places, nouns = torch.tensor(asked).T
+    found = tokenizer.encode_batch([written(text) for text in texts])
+    ids = pad_sequence([torch.tensor(one.ids) for one in found], batch_first=True)[rows]  # (B, S)
+    mask = pad_sequence([torch.tensor(one.attention_mask) for one in found], batch_first=True).bool()[rows]  # (B, S)
+    rows = torch.arange(len(rows))
+    if not model.causal:  # [CLS] stands first
+        places, nouns = places + 1, nouns + 1
+    true, guessed_at = ids[rows, places], places - 1 if model.causal else places
+    weights = model.attention_weights(ids, mask)[:, rows, :, guessed_at, nouns]  # (B, L, H)
+    if not model.causal:
+        ids[rows, places] = SPECIAL.index(MASK)
+    guesses = model(ids, mask)[rows, guessed_at].argmax(-1)  # (B,)
+    dice = torch.Generator().manual_seed(1)
+    repeated = torch.randint(tokenizer.get_vocab_size(), (100, HALF), generator=dice).repeat(1, 2)  # (B, S)
+    on_repeated = model.attention_weights(repeated)  # (L, B, H, S, S)
+    again = model(repeated)[:, HALF:-1].argmax(-1) == repeated[:, HALF + 1 :]  # (B, HALF-1)
+    return {
+        "pronoun": (guesses == true).float().mean(),
+        "repeated": again.float().mean(),
+        "noun": weights.mean(0),
+        "previous": on_repeated.diagonal(-1, -2, -1).mean((1, 3)),
+        "induction": on_repeated[..., HALF:, :].diagonal(1, -2, -1).mean((1, 3)),
+    }
+
+
+if __name__ == "__main__":
+    torch.set_printoptions(precision=3, sci_mode=False)
+    for family in sys.argv[1:] or CONFIGS:
+        model, config, tokenizer = make(family)
+        folder = checkpoints.shipped(family)
+        checkpoints.save(model, config, folder)
+        tokenizer.save(str(folder / "tokenizer.json"))
+        for name, value in measure(model, tokenizer).items():
+            print(family, name, value.tolist())

@@ -1,0 +1,83 @@
+"""The checkpoints that ship: what they are worth, and that they are made again from nothing but the seed."""
+
+import json
+
+import pytest
+import torch
+from rewriting import one_thread  # noqa: F401
+from tokenizers import Tokenizer
+
+from mha_course.datasets.grammar import recognise, sentences, vocabulary
+from mha_course.experiments import tiny_checkpoints
+from mha_course.models import checkpoints
+
+
+@pytest.mark.parametrize("family", checkpoints.FAMILIES)
+def test_what_ships_has_learned_what_it_is_shown_for(family):
+    folder = checkpoints.shipped(family)
+    model, tokenizer = checkpoints.load(folder), Tokenizer.from_file(str(folder / "tokenizer.json"))
+    found = tiny_checkpoints.measure(model, tokenizer)
+    assert found["pronoun"] > 0.95
+    if family == "bert":
+        assert found["noun"].max() > 0.5
+        return
+    assert found["repeated"] > 0.9
+    assert found["previous"][0].max() > 0.4
+    assert found["induction"][1].max() > 0.8
+    assert found["induction"][0].max() < 0.1  # it takes the layer below
+    untrained = tiny_checkpoints.new_model(family, json.loads((folder / "config.json").read_text()), seed=1)
+    chance = tiny_checkpoints.measure(untrained.eval(), tokenizer)
+    assert max(chance["pronoun"], chance["repeated"], chance["induction"].max()) < 0.1
+
+
+@pytest.mark.parametrize("family", checkpoints.FAMILIES)
+def test_they_are_made_again_from_the_seed(family, tmp_path, monkeypatch):
+    monkeypatch.setitem(tiny_checkpoints.TRAINING, family, (3, 1e-3))
+    made = []
+    for number in range(2):
+        model, config, tokenizer = tiny_checkpoints.make(family)
+        checkpoints.save(model, config, tmp_path / str(number))
+        made.append((tmp_path / str(number) / "model.safetensors").read_bytes())
+    assert made[0] == made[1]
+    shipped = checkpoints.shipped(family)
+    assert config == json.loads((shipped / "config.json").read_text())
+    assert json.loads(tokenizer.to_str()) == json.loads((shipped / "tokenizer.json").read_text(encoding="utf-8"))
+    ids = torch.randint(config["vocab_size"], (2, 9))
+    assert torch.equal(checkpoints.load(tmp_path / "0")(ids), model(ids))
+
+
+@pytest.mark.parametrize("family", checkpoints.FAMILIES)
+def test_every_word_of_the_course_is_one_token(family):
+    tokenizer = Tokenizer.from_file(str(checkpoints.shipped(family) / "tokenizer.json"))
+    for text in sentences(50, "test", seed=3):
+        tokens = tokenizer.encode(tiny_checkpoints.written(text), add_special_tokens=False).tokens
+        assert [token.lstrip("Ġ").lower() for token in tokens] == [*text.words, "."]
+    if family == "bert":
+        assert set(vocabulary()[2:]) < tokenizer.get_vocab().keys()
+
+
+def test_what_is_asked_of_the_language_models_can_be_known():
+    tokenizer = Tokenizer.from_file(str(checkpoints.shipped("gpt2") / "tokenizer.json"))
+    texts = [tiny_checkpoints.written(text) for text in sentences(99, "train", seed=2)]
+    ids, targets = next(tiny_checkpoints.next_token_batches(tokenizer, texts, seed=5))
+    asked, rows = targets >= 0, tiny_checkpoints.ROWS
+    assert torch.equal(targets[asked], ids[:, 1:][asked])
+    assert asked[:rows].all()
+    assert tokenizer.decode(ids[0].tolist()) in "".join(texts)
+    for row, known in zip(ids[rows:], asked[rows:], strict=True):
+        period = int((~known).sum()) + 1
+        assert torch.equal(row[period:], row[:-period])
+        assert known[period - 1 :].all()
+
+
+def test_hidden_words_put_back_make_a_sentence_of_the_course():
+    tokenizer = Tokenizer.from_file(str(checkpoints.shipped("bert") / "tokenizer.json"))
+    ids, mask, targets = next(tiny_checkpoints.masked_batches(tokenizer, seed=5))
+    assert torch.equal(mask, ids != 0)
+    stops = 0
+    for row in targets.where(targets >= 0, ids).tolist():
+        cls, *words, sep = (tokenizer.id_to_token(number) for number in row if number)
+        stops += words[-1] == "."
+        assert (cls, sep) == ("[CLS]", "[SEP]")
+        assert recognise(words[: -1 if words[-1] == "." else None])
+    assert 0.3 < stops / len(ids) < 0.7

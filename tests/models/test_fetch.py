@@ -1,0 +1,281 @@
+"""Checkpoints from a hub that stands in for the real one on this machine, and says what that says."""
+
+import hashlib
+import os
+import shutil
+import subprocess
+import sys
+import threading
+from collections import namedtuple
+from concurrent.futures import ThreadPoolExecutor
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+import pytest
+from rewriting import refused
+
+from mha_course.errors import ShapeError
+from mha_course.models import checkpoints
+
+hub_constants = pytest.importorskip("huggingface_hub.constants")
+from huggingface_hub import file_download  # noqa: E402
+
+COMMIT = "0123456789" * 4
+FILES = ("config.json", "tokenizer.json", "model.safetensors")
+
+
+class Hub(ThreadingHTTPServer):
+    """Serve models at /OWNER/NAME/resolve/…, large files by way of another host; keep what was asked for."""
+
+    daemon_threads = True
+
+    def __init__(self):
+        super().__init__(("127.0.0.1", 0), Answer)
+        self.models, self.asked, self.errors = {}, [], {}
+        self.cut = []  # after how many bytes each of the next answers breaks off
+        self.gate = None  # where all wait for each other once, before they hear of weights
+        self.digests = {}  # what is said of a file, where that is not true
+        self.url = f"http://127.0.0.1:{self.server_port}"
+
+    def handle_error(self, *_):
+        """Be silent about clients that went."""
+
+
+class Answer(BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+
+    def log_message(self, *_):
+        pass
+
+    def do_HEAD(self):
+        self.answer()
+
+    def do_GET(self):
+        self.answer()
+
+    def answer(self):
+        hub, (_, owner, name, *_, file) = self.server, self.path.split("/")
+        self.server.asked.append((self.command, self.path, self.headers["Range"], self.headers["Authorization"]))
+        files = hub.models.get(f"{owner}/{name}")
+        error = hub.errors.get(file) or (
+            "RepoNotFound" if files is None else None if file in files else "EntryNotFound"
+        )
+        if error:
+            return self.reply(403 if error == "GatedRepo" else 404, {"X-Error-Code": error, "X-Repo-Commit": COMMIT})
+        if hub.gate and file == "model.safetensors":
+            hub.gate.wait()
+            hub.gate = None
+        whole = files[file]
+        digest = hub.digests.get(file) or hashlib.sha256(whole).hexdigest()
+        if file == "model.safetensors" and "/cdn/" not in self.path:
+            there = f"http://localhost:{hub.server_port}/{owner}/{name}/cdn/{file}"
+            linked = {"X-Linked-Etag": f'"{digest}"', "X-Linked-Size": len(whole), "Location": there}
+            return self.reply(302, {"X-Repo-Commit": COMMIT, **linked})
+        start = int((self.headers["Range"] or "bytes=0-")[6:-1])
+        etag = {"X-Repo-Commit": COMMIT, "ETag": f'"{digest[:40]}"'}
+        return self.reply(206 if start else 200, etag, whole[start:])
+
+    def reply(self, status, headers, body=b""):
+        self.send_response(status)
+        for name, value in ({"Content-Length": len(body)} | headers).items():
+            self.send_header(name, str(value))
+        self.end_headers()
+        if self.command == "GET" and body:
+            end = self.server.cut.pop(0) if self.server.cut and "/cdn/" in self.path else len(body)
+            self.wfile.write(body[:end])
+            self.close_connection = end < len(body)
+
+
+@pytest.fixture
+def hub(tmp_path, monkeypatch):
+    """A hub with a model of each family under its short name, and an empty cache."""
+    server = Hub()
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    monkeypatch.setattr(hub_constants, "ENDPOINT", server.url)
+    monkeypatch.setattr(
+        hub_constants, "HUGGINGFACE_CO_URL_TEMPLATE", server.url + "/{repo_id}/resolve/{revision}/{filename}"
+    )
+    monkeypatch.setattr(hub_constants, "HF_HUB_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setattr(hub_constants, "HF_HUB_OFFLINE", False)
+    monkeypatch.setattr(hub_constants, "DOWNLOAD_CHUNK_SIZE", 100)  # what is smaller is lost where a connection breaks
+    monkeypatch.setattr(file_download, "time", namedtuple("time", "sleep")(lambda _: None))  # between tries
+    for short, family in zip(checkpoints.PUBLISHED, checkpoints.FAMILIES, strict=True):
+        folder = checkpoints.shipped(family)
+        files = {file: (folder / file).read_bytes() for file in FILES}
+        repo, sha256 = checkpoints.PUBLISHED[short].repo, hashlib.sha256(files["model.safetensors"]).hexdigest()
+        server.models[repo] = server.models[f"someone/{family}"] = files
+        monkeypatch.setitem(checkpoints.PUBLISHED, short, checkpoints.Published(repo, COMMIT, sha256))
+    yield server
+    server.shutdown()
+    server.server_close()
+
+
+def downloads(hub):
+    """Return the ranges of weights that were asked for."""
+    return [extent for command, path, extent, _ in hub.asked if command == "GET" and "/cdn/" in path]
+
+
+@pytest.mark.parametrize("name", [*checkpoints.PUBLISHED, "someone/llama"])
+def test_what_is_fetched_is_what_lies_there_and_comes_once(name, hub, monkeypatch):
+    folder = checkpoints.fetch(name)
+    repo = checkpoints.PUBLISHED.get(name, checkpoints.Published(name)).repo
+    assert {file.name: file.read_bytes() for file in folder.iterdir()} == hub.models[repo]
+    assert folder.name == COMMIT
+    assert checkpoints.load(folder).causal == (name != "bert")
+    asked = f"/resolve/{COMMIT}/" if name in checkpoints.PUBLISHED else "/resolve/main/config.json"
+    assert asked in hub.asked[0][1]
+    later = {path for _, path, *_ in hub.asked if "/resolve/" in path and not path.endswith("config.json")}
+    assert later == {f"/{repo}/resolve/{COMMIT}/{file}" for file in FILES[1:]}  # of one commit, should main move on
+    count = len(hub.asked)
+    monkeypatch.setattr(hub_constants, "HF_HUB_OFFLINE", True)
+    assert checkpoints.fetch(name) == folder
+    assert len(hub.asked) == count
+
+
+def test_a_connection_that_breaks_is_taken_up_again(hub):
+    hub.cut = [1000, 500]
+    folder = checkpoints.fetch("someone/gpt2")
+    assert (folder / "model.safetensors").read_bytes() == hub.models["someone/gpt2"]["model.safetensors"]
+    assert downloads(hub) == [None, "bytes=1000-", "bytes=1500-"]
+
+
+def test_a_download_that_broke_off_goes_on_with_the_next_call(hub):
+    hub.cut = [1000, *[0] * 9]
+    size = len(hub.models["someone/gpt2"]["model.safetensors"])
+    refused(
+        lambda: checkpoints.fetch("someone/gpt2"),
+        f"fetch: the download broke off. expected {size:,} bytes of model.safetensors, "
+        "got 1,000: RemoteProtocolError, fix: the same call again, which goes on from there",
+    )
+    hub.asked.clear()
+    hub.cut.clear()
+    folder = checkpoints.fetch("someone/gpt2")
+    assert (folder / "model.safetensors").read_bytes() == hub.models["someone/gpt2"]["model.safetensors"]
+    assert downloads(hub) == ["bytes=1000-"]
+    assert not list(folder.parents[1].glob("blobs/*.part"))
+
+
+def test_at_once_it_comes_once(hub):
+    hub.gate = threading.Barrier(3, timeout=20)
+    with ThreadPoolExecutor(3) as pool:
+        folders = set(pool.map(checkpoints.fetch, ["someone/gpt2"] * 3))
+    assert len(folders) == len(downloads(hub)) == 1
+
+
+def test_an_interrupt_keeps_what_came(hub, monkeypatch):
+    whole = file_download.http_get
+
+    def interrupted(url, opened, **options):
+        if "model.safetensors" in url:
+            opened.write(hub.models["someone/bert"]["model.safetensors"][:700])
+            raise KeyboardInterrupt
+        whole(url, opened, **options)
+
+    monkeypatch.setattr(file_download, "http_get", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        checkpoints.fetch("someone/bert")
+    monkeypatch.setattr(file_download, "http_get", whole)
+    checkpoints.load(checkpoints.fetch("someone/bert"))
+    assert downloads(hub) == ["bytes=700-"]
+
+
+@pytest.mark.parametrize("name", ["gpt2", "someone/gpt2"])
+def test_wrong_weights_are_refused_and_do_not_stay(name, hub):
+    """What is pinned may come from a mirror that says otherwise; of all else the hub says what it should be."""
+    repo = checkpoints.PUBLISHED.get(name, checkpoints.Published(name)).repo
+    right = hub.models[repo]["model.safetensors"]
+    want, other = hashlib.sha256(right).hexdigest(), right[:-1] + b"!"
+    hub.models[repo]["model.safetensors"] = other
+    if name == "someone/gpt2":
+        hub.digests["model.safetensors"] = want
+    rule = "fetch: the file is not the one that was published, and was removed. "
+    got = f"expected sha256 {want}, got {hashlib.sha256(other).hexdigest()}, fix: fetch it again"
+    for _ in range(2):
+        refused(lambda: checkpoints.fetch(name), rule + got)
+    hub.models[repo]["model.safetensors"] = right
+    checkpoints.load(checkpoints.fetch(name))
+
+
+def test_weights_that_changed_in_the_cache_are_refused(hub):
+    path = checkpoints.fetch("gpt2") / "model.safetensors"
+    path.write_bytes(path.read_bytes()[:-1] + b"!")
+    with pytest.raises(ShapeError, match="is not the one that was published"):
+        checkpoints.fetch("gpt2")
+    checkpoints.fetch("gpt2")
+
+
+KNOWN = "gpt2, bert, smollm2, or OWNER/NAME of a public model"
+LACKS = "the model lacks a file; weights are read as safetensors, never a pickle"
+UNREACHED = "the hub cannot be reached, and the file is not in the cache"
+REFUSALS = [  # a name, what the hub answers to a file, and what is said: rule, expected, type of the error
+    ("a b/c", "config.json", None, "this is no name of a model", KNOWN, "HFValidationError"),
+    (
+        "a/nothing", "config.json", None,
+        "the hub has no such model, or keeps it private", KNOWN, "RepositoryNotFoundError",
+    ),
+    (
+        "someone/llama", "config.json", "GatedRepo",
+        "the model is gated: only who was let in gets it", KNOWN, "GatedRepoError",
+    ),
+    (
+        "a/bert", "config.json", "RevisionNotFound",
+        "the hub lacks this revision of the model", "main", "RevisionNotFoundError",
+    ),
+    ("someone/bert", "tokenizer.json", "EntryNotFound", LACKS, "tokenizer.json", "RemoteEntryNotFoundError"),
+    ("someone/bert", "model.safetensors", "EntryNotFound", LACKS, "model.safetensors", "RemoteEntryNotFoundError"),
+    (
+        "someone/bert", "model.safetensors", "Busy",
+        UNREACHED, "the file in the cache, or a network", "HfHubHTTPError",
+    ),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("name", "file", "answer", "rule", "expected", "kind"), REFUSALS)
+def test_what_cannot_be_had_is_said_in_one_sentence(name, file, answer, rule, expected, kind, hub):
+    hub.errors[file] = answer
+    refused(lambda: checkpoints.fetch(name), f"fetch: {rule}. expected {expected}, got {kind} for {file} of {name}")
+    assert not downloads(hub)
+    assert {path.rpartition("/")[2] for _, path, *_ in hub.asked} <= set(FILES)
+
+
+def test_another_family_is_refused_before_its_weights_come(hub):
+    hub.models["someone/else"] = hub.models["someone/bert"] | {"config.json": b'{"model_type": "t5"}'}
+    rule = "fetch: the model_type of config.json is not known. expected gpt2, bert, llama, got 't5'"
+    refused(lambda: checkpoints.fetch("someone/else"), rule)
+    assert len(hub.asked) == sum(path.endswith("config.json") for _, path, *_ in hub.asked)
+
+
+def test_a_full_disk_is_seen_before(hub, monkeypatch):
+    monkeypatch.setattr(shutil, "disk_usage", lambda _: namedtuple("usage", "free")(100_000))
+    size = len(hub.models["someone/llama"]["model.safetensors"])
+    message = f"fetch: the disk has no room. expected {size:,} bytes, got 100,000 free for the cache"
+    refused(lambda: checkpoints.fetch("someone/llama"), message)
+    assert not downloads(hub)
+
+
+def test_a_token_stays_with_the_hub(hub, monkeypatch):
+    monkeypatch.setenv("HF_TOKEN", "hf_secret")
+    checkpoints.fetch("someone/gpt2")
+    tokens = {("/cdn/" in path, token) for _, path, _, token in hub.asked}
+    assert tokens == {(False, "Bearer hf_secret"), (True, None)}
+
+
+@pytest.mark.slow
+def test_the_variables_of_the_library_are_heeded(hub, tmp_path):
+    """In a process of its own, since the library reads them when it is imported."""
+    script = "import sys; from mha_course.models import checkpoints as c; print(c.fetch(sys.argv[1]))"
+
+    def ask(name, **variables):
+        kept = {key: value for key, value in os.environ.items() if not key.startswith("HF_")}
+        command, options = [sys.executable, "-c", script, name], {"HF_HOME": str(tmp_path / "home")} | variables
+        return subprocess.run(command, env=kept | options, capture_output=True, text=True, check=False)
+
+    nowhere = ask("someone/gpt2", HF_ENDPOINT="http://127.0.0.1:9")
+    assert "fetch: the hub cannot be reached, and the file is not in the cache. " in nowhere.stderr.splitlines()[-1]
+    offline = ask("someone/gpt2", HF_ENDPOINT=hub.url, HF_HUB_OFFLINE="1")
+    assert "fetch: HF_HUB_OFFLINE is set, and the file is not in the cache. " in offline.stderr.splitlines()[-1]
+    assert not hub.asked
+    online = ask("someone/gpt2", HF_ENDPOINT=hub.url, TQDM_POSITION="-1")  # as where there is a screen
+    assert online.stdout.startswith(str(tmp_path / "home" / "hub" / "models--someone--gpt2"))
+    assert "model.safetensors: 100%" in online.stderr
+    again = ask("someone/gpt2", HF_ENDPOINT="http://127.0.0.1:9", HF_HUB_OFFLINE="1")
+    assert again.stdout == online.stdout

@@ -1,0 +1,441 @@
+"""Short programs, right and wrong: the wrong ones get a warning or a question, the right ones no warning."""
+
+import pytest
+import torch
+from torch import nn
+from torch.nn import functional as F
+
+from mha_course.tracing import trace
+
+B, S, H, D = 2, 6, 3, 4
+C = H * D
+SQUARE = {"B": 4, "S": 4, "H": 4, "D": 4}
+RIGHT, WRONG = {}, {}
+
+
+def program(table, axes="B S C", shape=None, **sizes):
+    """Enter a function of one or more tensors; shapes follow from the patterns and the sizes."""
+
+    def enter(fn):
+        known = {"B": B, "S": S, "T": 5, "H": H, "D": D, "C": sizes.get("H", H) * sizes.get("D", D), "Y": 4, "X": 6}
+        table[fn.__name__] = fn, axes, known | sizes
+        return fn
+
+    return enter
+
+
+def linear(width=C, out=None):
+    return nn.Linear(width, out or width)
+
+
+def split(x, heads=H):
+    return x.unflatten(-1, (heads, -1)).transpose(1, 2)
+
+
+def merge(x):
+    return x.transpose(1, 2).flatten(2)
+
+
+def qkv(x, heads=H):
+    return [split(linear(x.size(-1))(x), heads) for _ in range(3)]
+
+
+# Right
+
+
+@program(RIGHT)
+def patches_merged(x):
+    return linear(4 * C, C)(x.view(B, S // 2, 2 * C).repeat(1, 1, 2))
+
+
+@program(RIGHT)
+def frames_stacked_then_heads(x):
+    return x.reshape(B, S // 2, 2 * C).reshape(B, S // 2, 2 * H, D).transpose(1, 2)
+
+
+@program(RIGHT)
+def tokens_cut_in_two(x):
+    return linear()(x.view(B, 2 * S, C // 2).repeat(1, 1, 2))
+
+
+@program(RIGHT, S=D)
+def tokens_mixed(x):
+    return x + linear(D)(x.mT).mT
+
+
+@program(RIGHT, S=C)
+def as_many_tokens_as_the_width_mixed(x):
+    return x + linear(C)(x.mT).mT
+
+
+@program(RIGHT)
+def as_many_words_as_the_width(x):
+    return linear()(x) + x
+
+
+@program(RIGHT, axes="B N C,B M C", N=5, M=7)
+def matches_both_ways(a, b):
+    scores = a @ b.mT
+    return scores.softmax(1) * scores.softmax(2)
+
+
+@program(RIGHT)
+def sinkhorn(x):
+    q, k, v = qkv(x)
+    scores = q @ k.mT
+    for _ in range(2):
+        scores = scores.log_softmax(-2).log_softmax(-1)
+    return merge(scores.exp() @ v)
+
+
+@program(RIGHT, axes="B N C,B M C", N=5, M=7)
+def both_ways(a, b):
+    q, k, v, w = split(linear()(a)), split(linear()(b)), split(linear()(a)), split(linear()(b))
+    scores = q @ k.mT
+    return merge(scores.softmax(-1) @ w), merge(scores.mT.softmax(-1) @ v)
+
+
+@program(RIGHT)
+def a_pointer_after_heads(x):
+    x = merge(F.scaled_dot_product_attention(*qkv(x)))
+    return (linear()(x) @ linear()(x).mT).softmax(-1)
+
+
+@program(RIGHT)
+def heads_averaged_in_the_last_layer(x):
+    q, k, v = qkv(x)
+    return ((q @ k.mT).softmax(-1) @ v).mean(1)
+
+
+@program(RIGHT)
+def width_read_as_d_k_h(x):
+    q, k, v = linear(C, 3 * C)(x).view(B, S, D, 3, H).permute(3, 0, 4, 1, 2)
+    out = (q @ k.mT).softmax(-1) @ v
+    return out.permute(0, 2, 3, 1).reshape(B, S, C)
+
+
+@program(RIGHT)
+def width_read_as_d_h(x):
+    q, k, v = (linear()(x).reshape(B, S, D, H).permute(0, 3, 1, 2) for _ in range(3))
+    return linear()(((q @ k.mT).softmax(-1) @ v).permute(0, 2, 3, 1).reshape(B, S, C))
+
+
+@program(RIGHT, axes="B H T D,H R D", T=S, R=2 * S - 1)
+def relative_shift(q, positions):
+    scores = F.pad(torch.einsum("bhtd,hrd->bhtr", q, positions), (1, 0))
+    return scores.view(B, H, 2 * S, S)[:, :, 1:].view(B, H, S, 2 * S - 1)[..., :S]
+
+
+@program(RIGHT, axes="B Y X C")
+def rows_and_columns(x):
+    rows, columns = x.permute(0, 2, 1, 3), x
+    along_y = (rows @ rows.mT).softmax(-1) @ rows
+    along_x = (columns @ columns.mT).softmax(-1) @ columns
+    return along_y.permute(0, 2, 1, 3) + along_x
+
+
+@program(RIGHT, axes="B S C,P C", P=S)
+def positions_by_another_name(x, positions):
+    return x + positions
+
+
+@program(RIGHT, axes="B F N C", F=3, N=5)
+def time_then_space(x):
+    time = x.transpose(1, 2)
+    x = x + ((time @ time.mT).softmax(-1) @ time).transpose(1, 2)
+    return x + (x @ x.mT).softmax(-1) @ x
+
+
+@program(RIGHT, axes="B C Y X")
+def pixels_as_keys(x):
+    q, k, v = (nn.Conv2d(C, C, 1)(x).flatten(2) for _ in range(3))
+    weights = (q.mT @ k).softmax(-1)
+    return x + (v @ weights.mT).view(x.shape)
+
+
+@program(RIGHT)
+def kernels_without_softmax(x):
+    q, k, v = qkv(x)
+    state = (F.elu(k) + 1).mT @ v
+    return merge((F.elu(q) + 1) @ state)
+
+
+@program(RIGHT)
+def one_gated_head(x):
+    q, k, v = linear(C, 5)(x), linear(C, 5)(x), linear(C, 2 * C)(x)
+    return linear(2 * C, C)(linear(C, 2 * C)(x) * ((q @ k.mT).relu() ** 2 @ v))
+
+
+@program(RIGHT)
+def decays_by_head(x):
+    q, k, v = qkv(x)
+    at = torch.arange(x.size(1))
+    decay = torch.linspace(0.5, 0.9, H)[:, None, None] ** (at[:, None] - at[None]).clamp(0)
+    return merge(q @ k.mT * decay @ v)
+
+
+@program(RIGHT, B=1, H=1)
+def one_sentence_and_one_head(x):
+    q, k, v = qkv(x, 1)
+    return merge((q @ k.mT).softmax(-1) @ v)
+
+
+@program(RIGHT, axes="B S C,B S", **SQUARE)
+def padding_where_all_sizes_are_alike(x, keep):
+    q, k, v = qkv(x, 4)
+    return merge((q @ k.mT).masked_fill(keep[:, None, None, :] < 0, -1e9).softmax(-1) @ v)
+
+
+@program(RIGHT, **SQUARE)
+def masks_made_inside(x):
+    q, k, v = qkv(x, 4)
+    at = torch.arange(x.size(1))
+    scores = (q @ k.mT).masked_fill(at[:, None] < at[None, :], -1e9)
+    return merge(scores.masked_fill((at < 3)[None, None, None, :], -1e9).softmax(-1) @ v)
+
+
+@program(RIGHT, axes="B H S D,B S C", **SQUARE)
+def a_cache_that_grows(past, x):
+    k = torch.cat([past, split(linear(16)(x), 4)], dim=2)
+    return merge((split(linear(16)(x), 4) @ k.mT).softmax(-1) @ k)
+
+
+@program(RIGHT, axes="B S C,B S C", H=4, H_kv=2)
+def groups_repeated_alike(x, y):
+    q = split(linear(16)(x), 4)
+    k, v = (split(linear(16, 8)(y), 2).repeat_interleave(2, dim=1) for _ in range(2))
+    return merge((q @ k.mT).softmax(-1) @ v)
+
+
+@program(RIGHT)
+def keys_times_queries(x):
+    q, k, v = qkv(x)
+    return merge((k @ q.mT).softmax(-2).mT @ v)
+
+
+@program(RIGHT, S=C)
+def chunks_of_tokens_for_a_loop(x):
+    q, k, v = qkv(x)
+    return merge(torch.cat([(part @ k.mT).softmax(-1) @ v for part in q.chunk(3, dim=2)], 2))
+
+
+# Wrong
+
+
+@program(WRONG)
+def batch_first_forgotten(x):
+    return nn.MultiheadAttention(C, H)(x, x, x)[0]
+
+
+@program(WRONG)
+def batch_first_forgotten_in_a_layer(x):
+    return nn.TransformerEncoderLayer(C, H, 9)(x)
+
+
+@program(WRONG, axes="B C Y X")
+def picture_viewed_as_tokens(x):
+    return linear()(x.view(B, 24, C))
+
+
+@program(WRONG, axes="B C Y X")
+def patches_without_permute(x):
+    return x.reshape(B, C, 2, 2, 3, 2).reshape(B, 6, C * 4)
+
+
+@program(WRONG, axes="B S H D", S=H)
+def angles_on_the_heads(q):
+    angles = torch.outer(torch.arange(q.size(1)), torch.ones(q.size(-1)))
+    return q * angles.cos()
+
+
+@program(WRONG, axes="B S H D,S D", S=H)
+def given_angles_on_the_heads(q, angles):
+    return q * angles
+
+
+@program(WRONG, axes="B S C,B S C", H=4, H_kv=2)
+def groups_repeated_in_two_ways(x, y):
+    q, k, v = split(linear(16)(x), 4), split(linear(16, 8)(y), 2), split(linear(16, 8)(y), 2)
+    return merge((q @ k.repeat(1, 2, 1, 1).mT).softmax(-1) @ v.repeat_interleave(2, dim=1))
+
+
+@program(WRONG)
+def qkv_cut_along_the_tokens(x):
+    q, k, v = linear()(x).chunk(3, dim=1)
+    return (split(q) @ split(k).mT).softmax(-1) @ split(v)
+
+
+@program(WRONG)
+def fused_qkv_cut_along_the_tokens(x):
+    q, k, v = linear(C, 3 * C)(x).split(S // 3, dim=1)
+    return (q @ k.mT).softmax(-1) @ v
+
+
+@program(WRONG, axes="B Y X C", X=4)
+def windows_reversed_without_permute(x):
+    windows = x.view(B, 2, 2, 2, 2, C).permute(0, 1, 3, 2, 4, 5).reshape(B * 4, 4, C)
+    return x + windows.view(B, 2, 2, 2, 2, C).reshape(B, 4, 4, C)
+
+
+@program(WRONG, axes="B Y X C")
+def windows_without_permute(x):
+    return x.view(B * 6, 4, C)
+
+
+@program(WRONG)
+def einsum_sums_over_queries(x):
+    q, k, v = qkv(x)
+    return torch.einsum("bhts,bhtd->bhsd", (q @ k.mT).softmax(-1), v)
+
+
+@program(WRONG)
+def keys_times_queries_turned_late(x):
+    q, k, v = qkv(x)
+    return (k @ q.mT).softmax(-1).mT @ v
+
+
+@program(WRONG)
+def kernel_on_tokens_before_heads(x):
+    q, k, v = (linear()(x).unflatten(-1, (H, D)) for _ in range(3))
+    return F.scaled_dot_product_attention(q, k, v)
+
+
+@program(WRONG)
+def kernel_without_heads(x):
+    return F.scaled_dot_product_attention(linear()(x), linear()(x), linear()(x))
+
+
+@program(WRONG, axes="B H S D,B H T D", T=1)
+def cache_joined_along_the_heads(past, new):
+    keys = torch.cat([past, new.expand(-1, -1, S, -1)], dim=1)
+    return (new.repeat(1, 2, 1, 1) @ keys.mT).softmax(-1)
+
+
+@program(WRONG, axes="B H S D,B H S D")
+def cache_joined_along_the_batch(past, new):
+    return new.repeat(2, 1, 1, 1) @ torch.cat([past, new]).mT
+
+
+@program(WRONG, axes="B H S D,B H S D")
+def cache_joined_along_the_width(past, new):
+    return torch.cat([new, new], -1) @ torch.cat([past, new], -1).mT
+
+
+@program(WRONG, axes="B S H D,B S H D", S=H)
+def cache_joined_along_the_heads_of_the_other_layout(past, new):
+    return torch.cat([past, new], 2).transpose(1, 2)
+
+
+@program(WRONG)
+def softmax_without_an_axis(x):
+    q, k, v = qkv(x)
+    return (q @ k.mT).softmax(1) @ v
+
+
+@program(WRONG)
+def softmax_over_the_batch(x):
+    q, k, v = qkv(x)
+    return (q @ k.mT).softmax(0) @ v
+
+
+@program(WRONG, axes="B C Y X")
+def softmax_over_the_queries_of_a_picture(x):
+    q, k, v = (nn.Conv2d(C, C, 1)(x).flatten(2) for _ in range(3))
+    return v @ (q.mT @ k).softmax(1).mT
+
+
+@program(WRONG, axes="B S C,B S", S=B)
+def padding_on_the_queries(x, keep):
+    q, k, v = qkv(x)
+    return (q @ k.mT).masked_fill(keep < 0, -1e9).softmax(-1) @ v
+
+
+@program(WRONG, axes="B S C,B", S=B)
+def padding_made_inside(x, lengths):
+    q, k, v = qkv(x)
+    keep = torch.arange(x.size(1)) < lengths[:, None]
+    return (q @ k.mT).masked_fill(~keep, -1e9).softmax(-1) @ v
+
+
+@program(WRONG, axes="B S C,B S", S=B)
+def padding_laid_on_the_queries(x, keep):
+    q, k, v = qkv(x)
+    return (q @ k.mT).masked_fill((keep < 0)[:, None, :, None], -1e9).softmax(-1) @ v
+
+
+@program(WRONG, **SQUARE)
+def mask_made_inside_on_the_heads(x):
+    q, k, v = qkv(x, 4)
+    hidden = torch.arange(x.size(1)) > 2
+    return (q @ k.mT).masked_fill(hidden[None, :, None, None], -1e9).softmax(-1) @ v
+
+
+@program(WRONG)
+def merged_without_transpose(x):
+    q, k, v = qkv(x)
+    return linear()(((q @ k.mT).softmax(-1) @ v).contiguous().view(B, S, C))
+
+
+@program(WRONG)
+def stored_and_merged_without_transpose(x):
+    q, k, v = qkv(x)
+    out = torch.zeros(B, H, S, D)
+    out[:] = (q @ k.mT).softmax(-1) @ v
+    return linear()(out.reshape(B, S, C))
+
+
+@program(WRONG)
+def merged_from_the_other_end(x):
+    q, k, v = qkv(x)
+    return linear()(((q @ k.mT).softmax(-1) @ v).permute(3, 1, 2, 0).reshape(B, S, C))
+
+
+@program(WRONG, axes="b s d", b=B, s=S, d=C)
+def viewed_with_small_letters(x):
+    return x.view(B, H, S, D)
+
+
+@program(WRONG, axes="B T D", T=S, D=C)
+def viewed_with_other_letters(x):
+    return x.view(B, H, S, D)
+
+
+@program(WRONG, axes="batch seq embed", batch=B, seq=S, embed=C)
+def viewed_with_words(x):
+    return x.view(B, H, S, D)
+
+
+@program(WRONG, axes="N L E", N=B, L=S, E=C)
+def viewed_with_letters_of_torch(x):
+    return (x.view(B, H, S, D) @ x.view(B, H, S, D).mT).softmax(-2)
+
+
+def traced(name):
+    fn, axes, sizes = (RIGHT | WRONG)[name]
+    shapes = [[sizes[letter] for letter in pattern.split()] for pattern in axes.split(",")]
+    torch.manual_seed(0)
+    given = {key: size for key, size in sizes.items() if key in ("H", "H_kv")}
+    return trace(fn, *(torch.randn(shape) for shape in shapes), axes=axes.split(","), sizes=given)
+
+
+@pytest.mark.parametrize("name", RIGHT)
+def test_right_programs_are_not_warned_about(name):
+    assert traced(name).warnings == ()
+
+
+@pytest.mark.parametrize("name", WRONG)
+def test_wrong_programs_are_warned_about_or_asked(name):
+    found = traced(name)
+    assert found.warnings or found.questions
+
+
+@pytest.mark.parametrize(
+    ("name", "op", "expected"),
+    [("keys_times_queries", "softmax", "B H S T"), ("keys_times_queries", "flatten", "B T C"),
+     ("pixels_as_keys", "softmax", "B Y'*X' Y*X"), ("pixels_as_keys", "view", "B C Y' X'"),
+     ("softmax_over_the_queries_of_a_picture", "softmax", "B Y'*X' Y*X"),
+     ("windows_reversed_without_permute", "permute", "B Y/2 X/2 2 2 C"),
+     ("groups_repeated_alike", "repeat_interleave", "B H S D"), ("groups_repeated_in_two_ways", "repeat", "B H S D")],
+)  # fmt: skip
+def test_names_in_these_programs(name, op, expected):
+    assert [step.axes for step in traced(name).steps if step.op == op][-1] == tuple(expected.split())
