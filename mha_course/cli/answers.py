@@ -14,7 +14,7 @@ import re
 import symtable
 from collections.abc import Iterator, Sequence
 from copy import copy
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any
 
 from mha_course.exercises.catalogue import EXERCISES
@@ -57,8 +57,8 @@ class Statement:
         return self.node is None or isinstance(self.node, (*IMPORTS, *DEFINITIONS, *ASSIGNMENTS, ast.If, ast.Try))
 
 
-def read(notebook: bytes) -> list[dict[str, Any]] | str:
-    """Return the answers in a notebook, as ``Answer`` takes them, or a sentence on why it cannot be read."""
+def read(notebook: bytes) -> tuple[list[str], list[Any]] | str:
+    """Return what ``unpacked`` makes answers of: each source once; or a sentence on why a notebook cannot be read."""
     if not notebook:
         return "This notebook is empty, larger than 100 MB, or cannot be opened."
     try:
@@ -68,7 +68,18 @@ def read(notebook: bytes) -> list[dict[str, Any]] | str:
         return f"This is no notebook that can be read ({type(error).__name__})."
     if not any(map(str.strip, sources)):
         return "There is no code in this notebook."
-    return [asdict(answer) for answer in find_answers(sources)]
+    answers = find_answers(sources)
+    used = [*dict.fromkeys(source for answer in answers for source, _ in answer.statements)]
+    at = {source: number for number, source in enumerate(used)}
+    numbered = [
+        (one.exercise, one.expression, [(at[part], place) for part, place in one.statements]) for one in answers
+    ]
+    return used, numbered
+
+
+def unpacked(sources: Sequence[str], answers: Sequence[Any]) -> list[Answer]:
+    """Return the answers that ``read`` has found."""
+    return [Answer(name, given, [(sources[at], place) for at, place in parts]) for name, given, parts in answers]
 
 
 def find_answers(cells: Sequence[str]) -> list[Answer]:

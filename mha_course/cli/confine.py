@@ -24,6 +24,7 @@ import mha_course
 PACKAGE = Path(mha_course.__file__).parent
 READABLE = ("/usr", "/lib", "/lib64", "/etc/ld.so.cache", "/proc/cpuinfo", "/sys/devices/system/cpu", "/dev/urandom")
 FILE_SIZE = 16 << 20  # bytes
+OPEN = 64  # files at a time
 ARCHITECTURES = {"x86_64": 0xC000003E, "aarch64": 0xC00000B7}
 CLONE, CLONE3, PRLIMIT, CAPSET, NONE = (56, 220), (435, 435), (302, 261), (126, 91), -1
 # System calls that fail with EPERM, by their numbers on x86_64 and aarch64.
@@ -60,6 +61,7 @@ def confine(folder: Path, memory: int) -> None:
     os.setsid()  # away from the terminal
     held = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
     limits = {resource.RLIMIT_AS: held + memory, resource.RLIMIT_FSIZE: FILE_SIZE, resource.RLIMIT_CORE: 0}
+    limits[resource.RLIMIT_NOFILE] = OPEN  # a file that is deleted takes place until it is closed
     for kind, limit in limits.items():
         resource.setrlimit(kind, (limit, limit))
     place = ("x86_64", "aarch64").index(platform.machine()) if platform.machine() in ARCHITECTURES else None

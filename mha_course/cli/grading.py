@@ -7,6 +7,7 @@ import csv
 import hashlib
 import io
 import json
+import re
 import sys
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -18,9 +19,9 @@ import torch
 from tqdm import tqdm
 
 import mha_course
-from mha_course.cli.answers import Answer, judge, read
+from mha_course.cli.answers import Answer, judge, read, unpacked
 from mha_course.cli.grading_pages import LESSON_OF, Row, class_page, feedback_page
-from mha_course.cli.workers import LINUX, Task, run_all, why_not_confined
+from mha_course.cli.workers import ENDED, LINUX, Task, run_all, why_not_confined
 from mha_course.errors import ShapeError, require
 from mha_course.exercises import diagnose
 from mha_course.exercises.catalogue import NAMES
@@ -28,6 +29,12 @@ from mha_course.exercises.catalogue import NAMES
 SECONDS = 30.0  # for one answer, of which each call may take five
 LARGEST = 100 << 20  # bytes of a notebook
 BEST_FIRST = ("correct", "wrong", "error", "unattempted")
+NAME = re.compile("[a-z0-9-]{0,80}")  # of a mistake
+# What pictures are made of.
+PIECE = re.compile(
+    r"</?(?:table|caption|tbody|tr|td)"
+    r"""(?: style="(?:(?:border|background|color|font|margin|padding|text)[a-z-]*:[\w #%(),.-]+(?:;|(?=")))*")?>"""
+)
 NBGRADER = (
     "assignment", "duedate", "timestamp", "student_id", "last_name", "first_name", "email",
     "raw_score", "late_submission_penalty", "score", "max_score",
@@ -59,8 +66,11 @@ def grade(folder: Path, out: Path, *, confined: bool = True) -> list[Row]:
             by_learner[learner].append(row._replace(message=about + row.message))
     everything = [row for learner, rows in by_learner.items() for row in _best(learner, rows)]
     for learner in by_learner:
-        page = feedback_page(learner, [row for row in everything if row.learner == learner])
-        _save(out / "feedback" / f"{learner}.html", page)
+        try:
+            page = feedback_page(learner, [row for row in everything if row.learner == learner])
+            _save(out / "feedback" / f"{learner}.html", page)
+        except (OSError, ValueError) as error:  # such as a name that is too long for a file
+            print(f"mha_course: no page for {learner!a}: {error}", file=sys.stderr)
     _save(out / "class.html", class_page(everything))
     _save(out / "grades.csv", _table(Row._fields[:4], (row[:4] for row in everything)))
     _save(out / "grades_nbgrader.csv", _table(NBGRADER, _scores(everything)))
@@ -96,8 +106,11 @@ def _prepare(folder: Path, out: Path) -> None:
 def _save(path: Path, text: str) -> None:
     """Write a file as a whole: a run that is interrupted leaves none that is half written."""
     part = path.with_name("part~")
-    part.write_text(text, encoding="utf-8", errors="surrogateescape", newline="")
-    part.replace(path)
+    try:
+        part.write_text(text, encoding="utf-8", errors="surrogateescape", newline="")
+        part.replace(path)
+    finally:
+        part.unlink(missing_ok=True)
 
 
 @cache
@@ -128,13 +141,13 @@ def _read(new: Mapping[Path, Path], confined: bool) -> dict[Path, list[Answer]]:
         if isinstance(result, str):
             _save(task.key, json.dumps([("", "unreadable", "", result, "")]))
         else:
-            answers[task.key] = [Answer(**answer) for answer in result]
+            answers[task.key] = unpacked(*result)
     return answers
 
 
 def _judge(notebooks: Mapping[Path, list[Answer]], confined: bool) -> None:
     """Judge the answers of all notebooks, and keep the results of each in its file as soon as it is finished."""
-    empty = ("unattempted", "", "The body is still empty.", "")
+    empty: tuple[str, ...] = ("unattempted", "", "The body is still empty.", "")
     rows = {file: {one.exercise: empty for one in answers} for file, answers in notebooks.items()}
     left = {file: [one for one in answers if one.expression] for file, answers in notebooks.items()}
     tasks = [
@@ -148,10 +161,23 @@ def _judge(notebooks: Mapping[Path, list[Answer]], confined: bool) -> None:
     for task in tqdm(judged, "Judging", len(tasks)):
         file, names = task.key
         for name, result in zip(names, task.results, strict=True):
-            rows[file][name] = ("error", "", result, "") if isinstance(result, str) else tuple(result)
+            rows[file][name] = _verdict(result)
         left[file] = [one for one in left[file] if one.exercise not in names]
         if not left[file]:
             _keep(file, rows[file])
+
+
+def _verdict(result: Any) -> tuple[str, ...]:
+    """Return what a process says of an answer; it may be forged, so only if it has the form of what ``judge`` says."""
+    found: tuple[str, ...] = "error", "", ENDED, ""
+    match result:
+        case str():
+            found = ("error", "", result, "")
+        case [str(status), str(mistake), str(message), str(picture)] if status in BEST_FIRST and NAME.fullmatch(
+            mistake
+        ):
+            found = (status, mistake, message, "" if re.search("[<>]", PIECE.sub("", picture)) else picture)
+    return tuple(text.encode("utf-8", "backslashreplace").decode() for text in found)
 
 
 def _keep(file: Path, rows: Mapping[str, tuple[str, ...]]) -> None:

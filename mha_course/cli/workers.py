@@ -16,7 +16,9 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
+from itertools import islice
 from multiprocessing.process import BaseProcess
 from pathlib import Path
 from typing import Any
@@ -29,9 +31,11 @@ LINUX = sys.platform == "linux"
 CONTEXT: Any = multiprocessing.get_context("fork" if LINUX else "spawn")
 MEMORY = 2 << 30  # bytes that a confined process may take
 LONGEST = 16 << 20  # bytes of an answer that are read
+DISK, ENTRIES = 64 << 20, 1000  # bytes and files that a process may write
 FILE = "results"
 PLACES = min(8, len(os.sched_getaffinity(0)) if LINUX else os.cpu_count() or 1)  # processes side by side
 TOO_LONG = "It was stopped after {:g} seconds."
+FULL = "It was stopped: it wrote more than 64 MB, or a thousand files."
 ENDED = "Its process ended by itself, without a result."
 
 
@@ -57,19 +61,28 @@ class Task:
         self.process.start()
 
     def read(self) -> list[Any]:
-        """Return the results that this process has written so far."""
-        try:
-            with (Path(self.folder.name) / FILE).open("rb") as file:
-                lines = [line.partition(b" ") for line in file.read(LONGEST).splitlines()]
-        except OSError:
-            return []
-        mine = [text for token, _, text in lines if secrets.compare_digest(token, self.token.encode())]
-        return [json.loads(text) for text in mine[: len(self.items)]]
+        """Return the results that this process has written so far, up to one that is cut short."""
+        found = list[Any]()
+        with suppress(OSError, ValueError, RecursionError), (Path(self.folder.name) / FILE).open("rb") as file:
+            for line in file.read(LONGEST).splitlines(keepends=True):
+                token, _, text = line.partition(b" ")
+                if secrets.compare_digest(token, self.token.encode()) and text.endswith(b"\n"):
+                    found.append(json.loads(text))
+        return found[: len(self.items)]
 
     def extend(self, seconds: float) -> None:
         """Where there are several items, give each its own time."""
         if len(self.items) > 1 and (written := len(self.read())) > self.seen:
             self.seen, self.deadline = written, time.monotonic() + seconds
+
+    def overflows(self) -> bool:
+        """Return whether its folder holds more than it may."""
+        entries = [*islice(os.scandir(self.folder.name), ENTRIES)]
+        size = 0
+        for entry in entries:
+            with suppress(OSError):  # gone by now
+                size += entry.stat().st_size
+        return len(entries) == ENTRIES or size > DISK
 
     def end(self) -> None:
         """Kill the process, if it still runs, and remove its folder."""
@@ -107,6 +120,8 @@ def run_all(call: Callable[[Any], Any], tasks: Iterable[Task], *, seconds: float
                     task.finish(ENDED)
                 elif time.monotonic() > task.deadline:
                     task.finish(TOO_LONG.format(seconds))
+                elif task.overflows():
+                    task.finish(FULL)
                 else:
                     continue
                 if task.items:
@@ -136,6 +151,9 @@ def _work(call: Callable[[Any], Any], items: Sequence[Any], folder: Path, token:
         del sys.modules[name]
     importlib.import_module("mha_course")
     os.chdir(folder)
+    if confined:
+        for name in [name for name in os.environ if name != "PATH" and not name.startswith(("LANG", "LC_"))]:
+            del os.environ[name]  # keys and passwords may be among them
     os.environ.update(dict.fromkeys(("HOME", "TMPDIR", "TEMP", "TMP", "MPLCONFIGDIR"), str(folder)))
     tempfile.tempdir, write, leave, dumps = str(folder), os.write, os._exit, json.dumps
     trouble = ""

@@ -12,6 +12,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from types import SimpleNamespace
 from urllib.parse import unquote
 
 import nbformat
@@ -20,7 +21,7 @@ import solutions
 from contrast import TEXT, contrast
 
 from mha_course.cli import grading, grading_pages, launch, workers
-from mha_course.cli.answers import Answer, find_answers, judge
+from mha_course.cli.answers import Answer, find_answers, judge, read, unpacked
 from mha_course.cli.grading_pages import Row
 from mha_course.errors import ShapeError
 from mha_course.exercises import check
@@ -66,6 +67,8 @@ ACTS = {
     "socket": "socket.socket()",
     "signal": "os.kill(os.getppid(), 0)",
     "large file": "open('large', 'wb').write(bytes(20 << 20))",
+    "environment": "os.environ.get('HIDDEN') or int.missing",
+    "open files": "[open('many', 'w') for _ in range(100)]",
     "memory": "mmap.mmap(-1, 3 << 30)",
     "memory of another": "open(f'/proc/{os.getppid()}/mem', 'rb')",
 }
@@ -77,7 +80,7 @@ def softmax(scores):
         try:
             act()
             done.append(name)
-        except OSError:
+        except (AttributeError, OSError):
             pass
     if done:
         raise RuntimeError("done: " + ", ".join(done))
@@ -94,6 +97,38 @@ def softmax(scores):
         open(file, "w").write('["correct", "", "", ""]\\n')
     os._exit(0)
 """
+MANY = """
+def softmax(scores):
+    for number in range(1001): open(str(number), "w")
+    while True: pass
+"""
+BROAD = """
+def softmax(scores):
+    for number in range(5): open(str(number), "wb").write(bytes(15 << 20))
+    while True: pass
+"""
+FILLS = """
+import os
+def softmax(scores):
+    if not os.path.exists("once"):
+        open("once", "w")
+        open("results", "ab").write(b"x" * ((16 << 20) - 81) + b"\\n")
+    return scores.softmax(-1)
+"""
+OF_ANOTHER_SHAPE = """
+import os, sys
+def softmax(scores):
+    frame = sys._getframe()
+    while not {"token", "leave"} <= frame.f_locals.keys():
+        frame = frame.f_back
+    os.write(frame.f_locals["file"], (frame.f_locals["token"] + " 5\\n").encode())
+    os._exit(0)
+"""
+NUMBERS = range(12)
+LARGE = "\n".join([
+    f"DATA = '{'x' * 1_500_000}'", *(f"a{n} = 1" for n in NUMBERS),
+    SOFTMAX.replace("/", f"* {' * '.join(f'a{n}' for n in NUMBERS)} /"),
+])  # fmt: skip
 OVERWRITTEN = """
 import builtins, mha_course.exercises as exercises, mha_course.exercises.checker as checker
 from mha_course.exercises.report import Report
@@ -142,9 +177,16 @@ PLANTED = {
     "50 GB": ("def softmax(scores):\n    return torch.zeros(50 << 30, dtype=torch.uint8)", "error", ""),
     "50 GB of Python": ("def softmax(scores):\n    return bytearray(50 << 30)", "error", ""),
     "forges": (FORGED, "error", ""),
+    "many files": (MANY, "error", ""),
+    "large files": (BROAD, "error", ""),
+    "fills": (FILLS, "error", ""),
+    "another shape": (OF_ANOTHER_SHAPE, "error", ""),
+    "large": (LARGE, "correct", ""),
+    "half a letter": ("def softmax(scores):\n    raise ValueError('\\ud800')", "error", ""),
     "overwrites": (OVERWRITTEN, "wrong", "softmax-over-queries"),
     "<script>alert(1)<": (SOFTMAX, "correct", ""),
 }
+LONG = "x" * 255  # too long for the file of a page
 FILES = {
     "empty": "",
     "no notebook": "no notebook",
@@ -220,13 +262,15 @@ def graded(confining, tmp_path_factory):
     os.truncate(folder / "huge.ipynb", grading.LARGEST + 1)
     (folder / "pipe.ipynb").unlink()
     os.mkfifo(folder / "pipe.ipynb")
+    (folder / LONG).mkdir()
+    nbformat.write(lesson(4, softmax=SOFTMAX), folder / LONG / "04.ipynb")
     (folder / "mistaken").mkdir()
     for one in LESSONS:
         sources = {e.name: MISTAKEN.format(name=e.name, at=len(ways(e.name)) // 2) for e in one.exercises}
         nbformat.write(lesson(one.number, **sources), folder / "mistaken" / f"{one.number:02}.ipynb")
     nbformat.write(lesson(4, softmax=SOFTMAX), folder / "mistaken" / "04 again.ipynb")
     start = time.monotonic()
-    grade(folder, out, TMPDIR=str(temporary))
+    grade(folder, out, TMPDIR=str(temporary), HIDDEN="token")
     assert time.monotonic() - start < 300
     assert [path.name for path in victim.iterdir()] == ["kept"]
     assert (victim / "kept").read_text() == "kept"
@@ -241,6 +285,10 @@ class TestOfAClass:
             row["learner"]: (row["status"], row["mistake"]) for row in table(graded[1]) if row["exercise"] == "softmax"
         }
         assert {name: found[name] for name in PLANTED} == {name: tuple(rest) for name, (_, *rest) in PLANTED.items()}
+
+    def test_who_fills_the_disk_is_stopped(self, graded):
+        for name in ("many files", "large files"):
+            assert workers.FULL in (graded[1] / "feedback" / f"{name}.html").read_text(encoding="utf-8")
 
     def test_none_of_the_hostile_acts_succeeds(self, graded):
         row = next(row for row in table(graded[1]) if (row["learner"], row["exercise"]) == ("hostile", "softmax"))
@@ -277,7 +325,7 @@ class TestOfAClass:
         for path in pages:
             found = Parts(path.read_text(encoding="utf-8"))
             assert "script" not in found.tags
-            assert all((graded[1] / address).is_file() for address in found.addresses)
+            assert all((graded[1] / address).is_file() for address in found.addresses if LONG not in address)
 
     def test_what_is_finished_is_not_judged_again(self, graded, tmp_path):
         folder, out = graded
@@ -306,7 +354,7 @@ def test_without_confinement_the_acts_succeed(tmp_path):
     (victim / "kept").write_text("kept")
     acts = {name: act for name, act in ACTS.items() if name not in ("memory of another", "fork")}
     nbformat.write(lesson(4, softmax=hostile(victim, acts)), folder / "hostile.ipynb")
-    grade(folder, tmp_path / "out", "--unconfined")
+    grade(folder, tmp_path / "out", "--unconfined", HIDDEN="token")
     assert f"done: {', '.join(acts)}" in (tmp_path / "out" / "feedback" / "hostile.html").read_text()
     assert not list(victim.glob("kept"))
 
@@ -352,6 +400,55 @@ def test_what_cannot_be_graded_says_so(tmp_path, monkeypatch):
     with pytest.raises(ShapeError, match="got no Landlock, fix: --unconfined"):
         grading.grade(folder, tmp_path / "out")
     assert grading.main([str(folder), f"--out={folder}"]) == 1
+
+
+@pytest.mark.parametrize(
+    ("result", "expected"),
+    [
+        ("stopped", ("error", "", "stopped", "")),
+        ("\ud800", ("error", "", "\\ud800", "")),
+        (["correct", "", "well", ""], ("correct", "", "well", "")),
+        *((forged, ("error", "", workers.ENDED, "")) for forged in (
+            5, None, {}, ["correct"], [1, 2, 3, 4], ["passed", "", "", ""], ["wrong", "<b>", "", ""],
+        )),
+        *((["wrong", "", "", forged], ("wrong", "", "", "")) for forged in (
+            "<script>", "<img src=x>", "</main>", '<td onclick="x">', '<td style="position:fixed">', "<td", "<!--",
+            '<td style="' + "color:acolorbcolor" * 99,
+        )),
+    ],
+)  # fmt: skip
+def test_a_result_counts_only_in_the_form_that_the_course_gives_it(result, expected):
+    assert grading._verdict(result) == expected
+
+
+def test_pictures_of_the_course_are_kept():
+    found = judge(Answer("softmax", "softmax", [("import torch", 0), (QUERIES, 0)]))
+    assert "<table" in found[-1]
+    assert grading._verdict([*found]) == found
+
+
+@pytest.mark.parametrize(
+    ("written", "expected"),
+    [
+        ("TOKEN 1\nTOKEN 2\nTOKEN 3\n", [1, 2]),  # there are two items
+        ("TOKEN 1\nother 7\nTOKEN 2\n", [1, 2]),
+        ("TOKEN 1\nTOKEN 2", [1]),
+        ("TOKEN 1\nTOKEN [2\nTOKEN 3\n", [1]),
+        (f"TOKEN {'[' * 100_000}\nTOKEN 2\n", []),
+    ],
+)
+def test_results_are_read_up_to_one_that_is_cut_short(tmp_path, written, expected):
+    task = workers.Task("", [0, 0])
+    task.folder, task.token = SimpleNamespace(name=tmp_path), "TOKEN"
+    (tmp_path / workers.FILE).write_text(written)
+    assert task.read() == expected
+
+
+def test_each_source_is_sent_once():
+    notebook = {"cells": [{"cell_type": "code", "source": LARGE}]}
+    found = read(json.dumps(notebook).encode())
+    assert len(json.dumps(found)) < 1.1 * len(LARGE)
+    assert unpacked(*found) == find_answers([LARGE])
 
 
 @pytest.mark.slow
