@@ -13,17 +13,21 @@ import linecache
 import re
 import symtable
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from copy import copy
 from dataclasses import dataclass
 from typing import Any
 
-from mha_course.exercises.catalogue import EXERCISES
+from IPython.core.inputtransformer2 import TransformerManager
+
+from mha_course.exercises.catalogue import EXERCISES, LESSONS
 from mha_course.exercises.checker import check
 from mha_course.exercises.sandbox import explain
 
-MAGIC = re.compile(r"^([ \t]*)([%!?].*|.*\?)$", re.MULTILINE)
+CELL_MAGIC = re.compile(r"\A(?:\s*%%.*\n)+")
 BEGINNING = re.compile(rf"^(?:async )?(?:def|class) ({'|'.join(EXERCISES)})\b", re.MULTILINE)
 BROKEN = (SyntaxError, ValueError, RecursionError, MemoryError)  # what ast.parse raises
+LEFT_OUT = " What loops and calls of the notebook make is not there: only imports, definitions and assignments are run."
 DEFINITIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
 IMPORTS = (ast.Import, ast.ImportFrom)
 ASSIGNMENTS = (ast.Assign, ast.AnnAssign, ast.AugAssign)
@@ -54,13 +58,20 @@ class Statement:
     @property
     def runs(self) -> bool:
         """Whether it is of a kind that may be run: no loop, no call, nothing that trains."""
-        return self.node is None or isinstance(self.node, (*IMPORTS, *DEFINITIONS, *ASSIGNMENTS, ast.If, ast.Try))
+        return self.node is None or isinstance(
+            self.node, (*IMPORTS, *DEFINITIONS, *ASSIGNMENTS, ast.If, ast.Try, ast.With)
+        )
+
+    @property
+    def is_part(self) -> bool:
+        """Whether it imports a part of what it binds, as ``import a.b`` does."""
+        return isinstance(self.node, ast.Import) and not self.node.names[0].asname
 
 
 def read(notebook: bytes) -> tuple[list[str], list[Any]] | str:
     """Return what ``unpacked`` makes answers of: each source once; or a sentence on why a notebook cannot be read."""
     if not notebook:
-        return "This notebook is empty, larger than 100 MB, or cannot be opened."
+        return "There is no notebook, or it is empty, larger than 100 MB, or cannot be opened."
     try:
         cells = [cell for cell in json.loads(notebook)["cells"] if cell["cell_type"] == "code"]
         sources = ["".join(cell["source"]) for cell in cells]
@@ -86,20 +97,24 @@ def find_answers(cells: Sequence[str]) -> list[Answer]:
     """Return the answers in the cells of a notebook, in the order of the course."""
     statements = [one for cell in cells for one in _statements(_as_python(cell))]
     checks = {name: (at, given) for at, statement in enumerate(statements) for name, given in _checks(statement.node)}
+    defined = {name for one in statements for name in (_defined(one.node) if one.node else one.binds)}
+    # A helper may have the name of another lesson's exercise.
+    parts = [{exercise.name for exercise in lesson.exercises} for lesson in LESSONS]
+    theirs = set[str]().union(*(names for names in parts if not checks or names & checks.keys()))
     found = []
     for name in EXERCISES:
-        defined = any(name in one.binds and (not one.node or isinstance(one.node, DEFINITIONS)) for one in statements)
-        if defined or name in checks:
+        if name in checks or name in defined & theirs:
             found.append(_answer(name, statements, *checks.get(name, (len(statements), name))))
     return found
 
 
 def _as_python(source: str) -> str:
-    """Return a cell as Python: where it is none as it stands, without the lines that are IPython's own."""
+    """Return a cell as Python: where it is none as it stands, with calls for the lines that are IPython's own."""
     try:
         ast.parse(source)
     except BROKEN:
-        return MAGIC.sub(r"\1pass", source)
+        with suppress(*BROKEN, RuntimeError):  # of so many lines that it gives up
+            return str(TransformerManager().transform_cell(CELL_MAGIC.sub("", source)))
     return source
 
 
@@ -131,8 +146,22 @@ def _bound(node: ast.AST) -> Iterator[str]:
         yield from (part.id for target in targets for part in ast.walk(target) if isinstance(part, ast.Name))
     else:
         for part in ast.iter_child_nodes(node):
-            if isinstance(part, ast.stmt | ast.ExceptHandler):
+            if isinstance(part, ast.stmt | ast.ExceptHandler | ast.withitem):
                 yield from _bound(part)
+            elif isinstance(node, ast.withitem) and part is node.optional_vars:
+                yield from (name.id for name in ast.walk(part) if isinstance(name, ast.Name))
+
+
+def _defined(node: ast.AST) -> Iterator[str]:
+    """Yield the names of the functions and classes that a statement defines."""
+    match node:
+        case ast.FunctionDef(name) | ast.AsyncFunctionDef(name) | ast.ClassDef(name):
+            yield name
+        case ast.Assign([ast.Name(name)], ast.Lambda()):
+            yield name
+        case ast.With() | ast.If() | ast.Try():
+            for part in node.body:
+                yield from _defined(part)
 
 
 def _used(node: ast.AST) -> Iterator[str]:
@@ -166,14 +195,13 @@ def _checks(node: ast.stmt | None) -> Iterator[tuple[str, str]]:
 
 def _answer(name: str, statements: list[Statement], checked: int, given: str) -> Answer:
     """Choose between the answer of the exercise's own name, as it was at its last check, and what that was given."""
-    end = min(checked + 1, len(statements))
-    if given == name and _last(name, statements, end) is None:
-        end = len(statements)  # it was defined too late
-    last, expression = _last(name, statements, end), name
-    if last is None or is_empty(statements[last].node):
-        if given == name:
-            return Answer(name)
+    end, expression = min(checked + 1, len(statements)), name
+    if not _begun(name, statements, end):
         expression = given
+        if given == name:
+            end = len(statements)  # it may stand below
+            if not _begun(name, statements, end):
+                return Answer(name)
     return Answer(name, expression, [(one.cell, one.place) for one in _needed(expression, statements, end)])
 
 
@@ -181,6 +209,17 @@ def _last(name: str, statements: Sequence[Statement], before: int) -> int | None
     """Return the last statement before a place that binds a name."""
     places = (at for at in reversed(range(before)) if name in statements[at].binds and statements[at].runs)
     return next(places, None)
+
+
+def _begun(name: str, statements: Sequence[Statement], before: int) -> bool:
+    """Whether somebody has begun an answer before a place; a note on it, such as ``softmax.seen = None``, is none."""
+    last = _last(name, statements, before)
+    if last is None:
+        return False
+    node = statements[last].node
+    if isinstance(node, ast.Assign) and is_empty(node) and not any(isinstance(part, ast.Name) for part in node.targets):
+        return _begun(name, statements, last)
+    return not is_empty(node)
 
 
 def is_empty(node: ast.AST | None) -> bool:
@@ -191,8 +230,10 @@ def is_empty(node: ast.AST | None) -> bool:
     match node:
         case ast.ClassDef():
             methods = {part.name: part for part in node.body if isinstance(part, ast.FunctionDef)}
-            return is_empty(methods["forward"]) if "forward" in methods else not methods
-        case ast.FunctionDef():
+            plain = all(isinstance(part, ast.Expr | ast.Pass) for part in node.body)
+            bases = {ast.unparse(base).split(".")[-1] for base in node.bases}
+            return is_empty(methods["forward"]) if "forward" in methods else plain and bases <= {"Module"}
+        case ast.FunctionDef() | ast.With():
             return all(is_empty(part) for part in node.body)
         case ast.Expr(ast.Constant(value)) | ast.Return(ast.Constant(value)) | ast.Assign(value=ast.Constant(value)):
             return value in (None, ...) or (isinstance(node, ast.Expr) and isinstance(value, str))
@@ -211,8 +252,10 @@ def _needed(expression: str, statements: Sequence[Statement], end: int) -> list[
     while wanted:
         name, before = wanted.pop()
         at = _last(name, statements, before)
+        if at is None and before == end and not hasattr(builtins, name):
+            at = _last(name, statements, len(statements))  # bound too late, in a cell that was run before
         if at is not None and at not in chosen:
-            chosen.add(at)
+            chosen |= {at, *(one for one in range(before) if name in statements[one].binds and statements[one].is_part)}
             ends = (at, end) if isinstance(statements[at].node, DEFINITIONS) else (at,)
             wanted += [(used, one) for used in statements[at].uses for one in ends]
     return [statements[at] for at in sorted(chosen)]
@@ -236,5 +279,6 @@ def judge(answer: Answer) -> tuple[str, str, str, str]:
         vars(builtins).update(own)  # with what a cell has put in their place, any answer might seem right
         report = check(answer.exercise, given, record=False)
     except BaseException as error:  # whatever a learner's code raises is reported
-        return "error", "", explain(error, ()), ""
-    return report.status, report.mistake or "", report.message, report.picture
+        return "error", "", f"{explain(error, ())}{LEFT_OUT if isinstance(error, NameError) else ''}", ""
+    missing = LEFT_OUT if report.message.startswith("NameError") else ""
+    return report.status, report.mistake or "", f"{report.message}{missing}", report.picture

@@ -78,14 +78,28 @@ def grade(folder: Path, out: Path, *, confined: bool = True) -> list[Row]:
 
 
 def hand_ins(folder: Path) -> list[tuple[str, Path]]:
-    """Return learners and their notebooks. Raises: ShapeError where there are none."""
+    """Return learners and their notebooks; of a learner without one, the folder. Raises: ShapeError if none has any."""
     place, expected = "grade: FOLDER", "NAME.ipynb or NAME/*.ipynb for each learner"
     require(folder.is_dir(), place, "there is no such folder", expected=f"a folder with {expected}", got=str(folder))
-    visible = [path for path in sorted(folder.iterdir()) if not path.name.startswith(".")]
-    found = [(path.stem, path) for path in visible if path.suffix == ".ipynb"]
-    found += [(path.name, one) for path in visible if path.is_dir() for one in sorted(path.glob("[!.]*.ipynb"))]
-    require(bool(found), place, "there is no notebook in it", expected=expected, got=str(folder))
+    found = list[tuple[str, Path]]()
+    for path in _visible(folder.iterdir(), folder):
+        if path.is_dir():
+            inside = [one for one in _visible(path.rglob("*"), path) if _is_notebook(one)]
+            found += [(path.name, one) for one in inside or [path]]
+        elif _is_notebook(path):
+            found.append((path.stem, path))
+    some = any(_is_notebook(path) for _, path in found)
+    require(some, place, "there is no notebook in it", expected=expected, got=str(folder))
     return found
+
+
+def _visible(paths: Iterable[Path], under: Path) -> list[Path]:
+    """Return the paths of which no part below a folder is hidden, in order."""
+    return sorted(path for path in paths if not any(part.startswith(".") for part in path.relative_to(under).parts))
+
+
+def _is_notebook(path: Path) -> bool:
+    return path.suffix.lower() == ".ipynb" and not path.is_dir()
 
 
 def _prepare(folder: Path, out: Path) -> None:

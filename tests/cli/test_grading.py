@@ -190,6 +190,7 @@ LONG = "x" * 255  # too long for the file of a page
 FILES = {
     "empty": "",
     "no notebook": "no notebook",
+    "no notebooks": "",
     "no cells": json.dumps({"cells": []}),
     "other": json.dumps({"cells": {"a": 1}}),
     "deep": "[" * 100_000,
@@ -260,7 +261,9 @@ def graded(confining, tmp_path_factory):
     for name, text in FILES.items():
         (folder / f"{name}.ipynb").write_text(text)
     os.truncate(folder / "huge.ipynb", grading.LARGEST + 1)
-    (folder / "pipe.ipynb").unlink()
+    for name in ("no notebooks", "pipe"):
+        (folder / f"{name}.ipynb").unlink()
+    (folder / "no notebooks").mkdir()
     os.mkfifo(folder / "pipe.ipynb")
     (folder / LONG).mkdir()
     nbformat.write(lesson(4, softmax=SOFTMAX), folder / LONG / "04.ipynb")
@@ -382,12 +385,26 @@ def test_a_run_that_is_interrupted_goes_on_where_it_was(tmp_path):
     assert [row["status"] for row in table(out) if row["exercise"] == "softmax"] == ["correct", "wrong"]
 
 
+def test_no_learner_is_left_out(tmp_path):
+    names = ("a.ipynb", "b.IPYNB", "c/my_course/04.ipynb", "c/2.Ipynb")
+    for name in (*names, "c/.ipynb_checkpoints/2.ipynb", ".d.ipynb", "e.txt"):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).touch()
+    (tmp_path / "f").mkdir()
+    (tmp_path / "g.ipynb").mkdir()
+    expected = [("a", names[0]), ("b", names[1]), ("c", names[3]), ("c", names[2]), ("f", "f"), ("g.ipynb", "g.ipynb")]
+    assert grading.hand_ins(tmp_path) == [(learner, tmp_path / name) for learner, name in expected]
+
+
 def test_what_cannot_be_graded_says_so(tmp_path, monkeypatch):
     folder, file = tmp_path / "hand-ins", tmp_path / "file"
     with pytest.raises(ShapeError, match="there is no such folder"):
         grading.grade(folder, tmp_path / "out")
     folder.mkdir()
     with pytest.raises(ShapeError, match=r"there is no notebook in it\. expected NAME"):
+        grading.grade(folder, tmp_path / "out")
+    (folder / "b").mkdir()
+    with pytest.raises(ShapeError, match="there is no notebook in it"):
         grading.grade(folder, tmp_path / "out")
     (folder / "a.ipynb").write_text("")
     file.write_text("")
@@ -514,6 +531,28 @@ def test_paths_are_those_of_whoever_gives_the_command(tmp_path, monkeypatch, cap
                       "def softmax(x): return fn(x)"]]),
         (["from torch import *", "def softmax(x): return exp(x)"],
          ["softmax", ["from torch import *", "def softmax(x): return exp(x)"]]),
+        (["!ls\ndef softmax(x): return x  # sums to 1?"], ["softmax", ["def softmax(x): return x  # sums to 1?"]]),
+        (["%%time\nfiles = !ls\ndef softmax(x): return 7 \\\n % 2"], ["softmax", ["def softmax(x): return 7 \\"]]),
+        (["def softmax(x): return '''Over\nwhich?\n'''\n!ls"],
+         ["softmax", ["def softmax(x): return '''Over\nwhich?\n'''\nget_ipython().system('ls')"]]),
+        ([STUB, "check('softmax', softmax)", "def softmax(x): return 2"], ["softmax", ["def softmax(x): return 2"]]),
+        (["def softmax(x): return mine(sum(x))", "check('softmax', softmax)", "sum = 1", "def mine(x): return x"],
+         ["softmax", ["def softmax(x): return mine(sum(x))", "def mine(x): return x"]]),
+        (["def softmax(x): return x", "softmax.seen = None"],
+         ["softmax", ["def softmax(x): return x", "softmax.seen = None"]]),
+        (["def softmax(x): ...", "softmax.seen = None"], ["", []]),
+        (["with off():\n    def softmax(x): return x"], ["softmax", ["with off():\n    def softmax(x): return x"]]),
+        (["with off():\n    def softmax(x): ..."], ["", []]),
+        (["with off() as (A, b):\n    C = 1", "def softmax(x): return A, C"],
+         ["softmax", ["with off() as (A, b):\n    C = 1", "def softmax(x): return A, C"]]),
+        (["class MultiHeadAttention(Base): pass"], ["MultiHeadAttention", ["class MultiHeadAttention(Base): pass"]]),
+        (["class MultiHeadAttention(nn.Module): f = 1"],
+         ["MultiHeadAttention", ["class MultiHeadAttention(nn.Module): f = 1"]]),
+        (["class MultiHeadAttention(nn.Module): pass"], ["", []]),
+        (["import a.b", "import a.c", "import a.d as e", "def softmax(x): return a.b"],
+         ["softmax", ["import a.b", "import a.c", "def softmax(x): return a.b"]]),
+        (["def softmax(x): return x", "check('MultiHeadAttention', nothing)"], ["nothing", []]),  # a helper
+        (["softmax = lambda x: x", "check('entropy', nothing)"], ["softmax", ["softmax = lambda x: x"]]),
         (["%%time\ndef softmax(x): return x"], ["softmax", ["def softmax(x): return x"]]),
         (["def softmax(x:\n    return x"], ["softmax", ["def softmax(x:\n    return x"]]),
         (["def softmax(x): return x\0"], ["softmax", ["def softmax(x): return x\0"]]),
@@ -521,7 +560,8 @@ def test_paths_are_those_of_whoever_gives_the_command(tmp_path, monkeypatch, cap
 )  # fmt: skip
 def test_an_answer_is_found_with_what_it_needs(cells, expected):
     answers = [answer for answer in find_answers(cells) if answer.exercise in ("softmax", "MultiHeadAttention")]
-    runs = [part if place == 0 else part.splitlines()[place] for answer in answers for part, place in answer.statements]
+    parts = [part for answer in answers for part in answer.statements]
+    runs = [part.rstrip("\n") if place == 0 else part.splitlines()[place] for part, place in parts]
     assert [*[answer.expression for answer in answers], runs] == (expected or [[]])
 
 
@@ -547,6 +587,8 @@ def test_a_line_of_the_learners_stands_in_the_message():
     status, mistake, message, _ = judge(answer)
     assert (status, mistake) == ("error", "")
     assert "In your line `return torch.no(s)`" in message
+    for source in ("softmax = MADE", "def softmax(scores):\n    return scores * MADE"):
+        assert "loops and calls of the notebook" in judge(Answer("softmax", "softmax", [(source, 0)]))[2]
     status, _, message, _ = judge(Answer("softmax", "softmax", [("softmax = 1 / 0", 0)]))
     assert (status, message) == ("error", "ZeroDivisionError: division by zero. In your line `softmax = 1 / 0`.")
 
