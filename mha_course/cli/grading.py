@@ -216,7 +216,9 @@ def _best(learner: str, rows: Sequence[Row]) -> list[Row]:
 
 def _table(header: Sequence[str], rows: Iterable[Sequence[Any]]) -> str:
     file = io.StringIO()
-    csv.writer(file, lineterminator="\n").writerows([header, *rows])
+    # A name that begins so is a formula to a spreadsheet.
+    safe = ([f"'{cell}" if str(cell).startswith(("=", "+", "-", "@")) else cell for cell in row] for row in rows)
+    csv.writer(file, lineterminator="\n").writerows([header, *safe])
     return file.getvalue()
 
 

@@ -438,6 +438,11 @@ def test_a_result_counts_only_in_the_form_that_the_course_gives_it(result, expec
     assert grading._verdict(result) == expected
 
 
+@pytest.mark.parametrize(("name", "expected"), [(f"{sign}1", f"'{sign}1") for sign in "=+-@"] + [("a=1", "a=1")])
+def test_no_name_is_a_formula(name, expected):
+    assert grading._table(("learner", "score"), [(name, 3)]) == f"learner,score\n{expected},3\n"
+
+
 def test_pictures_of_the_course_are_kept():
     found = judge(Answer("softmax", "softmax", [("import torch", 0), (QUERIES, 0)]))
     assert "<table" in found[-1]
