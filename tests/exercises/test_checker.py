@@ -29,12 +29,20 @@ class OtherNames(nn.Module):
         self.q = nn.Linear(d_model, d_model)
 
 
+class AlwaysTrue(torch.Tensor):
+    @classmethod
+    def __torch_function__(cls, func, types, args=(), kwargs=None):
+        result = super().__torch_function__(func, types, args, kwargs or {})
+        return torch.ones_like(result) if isinstance(result, torch.Tensor) and result.dtype == torch.bool else result
+
+
 WRONG = [  # what has no name as a mistake, and the stage at which it is found
     ("similarity", torch.cdist, "signature"),
     ("similarity", lambda x: torch.cdist(x, x), "values"),
     ("similarity", lambda x: (x @ x.T).to_sparse() * 2, "values"),
     ("similarity", lambda x: (x @ x.T).tolist(), "type"),
     ("similarity", lambda x: [x @ x.T], "type"),
+    ("similarity", lambda x: (x @ x.T * 2).as_subclass(AlwaysTrue), "values"),
     ("similarity", lambda x: (x @ x.T).long(), "dtype"),
     ("similarity", lambda x: x.mul_(2) @ x.T, "input"),
     ("similarity", lambda x: (x @ x.T) / 0, "finite"),
