@@ -21,7 +21,7 @@ from mha_course.models import blocks, published, vision
 
 SIZES = {"B": 2, "T": 5, "S": 7, "H": 4, "D": 6, "C": 24, "L": 3, "out": 18}
 # One of these sizes throughout a call; S is free only in a function that does not also name T. T is 1 in decoding.
-FREE = {"S": (5, 7), "T": (1, 5, 7), "out": (18, 72)}
+FREE = {"S": (5, 7), "T": (1, 5, 7), "out": (18, 72), "width": (16, 24)}
 COMMENT = re.compile(r"#\s*\(([A-Za-z0-9*+/, -]+)\)(?: each)?\s*(?:$|,)")
 
 

@@ -12,6 +12,7 @@ from mha_course.exercises import check, inputs
 from mha_course.exercises.catalogue import EXERCISES, NAMES
 from mha_course.exercises.sandbox import as_list
 
+LONG = ("find_leaks", "tiled_attention")  # half a minute each, and more
 OTHER_SIZES = {"B": 3, "T": 6, "S": 9, "C": 48, "H": 6, "D": 8}
 SWAPS = {
     ast.Add: ast.Sub, ast.Sub: ast.Add, ast.Mult: ast.Div, ast.Div: ast.Mult, ast.FloorDiv: ast.Mult,
@@ -163,7 +164,9 @@ def unseen_faults(exercise, edits, fresh):
     return wrong
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=pytest.mark.slow) if name in LONG else name for name in NAMES]
+)
 def test_no_small_edit_passes_unless_it_is_right(name, other_inputs):
     exercise = EXERCISES[name]
     fresh = [arguments for seed in (100, 200, 300) for arguments in other_inputs(exercise, seed)]

@@ -37,9 +37,9 @@ def gpt2_attention(x: Tensor, state: Mapping[str, Tensor], num_heads: int) -> Te
 
 
 def to_half_split(weight: Tensor, num_heads: int) -> Tensor:
-    """Bring the rows 2i of each head before its rows 2i + 1, (H*D, C) -> (H*D, C)."""
-    pairs = weight.unflatten(0, (num_heads, -1, 2))  # (H, D/2, 2, C)
-    return pairs.transpose(1, 2).flatten(0, 2)  # (H*D, C)
+    """Bring the rows 2i of each head before its rows 2i + 1, (H*D, width) -> (H*D, width)."""
+    pairs = weight.unflatten(0, (num_heads, -1, 2))  # (H, D/2, 2, width)
+    return pairs.transpose(1, 2).flatten(0, 2)  # (H*D, width)
 
 
 def with_state(answer: Callable[..., Any], x: Tensor, *rest: Any) -> Any:
@@ -97,7 +97,7 @@ def _without_diagonal(fill: float) -> dict[str, Any]:
 
 def _stored(*seeds: int) -> tuple[Tensor, ...]:
     """Return x, and what a GPT-2 file holds of one layer's attention."""
-    c_attn, c_proj = torch.cat(square(*seeds[:3]), 1), square(seeds[3])[0]  # (C, 3C), (C, C)
+    c_attn, c_proj = torch.cat(square(*seeds[:3]), 1), square(seeds[3])[0]
     return tokens(), c_attn, draw(3 * C, seed=31), c_proj, draw(C, seed=32)
 
 
@@ -198,7 +198,7 @@ EXERCISES = [
         "end. Or one call of `F.scaled_dot_product_attention` for the middle.",
         "x @ c_attn.weight + c_attn.bias is (B, S, 3C); q, k, v and the context are (B, H, S, D); the merged heads (B, "
         "S, C) meet c_proj.weight (C, C), stored as (in, out).",
-        'fused = x @ state["c_attn.weight"] + state["c_attn.bias"]  # (B, S, 3C)\n'
+        'fused = x @ state["c_attn.weight"] + state["c_attn.bias"]  # (B, S, 3*C)\n'
         "q, k, v = split_fused_qkv(fused, num_heads)  # (B, H, S, D) each\n"
         "context = F.scaled_dot_product_attention(q, k, v, is_causal=True)\n"
         'return merge_heads(context) @ state["c_proj.weight"] + state["c_proj.bias"]',
