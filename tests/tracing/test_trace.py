@@ -725,7 +725,7 @@ class BareDispatch(TorchDispatchMode):
 
 
 @pytest.mark.parametrize("name", ["FusedQKV", "FoldedHeads"])
-def test_a_trace_costs_at_most_five_times_the_bare_modes(name, x):
+def test_a_trace_costs_at_most_six_times_the_bare_modes(name, x):
     """Both run in turn, so that they find the same caches and clock; other processes only make a run longer."""
     module = variants.VARIANTS[name].from_reference(MultiHeadAttention(C, H, bias=False).double())
 
@@ -742,7 +742,7 @@ def test_a_trace_costs_at_most_five_times_the_bare_modes(name, x):
             start = time.thread_time()
             run()
             shortest[run] = min(shortest[run], time.thread_time() - start)
-        if shortest[traced] <= 5 * shortest[bare]:
+        if shortest[traced] <= 6 * shortest[bare]:
             return
     pytest.fail(f"{shortest[traced] / shortest[bare]:.2f} times the two bare modes")
 
