@@ -20,6 +20,7 @@ from mha_course.exercises.html import foreign
 from mha_course.exercises.report import Report
 from mha_course.exercises.sandbox import Outcome, as_list, run
 from mha_course.exercises.spec import Exercise, Mistake
+from mha_course.tracing.torch_internals import WithoutSubclasses
 
 _NOTHING = {"RESUME", "NOP", "LOAD_CONST", "RETURN_VALUE", "RETURN_CONST"}  # what dots compile to
 _MANY = 10_000_000  # numbers
@@ -200,7 +201,7 @@ def _plain(result: Any) -> Any:
         return tuple(plain) if isinstance(result, tuple) else plain
     if not isinstance(result, Tensor) or type(result).__module__.startswith("torch"):
         return result
-    with torch._C.DisableTorchFunctionSubclass():
+    with WithoutSubclasses():
         return result.as_subclass(Tensor)
 
 

@@ -20,8 +20,8 @@ from torch.utils.flop_counter import flop_registry, sdpa_backward_flop_count, sd
 
 __all__ = [
     "CPU_FLASH", "CPU_FLASH_BACKWARD", "MACHINERY", "DispatchMode", "OpOverload", "OpOverloadPacket",
-    "compiler_is_loaded", "flop_registry", "has_shape", "is_functorch_wrapped_tensor", "is_plain", "sdpa_backend",
-    "sdpa_backward_flop_count", "sdpa_flop_count", "storage_key", "tree_leaves",
+    "WithoutSubclasses", "compiler_is_loaded", "flop_registry", "has_shape", "is_functorch_wrapped_tensor", "is_plain",
+    "sdpa_backend", "sdpa_backward_flop_count", "sdpa_flop_count", "storage_key", "tree_leaves",
 ]  # fmt: skip
 
 # The kernel that F.scaled_dot_product_attention runs on the CPU, forward and backward.
@@ -29,6 +29,8 @@ CPU_FLASH = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu
 CPU_FLASH_BACKWARD = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu_backward
 # Files of torch whose frames say nothing to a learner: they call what the learner's line called.
 MACHINERY = tuple(os.path.join(os.path.dirname(torch.__file__), name) for name in ("_compile.py", "_dynamo", "_ops.py"))
+# While it is entered, what a subclass of Tensor does in place of torch's own functions is not run.
+WithoutSubclasses = torch._C.DisableTorchFunctionSubclass
 _COMPOSITE = torch._C.DispatchKey.CompositeImplicitAutograd
 # By id: operations live on, and their hash is Python code, too slow for what is asked of each one that runs.
 _composites: dict[int, bool] = {}

@@ -1,5 +1,5 @@
-// What ipywidgets leaves out: names for those who do not see its controls, which button of a row is down, and a line
-// that says where the kernel does not answer.
+// What ipywidgets leaves out: names for those who do not see its controls, which button of a row is down, arrow keys in
+// menus, and a line that says where the kernel does not answer.
 
 import { GONE, makeAsker } from "./controls.js";
 import { make, say } from "./dom.js";
@@ -23,6 +23,7 @@ function render({ model, el }) {
       typed?.setAttribute("aria-label", `${label.textContent}, typed`);
     }
     panel.querySelector(".widget-html-content")?.setAttribute("aria-live", "polite"); // the figure's alt text is read
+    for (const menu of panel.querySelectorAll("select")) menu.dataset.lmSuppressShortcuts = true; // JupyterLab's arrows
     for (const button of panel.querySelectorAll(".widget-toggle-button"))
       button.setAttribute("aria-pressed", button.classList.contains("mod-active"));
   }
