@@ -20,6 +20,7 @@ from torch.nn.utils.rnn import pad_sequence
 
 from mha_course import example
 from mha_course.datasets.grammar import Sentence, sentences, vocabulary
+from mha_course.experiments import real_models
 from mha_course.models import checkpoints, masked_word_loss, seeded, train
 from mha_course.models.published import PublishedModel
 from mha_course.positions import sinusoidal_encoding
@@ -175,8 +176,8 @@ def measure(model: PublishedModel, tokenizer: Tokenizer) -> dict[str, Any]:
         "pronoun": (guesses == true).float().mean(),
         "repeated": again.float().mean(),
         "noun": weights.mean(0),
-        "previous": on_repeated.diagonal(-1, -2, -1).mean((1, 3)),
-        "induction": on_repeated[..., HALF:, :].diagonal(1, -2, -1).mean((1, 3)),
+        "previous": real_models.previous_token_scores(on_repeated),
+        "induction": real_models.induction_scores(on_repeated, HALF),
     }
 
 
