@@ -6,7 +6,6 @@ Axes: N texts, S tokens, V tokens in the vocabulary, L layers, B sequences, H he
 from __future__ import annotations
 
 import copy
-import json
 import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -64,9 +63,9 @@ class Checkpoint:
 
     def untrained(self, seed: int = 0) -> PublishedModel:
         """Return a model of the same architecture with random numbers in it."""
-        config = json.loads((self.folder / "config.json").read_text(encoding="utf-8"))
+        config = checkpoints.read_config(self.folder, "untrained")
         with seeded(seed):
-            return checkpoints.FAMILIES[config["model_type"]].architecture(config).eval().requires_grad_(False)
+            return checkpoints.family_of(config, "untrained").architecture(config).eval().requires_grad_(False)
 
 
 def open_checkpoint(name: str, *, real: bool = False) -> Checkpoint:
@@ -93,10 +92,9 @@ def open_checkpoint(name: str, *, real: bool = False) -> Checkpoint:
 
 def stored_attention(folder: Path, layer: int = 0) -> dict[str, tuple[int, ...]]:
     """Return name and shape of each tensor of a layer's attention as the file has them, without reading numbers."""
-    config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
-    family = checkpoints.FAMILIES[config["model_type"]]
+    family = checkpoints.family_of(checkpoints.read_config(folder, "stored_attention"), "stored_attention")
     modules = {theirs.replace("*", str(layer)) for ours, theirs in family.names.items() if ".attention." in ours}
-    with safe_open(folder / "model.safetensors", "pt") as file:
+    with safe_open(folder / checkpoints.WEIGHTS, "pt") as file:
         found = {name: tuple(file.get_slice(name).get_shape()) for name in sorted(file.keys())}
     return {name: shape for name, shape in found.items() if _module(name, family.prefix) in modules}
 
@@ -124,7 +122,7 @@ def with_attention(gpt2: Checkpoint, function: Callable[..., Tensor]) -> Publish
     """
     model = copy.deepcopy(gpt2.model, {id(parameter): parameter for parameter in gpt2.model.parameters()})  # shared
     names = [f"{module}.{kind}" for module in ("c_attn", "c_proj") for kind in ("weight", "bias")]
-    with safe_open(gpt2.folder / "model.safetensors", "pt") as file:
+    with safe_open(gpt2.folder / checkpoints.WEIGHTS, "pt") as file:
         stored = {name.removeprefix("transformer."): name for name in sorted(file.keys())}
         for layer, block in enumerate(model.blocks):
             state = {name: file.get_tensor(stored[f"h.{layer}.attn.{name}"]).float() for name in names}

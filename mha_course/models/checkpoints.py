@@ -164,8 +164,8 @@ def load(folder: str | Path, *, num_threads: int | None = None) -> PublishedMode
     folder = Path(folder)
     if num_threads is not None:
         require_int("load", "num_threads", num_threads)
-    config = _read_config(folder, "load")
-    family = _family(config, "load")
+    config = read_config(folder, "load")
+    family = family_of(config, "load")
     for name, only in ({"quantization_config": None} | family.only).items():
         value = config.get(name)
         rule = f"{name} of config.json is not supported"
@@ -222,10 +222,10 @@ def fetch(name: str) -> Path:
     """
     repo, revision, sha256 = PUBLISHED.get(name, Published(name))
     folder = _cached(repo, "config.json", revision).parent
-    _family(_read_config(folder, "fetch"), "fetch")  # before hundreds of megabytes come
+    family_of(read_config(folder, "fetch"), "fetch")  # before hundreds of megabytes come
     for file in ("tokenizer.json", WEIGHTS):
         path = _cached(repo, file, folder.name)  # of the same commit
-    if sha256 is not None:
+    if sha256 is not None and path.resolve().name != sha256:  # the cache names large files by their digest
         _require_digest(path, sha256)
     return folder
 
@@ -298,7 +298,8 @@ def _require_digest(path: Path, sha256: str) -> None:
         raise ShapeError("fetch", rule, expected=f"sha256 {sha256}", got=found, fix="fetch it again")
 
 
-def _read_config(folder: Path, place: str) -> Config:
+def read_config(folder: Path, place: str) -> Config:
+    """Return the settings of a checkpoint's folder. Raises: ShapeError where there are none."""
     if not folder.is_dir():
         raise ShapeError(place, "there is no such folder", expected="a folder of a checkpoint", got=repr(folder.name))
     rule, expected = "config.json must be there and hold an object", "the published config.json"
@@ -310,7 +311,8 @@ def _read_config(folder: Path, place: str) -> Config:
     return config
 
 
-def _family(config: Config, place: str) -> Family:
+def family_of(config: Config, place: str) -> Family:
+    """Return how the files of a model with these settings are written. Raises: ShapeError for an unknown family."""
     kind = config.get("model_type")
     rule = "the model_type of config.json is not known"
     require(kind in FAMILIES, place, rule, expected=listed(FAMILIES), got=repr(kind))
