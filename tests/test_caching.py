@@ -11,6 +11,7 @@ from torch.nn import functional as F
 from mha_course import caching, masks
 from mha_course.attention import MultiHeadAttention, attention, fused_attention, merge_heads, split_heads
 from mha_course.experiments.decoding import splits
+from mha_course.models.published import RotaryAttention
 
 B, T, S, C, H, D = 2, 5, 7, 24, 4, 6
 GROUPS = (1, 2, H)
@@ -38,6 +39,24 @@ def test_every_split_gives_what_the_whole_gives():
             assert cache.length == S
 
 
+def test_a_module_that_turns_its_tokens_is_asked_where_they_stand():
+    module, x, cache = RotaryAttention(C, H, 2, D, bias=True, base=50.0).double(), numbers(B, S, C), caching.KVCache()
+    outs = [caching.decode_chunk(module, chunk, cache) for chunk in x.split((3, 1, 3), dim=1)]
+    same(torch.cat(outs, dim=1), module(x, masks.causal_mask(S))[0])
+
+
+def test_steps_give_what_the_whole_gives():
+    module, x = reference(bias=False), numbers(B, S, C)
+    want = module.steps(x, is_causal=True)
+    weights = [linear.weight for linear in (module.q_proj, module.k_proj, module.v_proj, module.out_proj)]
+    k = v = torch.zeros(B, H, 0, D, dtype=x.dtype)
+    for place in range(S):
+        out, k, v = caching.decode_step(x[:, place : place + 1], k, v, *weights, H)
+        same(out[:, 0], want.out[:, place])
+        same(k, want.k[:, :, : place + 1])
+        same(v, want.v[:, :, : place + 1])
+
+
 def test_gradients_flow_through_the_cache():
     module, x = grouped(2), numbers(B, S, C).requires_grad_()
     cache = caching.KVCache()
@@ -62,6 +81,8 @@ def test_grouped_with_a_head_each_is_multi_head():
             assert nothing is None
         same(module(x)[0], mha(x)[0])
         same(module(x, memory)[0], mha(x, memory)[0])
+        for need_weights in (True, False):
+            same(module(x, is_causal=True, need_weights=need_weights)[0], mha(x, mask=masks.causal_mask(T))[0])
 
 
 def test_grouped_equals_torchs_kernel():
@@ -113,6 +134,7 @@ def test_the_cache_weighs_what_was_foretold():
         assert cache.bytes == caching.kv_cache_bytes(1, B, cache.length, 2, D, 4)
         assert cache.bytes == cache.k.untyped_storage().nbytes() + cache.v.untyped_storage().nbytes()
     assert cache.length == 7
+    assert caching.kv_cache_bytes(3, 5, 0, 2, D, 4) == 0
 
 
 def test_what_was_handed_out_stays():
@@ -288,6 +310,15 @@ ERRORS = {
         lambda: caching.decode_step(torch.ones(B, 1, C), CACHE, CACHE[:, :, 1:], W, W, W, W, H),
     "decode_step: w_k has the wrong C. expected (C=24, C'=24), got (C=20, C'=24)":
         lambda: caching.decode_step(torch.ones(B, 1, C), CACHE, CACHE, W, W[:20], W, W, H),
+    "decode_step: k_cache must have 4 axes. expected (B=2, H=4, P, D=6), got (4, 3, 6)":
+        lambda: caching.decode_step(torch.ones(B, 1, C), CACHE[0], CACHE, W, W, W, W, H),
+    "decode_step: num_heads must divide C. expected C % num_heads == 0, got C=24, num_heads=5, fix: num_heads=4 or 6, "
+    "or C=20 or 25": lambda: caching.decode_step(torch.ones(B, 1, C), CACHE, CACHE, W, W, W, W, 5),
+    "decode_step: w_o must have the dtype of x_t. expected torch.float32, got torch.float64, fix: "
+    "w_o.to(torch.float32)":
+        lambda: caching.decode_step(torch.ones(B, 1, C), CACHE, CACHE, W, W, W, W.double(), H),
+    "repeat_kv: k must have 4 axes. expected (B, G, S, D), got (2, 3, 6), fix: k.unsqueeze(0), a batch of one":
+        lambda: caching.repeat_kv(K[0], 2),
     "kv_cache_bytes: seq_len must be a whole number. expected seq_len >= 0, got seq_len=-1":
         lambda: caching.kv_cache_bytes(1, 1, -1, 1, 1, 2),
     "decode_chunk: x has the wrong C. expected (B, S, C=24), got (B=2, S=5, C=20)":

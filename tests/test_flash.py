@@ -33,6 +33,16 @@ def masks_of(queries, keys):
     return [None, full, full[0, 1], full[:, :1], full[:1, :, :1], full[..., :1], torch.zeros(queries, keys).bool()]
 
 
+def test_online_softmax_is_the_maximum_and_the_sum_of_all():
+    scores = 9 * numbers(B, T, S)
+    scores[0, 1], scores[1, 0, :4] = -math.inf, -math.inf
+    for given in (scores, scores[..., :1], scores[1, 2]):
+        for block_size in (1, 3, 20):
+            maximum, total = flash.online_softmax(given, block_size)
+            same(maximum, given.amax(-1))
+            same(maximum + total.log(), given.logsumexp(-1))
+
+
 def test_tiles_and_their_gradients_equal_the_whole():
     for queries, keys in ((T, S), (S, S), (S, T)):
         upstream = numbers(B, H, queries, WIDTH, seed=5)

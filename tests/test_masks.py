@@ -10,7 +10,6 @@ from torch.nn.attention.bias import causal_lower_right, causal_upper_left
 
 from mha_course import masks, variants
 from mha_course.attention import MultiHeadAttention
-from mha_course.errors import ShapeError
 
 B, T, S, C, H, D = 2, 5, 7, 24, 4, 6
 
@@ -79,6 +78,14 @@ def test_padded_sentences_attend_as_they_do_alone():
     assert torch.equal(masks.padding_mask(lengths, S), masks.padding_mask(lengths, S, side="right"))
 
 
+def test_both_masks_must_allow_it():
+    causal, lengths = seen(S, S), [4, S, 0]
+    both = masks.combine_masks(causal, masks.padding_mask(lengths, S))
+    assert both.shape == (3, 1, S, S)
+    for b, t, s in torch.cartesian_prod(*map(torch.arange, (3, S, S))).tolist():
+        assert both[b, 0, t, s] == (causal[t, s] and s < lengths[b])
+
+
 def written_as_it_is(mask, convention, *, dtype=torch.float32):
     return masks.additive_mask(mask, dtype) if convention == "additive" else mask
 
@@ -116,21 +123,47 @@ ERRORS = {
         lambda: masks.from_attend([[True]], "sdpa"),
     "combine_masks: causal has the wrong S. expected (S=7, S'=7), got (S=5, S'=7)":
         lambda: masks.combine_masks(seen(T, S), masks.padding_mask([S], S)),
+    "combine_masks: padding has the wrong S. expected (B, 1, 1, S=7), got (B=1, 1, 1, S=5)":
+        lambda: masks.combine_masks(masks.causal_mask(S), masks.padding_mask([T], T)),
+    "combine_masks: padding must be bool, True = may attend. expected torch.bool, got torch.int64, fix: padding.bool()":
+        lambda: masks.combine_masks(masks.causal_mask(S), masks.padding_mask([S], S).long()),
+    "additive_mask: mask must be bool, True = may attend. expected torch.bool, got torch.float32, fix: mask.bool() "
+    "if it holds 0 and 1": lambda: masks.additive_mask(torch.ones(3, 3), torch.float32),
     "additive_mask: dtype must be able to hold -inf. expected a float dtype, got torch.int64, fix: "
     "dtype=torch.float32": lambda: masks.additive_mask(masks.causal_mask(3), torch.int64),
     "additive_mask: dtype must be able to hold -inf. expected a float dtype, got float32, fix: dtype=torch.float32":
         lambda: masks.additive_mask(masks.causal_mask(3), "float32"),
     "padding_mask: lengths must have 1 axes. expected (B), got (1, 2)": lambda: masks.padding_mask([[1, 3]], 3),
+    "padding_mask: lengths must be whole numbers from 0 to max_len. expected 0 <= length <= 3, got [4]":
+        lambda: masks.padding_mask([4], 3),
     "padding_mask: lengths must be whole numbers from 0 to max_len. expected 0 <= length <= 3, got [1.0, 2.0]":
         lambda: masks.padding_mask(torch.tensor([1.0, 2.0]), 3),
     "padding_mask: lengths must be whole numbers from 0 to max_len. expected 0 <= length <= 3, got [-1, 2]":
         lambda: masks.padding_mask([-1, 2], 3),
     "padding_mask: no side has this name. expected right, left, got 'top'":
         lambda: masks.padding_mask([1, 3], 3, side="top"),
+    "causal_mask: seq_len must be a positive int. expected seq_len >= 1, got seq_len=0": lambda: masks.causal_mask(0),
+    "causal_mask_for_cache: the new tokens must be among all tokens. expected ints with 1 <= new <= total, got new=4, "
+    "total=3": lambda: masks.causal_mask_for_cache(4, 3),
+    "causal_mask_for_cache: the new tokens must be among all tokens. expected ints with 1 <= new <= total, got new=0, "
+    "total=3": lambda: masks.causal_mask_for_cache(0, 3),
+    "causal_mask_for_cache: the new tokens must be among all tokens. expected ints with 1 <= new <= total, got new=1, "
+    "total=3.0": lambda: masks.causal_mask_for_cache(1, 3.0),
+    "top_left_causal_mask: keys must be a positive int. expected keys >= 1, got keys=0":
+        lambda: masks.top_left_causal_mask(3, 0),
     "top_left_causal_mask: queries must be a positive int. expected queries >= 1, got queries=0":
         lambda: masks.top_left_causal_mask(0, 3),
     "from_attend: no convention has this name. expected bool, sdpa, multihead, seaborn, additive, got 'keras'":
         lambda: masks.from_attend(masks.causal_mask(3), "keras"),
+    "to_attend: no convention has this name. expected bool, sdpa, multihead, seaborn, additive, got 'keras'":
+        lambda: masks.to_attend(masks.causal_mask(3), "keras"),
+    "to_attend: mask must be bool in the convention 'sdpa'. expected torch.bool, got torch.float32, fix: "
+    "convention=\"additive\" if it holds 0 and -inf, mask.bool() if it holds 0 and 1":
+        lambda: masks.to_attend(torch.ones(3, 3), "sdpa"),
+    "to_attend: mask must be a tensor. expected a torch.Tensor, got list, fix: torch.as_tensor(mask)":
+        lambda: masks.to_attend([[0.0]], "additive"),
+    "to_attend: an additive mask must be floating point. expected a float dtype, got torch.bool":
+        lambda: masks.to_attend(masks.causal_mask(3), "additive"),
     "from_attend: mask must be bool, True = may attend. expected torch.bool, got torch.float32, fix: mask.bool() "
     "if it holds 0 and 1": lambda: masks.from_attend(torch.ones(3, 3), "sdpa"),
 }  # fmt: skip
@@ -141,22 +174,22 @@ def test_errors_say_what_and_how(message):
     refused(ERRORS[message], message)
 
 
-@pytest.mark.parametrize(("score", "meant"), [(-1.5, False), (-9_999.0, False), (-10_001.0, True), (-1e9, True)])
-def test_only_very_low_numbers_are_taken_for_hidden(score, meant):
-    with pytest.raises(ShapeError, match="an additive mask must hold 0 and -inf alone") as caught:
-        masks.to_attend(torch.tensor([0.0, score]), "additive")
-    assert (caught.value.fix is not None) == meant
+@pytest.mark.parametrize(("scores", "meant"), [([-1.5], False), ([-1e4], False), ([-10_000.5], True),
+                                               ([-1e9], True), ([-1e9, -1.5], False)])  # fmt: skip
+def test_only_very_low_numbers_are_taken_for_hidden(scores, meant):
+    expected = "expected 0 = may attend, -inf = hidden"
+    message = f"to_attend: an additive mask must hold 0 and -inf alone. {expected}, got {scores[0]:g} too"
+    message += ", fix: mask.masked_fill(mask < -1e4, -math.inf)" if meant else ""
+    refused(lambda: masks.to_attend(torch.tensor([0.0, -torch.inf, *scores]), "additive"), message)
 
 
 def test_masks_are_made_on_the_device_of_what_they_are_made_from(device):
-    places = {"device": device}
-    mask = masks.causal_mask(S, **places)
-    made = [mask, masks.additive_mask(mask, torch.float16), masks.from_attend(mask, "additive")]
-    made += [masks.causal_mask_for_cache(T, S, **places), masks.top_left_causal_mask(T, S, **places)]
-    made += [masks.padding_mask(torch.tensor([3, 1], **places), S, side="left")]
-    assert {each.device.type for each in made} == {device}
-    # The meta device, which every machine has, shows it where there is no GPU.
-    assert masks.additive_mask(masks.causal_mask(S, device="meta"), torch.float16).device.type == "meta"
+    for place in (device, "meta"):  # every machine has meta, and it shows what a machine without a GPU cannot
+        mask = masks.causal_mask(S, device=place)
+        made = [mask, masks.additive_mask(mask, torch.float16), masks.from_attend(mask, "additive")]
+        made += [masks.causal_mask_for_cache(T, S, device=place), masks.top_left_causal_mask(T, S, device=place)]
+        assert {each.device.type for each in made} == {place}
+    assert masks.padding_mask(torch.tensor([3, 1], device=device), S, side="left").device.type == device
 
 
 def test_masks_of_any_length_are_made_in_one_graph():

@@ -16,6 +16,15 @@ PLACES = torch.tensor([0, 3, 4, 9, 100, 5000, 2])
 DTYPES = (torch.float64, torch.float32)
 
 
+def test_waves_are_those_of_the_formula():
+    for tokens, width in ((3000, C), (1, 2)):  # in float32 alone, angles of late positions would be wrong
+        places = torch.arange(tokens, dtype=torch.float64)[:, None]
+        angles = places / 10000.0 ** (torch.arange(width // 2, dtype=torch.float64) * 2 / width)
+        encoding = positions.sinusoidal_encoding(tokens, width)
+        same(encoding[:, 0::2], angles.sin(), torch.float32)
+        same(encoding[:, 1::2], angles.cos(), torch.float32)
+
+
 def test_neighbours_turn_as_complex_numbers():
     for dtype in DTYPES:
         x = numbers(B, H, S, D, dtype=dtype)
@@ -24,7 +33,8 @@ def test_neighbours_turn_as_complex_numbers():
             pairs = torch.view_as_complex(x.double().unflatten(-1, (-1, 2)).contiguous())
             want = torch.view_as_real(pairs * torch.polar(torch.ones_like(angles), angles)).flatten(-2)
             same(positions.rope_interleaved(x, PLACES, base), want, dtype)
-        same(positions.rope_interleaved(x, PLACES), positions.rope_interleaved(x, PLACES, 10000.0), dtype)
+        for turn in (positions.rope, positions.rope_interleaved):
+            same(turn(x, PLACES), turn(x, PLACES, 10000.0), dtype)
 
 
 def test_scores_depend_on_the_distance_alone():
@@ -110,6 +120,20 @@ def test_wrong_versions_disagree(check, parts):
 
 
 ERRORS = {
+    "sinusoidal_encoding: seq_len must be a positive int. expected seq_len >= 1, got 0":
+        lambda: positions.sinusoidal_encoding(0, C),
+    "sinusoidal_encoding: seq_len must be a positive int. expected seq_len >= 1, got 2.5":
+        lambda: positions.sinusoidal_encoding(2.5, C),
+    "sinusoidal_encoding: d_model must be even, since channels go in pairs. expected d_model % 2 == 0, d_model >= 2, "
+    "got d_model=23, fix: d_model=24": lambda: positions.sinusoidal_encoding(S, 23),
+    "rope: D must be even, since channels go in pairs. expected D % 2 == 0, D >= 2, got D=5, fix: D=6":
+        lambda: positions.rope(torch.ones(B, H, S, 5), PLACES),
+    "rope: x must have 4 axes. expected (B, H, S, D), got (2, 7, 24), fix: x.unsqueeze(0), a batch of one":
+        lambda: positions.rope(torch.ones(B, S, C), PLACES),
+    "rope: positions has the wrong S. expected (S=7), got (S=0)":
+        lambda: positions.rope(torch.ones(B, H, S, D), None),
+    "rope: base must be positive. expected base > 0, got base=0":
+        lambda: positions.rope(torch.ones(B, H, S, D), PLACES, 0),
     "rope_interleaved: D must be even, since channels go in pairs. expected D % 2 == 0, D >= 2, got D=5, fix: D=6":
         lambda: positions.rope_interleaved(torch.ones(B, H, S, 5), PLACES),
     "rope_interleaved: x must have 4 axes. expected (B, H, S, D), got (2, 7, 24), fix: x.unsqueeze(0), a batch of "
@@ -118,6 +142,8 @@ ERRORS = {
         lambda: positions.to_half_split(torch.ones(3)),
     "to_interleaved: D must be even, since channels go in pairs. expected D % 2 == 0, D >= 2, got D=0":
         lambda: positions.to_interleaved(torch.tensor(1.0)),
+    "to_half_split: D must be even, since channels go in pairs. expected D % 2 == 0, D >= 2, got D=0":
+        lambda: positions.to_half_split(torch.tensor(1.0)),
     "projection_to_half_split: num_heads must divide H*D. expected H*D % num_heads == 0, got H*D=24, num_heads=5, "
     "fix: num_heads=4 or 6, or H*D=20 or 25": lambda: positions.projection_to_half_split(torch.ones(C, C), 5),
     "projection_to_half_split: D must be even, since channels go in pairs. expected D % 2 == 0, D >= 2, got D=3, "
