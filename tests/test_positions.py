@@ -28,7 +28,7 @@ def test_waves_are_those_of_the_formula():
 def test_neighbours_turn_as_complex_numbers():
     for dtype in DTYPES:
         x = numbers(B, H, S, D, dtype=dtype)
-        for base in (10000.0, 50.0):
+        for base in (10000.0, 50.0, 0.5):
             angles = PLACES.double()[:, None] * base ** (-torch.arange(0, D, 2).double() / D)
             pairs = torch.view_as_complex(x.double().unflatten(-1, (-1, 2)).contiguous())
             want = torch.view_as_real(pairs * torch.polar(torch.ones_like(angles), angles)).flatten(-2)

@@ -17,6 +17,7 @@ from mha_course.datasets import grammar, shapes
 from mha_course.exercises import lessons
 from mha_course.exercises.catalogue import LESSONS
 from mha_course.exercises.lessons import l15_language_model
+from mha_course.experiments import decoding
 from mha_course.models import blocks, published, vision
 
 SIZES = {"B": 2, "T": 5, "S": 7, "H": 4, "D": 6, "C": 24, "L": 3, "out": 18}
@@ -140,6 +141,13 @@ def use_caching():
     caching.decode_chunk(grouped, x[:, 6:], kept)
 
 
+def use_decoding():
+    module, x = attention.MultiHeadAttention(24, 4), torch.randn(2, 7, 24)
+    decoding.with_cache(module, x)
+    decoding.without_cache(module, x)
+    decoding.reads(*torch.randn(3, 1, 1, 7, 6), masks.causal_mask(7))
+
+
 def use_flash():
     flash.online_softmax(torch.randn(2, 4, 10, 9), 3)
     q, k, v = (torch.randn(2, 4, tokens, 6, requires_grad=True) for tokens in (10, 9, 9))
@@ -220,6 +228,7 @@ CASES = {
     "masks": (masks, use_masks, SIZES),
     "positions": (positions, use_positions, SIZES),
     "caching": (caching, use_caching, SIZES | {"P": 6, "G": 2}),
+    "decoding": (decoding, use_decoding, SIZES),
     "flash": (flash, use_flash, SIZES | {"T": 10, "S": 9, "rows": 5, "columns": 3}),
     "shapes": (shapes, use_shapes, {"B": 2, "height": 20, "width": 28}),
     "vision": (vision, use_vision, SIZES | VISION),

