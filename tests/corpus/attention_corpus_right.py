@@ -203,6 +203,24 @@ def listing_in_a_notebook(p, x):
 
 
 @right(
+    heads(),
+    axes={"x": "B S C", **dict.fromkeys(("w_q", "w_k", "w_v", "w_o"), "C C")},
+    args=lambda p: (p.x, p.q.weight, p.k.weight, p.v.weight, p.o.weight, p.H),
+)
+def raw_matrices(p, x, w_q, w_k, w_v, w_o, num_heads):
+    B, S, C = x.shape
+    q = (x @ w_q.T + p.q.bias).reshape(B, S, num_heads, C // num_heads).transpose(1, 2)
+    k = (x @ w_k.T).reshape(B, S, num_heads, C // num_heads).transpose(1, 2)
+    v = (x @ w_v.T + p.v.bias).reshape(B, S, num_heads, C // num_heads).transpose(1, 2)
+    scores = q @ k.transpose(2, 3)
+    weights = torch.softmax(scores / math.sqrt(C // num_heads), dim=3)
+    context = weights @ v
+    merged = context.transpose(1, 2).reshape(B, S, C)
+    out = merged @ w_o.T + p.o.bias
+    return out
+
+
+@right(
     {name: pattern.removeprefix("B ") for name, pattern in HEADS.items()},
     axes="S C",
     truth=lambda p: attend(p)[0],
