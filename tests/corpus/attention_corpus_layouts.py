@@ -39,9 +39,6 @@ def bart(p, hidden_states, mask):
     return out
 
 
-SEQUENCE_FIRST = FOLDED | {"merged": "T B C", "out": "T B C"}
-
-
 @right(
     FOLDED | {"merged": "T*B C", "out": "T B C", "average": "B T S"},
     axes={"query": "S B C", "attn_mask": "T S"},
@@ -104,22 +101,6 @@ def einops_three_at_once(p):
     return forward
 
 
-@right(FOLDED)
-def stable_diffusion(p):
-    rearrange = pytest.importorskip("einops").rearrange
-
-    def forward(x):
-        q, k, v = (rearrange(f(x), "b n (h d) -> (b h) n d", h=p.H) for f in (p.q, p.k, p.v))
-        scores = torch.einsum("b i d, b j d -> b i j", q, k) * p.D**-0.5
-        weights = scores.softmax(dim=-1)
-        context = torch.einsum("b i j, b j d -> b i d", weights, v)
-        merged = rearrange(context, "(b h) n d -> b n (h d)", h=p.H)
-        out = p.o(merged)
-        return out
-
-    return forward
-
-
 def by_head(linear, p):
     return linear.weight.detach().view(p.H, p.D, p.C).transpose(1, 2).contiguous()
 
@@ -146,37 +127,6 @@ def transformer_lens(p, x, W_Q, W_K, W_V, W_O):
 
 
 @right(
-    heads(q="B S H D", k="B S H D", v="B S H D", context="B T H D", merged=None, per_head="B T H C"),
-    axes={"x": "B S C", "W_O": "H D C"},
-    storage={"per_head": "new"},
-    args=lambda p: (p.x, back_by_head(p)),
-)
-def result_of_each_head(p, x, W_O):
-    q, k, v = (f(x).unflatten(-1, (p.H, p.D)) for f in (p.q, p.k, p.v))
-    scores = torch.einsum("bqhd,bkhd->bhqk", q, k) * p.D**-0.5
-    weights = torch.softmax(scores, dim=-1)
-    context = torch.einsum("bhqk,bkhd->bqhd", weights, v)
-    per_head = torch.einsum("bqhd,hdc->bqhc", context, W_O)
-    out = per_head.sum(dim=2) + p.o.bias
-    return out
-
-
-@right(
-    heads(merged=None),
-    axes={"x": "B S C", **dict.fromkeys(("w_q", "w_k", "w_v", "w_o"), "C C")},
-    args=lambda p: (p.x, p.q.weight, p.k.weight, p.v.weight, p.o.weight),
-)
-def weights_split_instead_of_activations(p, x, w_q, w_k, w_v, w_o):
-    pairs = zip((w_q, w_k, w_v), (p.q.bias, p.k.bias, p.v.bias), strict=True)
-    q, k, v = (torch.einsum("bsc,hdc->bhsd", x, w.view(p.H, p.D, p.C)) + b.view(p.H, 1, p.D) for w, b in pairs)
-    scores = torch.einsum("bhqd,bhkd->bhqk", q, k) / p.D**0.5
-    weights = scores.softmax(-1)
-    context = weights @ v
-    out = torch.einsum("bhqd,chd->bqc", context, w_o.view(p.C, p.H, p.D)) + p.o.bias
-    return out
-
-
-@right(
     {"q": "S B H D", "k": "S B H D", "scores": "T S B H", "weights": "T S B H", "context": "T B H D", "out": "T B C"},
     axes="S B C",
     truth=tokens_first,
@@ -188,23 +138,6 @@ def labml(p, x):
     weights = F.softmax(scores, dim=1)
     context = torch.einsum("ijbh,jbhd->ibhd", weights, v)
     out = p.o(context.reshape(*x.shape[:-1], -1))
-    return out
-
-
-@right(
-    heads(q="S B H D", k="S B H D", v="S B H D", context="T B H D", merged="T B C", out="T B C"),
-    axes="S B C",
-    truth=tokens_first,
-    args=sequence_first,
-)
-def transformer_xl(p, w):
-    qlen, bsz, _ = w.shape
-    q, k, v = (t.view(qlen, bsz, p.H, p.D) for t in torch.chunk(p.qkv(w), 3, dim=-1))
-    scores = torch.einsum("ibnd,jbnd->bnij", q, k).mul(1 / (p.D**0.5))
-    weights = F.softmax(scores, dim=3)
-    context = torch.einsum("bnij,jbnd->ibnd", weights, v)
-    merged = context.contiguous().view(qlen, bsz, p.H * p.D)
-    out = p.o(merged)
     return out
 
 
@@ -286,34 +219,5 @@ def loop_over_heads_stacked(p, x):
         results.append(weights @ v[:, :, h])
     context = torch.stack(results, dim=2)
     merged = context.flatten(2)
-    out = p.o(merged)
-    return out
-
-
-@right(
-    {
-        "scores": "T S",
-        "weights": "T S",
-        "context": "B H T D,B H|? T|? D,? ? T D",
-        "merged": "B|? T C",
-        "out": "B|? T C",
-    },
-    equal={
-        at: {"context": "* * T D", "merged": "B|? T C|?", "out": "* T C"}
-        for at in ("square", "all_four", "one_head", "one_item")
-    },
-)
-def loop_over_sentences_and_heads(p, x):
-    q, k, v = (f(x).unflatten(2, (p.H, p.D)).transpose(1, 2) for f in (p.q, p.k, p.v))
-    sentences = []
-    for b in range(p.B):
-        results = []
-        for h in range(p.H):
-            scores = q[b, h] @ k[b, h].T / p.D**0.5
-            weights = torch.softmax(scores, dim=-1)
-            results.append(weights @ v[b, h])
-        sentences.append(torch.stack(results))
-    context = torch.stack(sentences)
-    merged = context.transpose(1, 2).reshape(p.B, p.S, p.C)
     out = p.o(merged)
     return out

@@ -117,27 +117,6 @@ def t5(p):
     return forward
 
 
-def alibi_bias(p):
-    at = torch.arange(p.S, dtype=torch.float64)
-    slopes = 2.0 ** (-8 * torch.arange(1, p.H + 1, dtype=torch.float64) / p.H)
-    return slopes.view(-1, 1, 1) * (at[None, :] - at[:, None])
-
-
-@right(heads(), truth=lambda p: attend(p, causal=True, bias=alibi_bias(p)))
-def alibi(p, x):
-    q, k, v = (f(x).view(p.B, p.S, p.H, p.D).transpose(1, 2) for f in (p.q, p.k, p.v))
-    slopes = 2.0 ** (-8 * torch.arange(1, p.H + 1, dtype=x.dtype) / p.H)
-    distance = torch.arange(p.S)[None, :] - torch.arange(p.S)[:, None]
-    scores = q @ k.transpose(-2, -1) / p.D**0.5
-    scores = scores + slopes[:, None, None] * distance
-    scores = scores.masked_fill(p.later, -torch.inf)
-    weights = scores.softmax(dim=-1)
-    context = weights @ v
-    merged = context.transpose(1, 2).contiguous().view(p.B, p.S, p.C)
-    out = p.o(merged)
-    return out
-
-
 def grouped(p, name):
     return p.linear(name, rows=slice(p.H_kv * p.D))
 

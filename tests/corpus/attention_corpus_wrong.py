@@ -47,18 +47,6 @@ def viewed_with_heads_first(p, x):
     return p.o(merged)
 
 
-@wrong("view-without-transpose", equal=VIEWED, where=("qkv", "scores"), **TAIL)
-def fused_reshaped_with_heads_first(p):
-    qkv_proj = p.linear("q", "k", "v", layout="H3D")
-
-    def forward(x):
-        qkv = qkv_proj(x).reshape(p.B, p.H, p.S, 3 * p.D)
-        q, k, v = qkv.chunk(3, dim=-1)
-        return p.o(together(p, mix(q, k, v)))
-
-    return forward
-
-
 @wrong("view-without-transpose", equal=VIEWED, where=("q", "k", "v", "scores"), **TAIL)
 def folded_without_transpose(p, x):
     q, k, v = (f(x).view(p.B * p.H, -1, p.D) for f in (p.q, p.k, p.v))
@@ -89,17 +77,6 @@ def width_before_heads(p, x):
     return p.o(together(p, mix(q, k, v)))
 
 
-@wrong(
-    "heads-innermost",
-    equal=INNERMOST | {"*": "heads-innermost|fused-dim-before-heads"},
-    where=("qkv", "context", "scores"),
-)
-def fused_with_heads_innermost(p, x):
-    qkv = p.qkv(x).reshape(p.B, p.S, 3, p.D, p.H).permute(2, 0, 4, 1, 3)
-    q, k, v = qkv[0], qkv[1], qkv[2]
-    return p.o(together(p, mix(q, k, v)))
-
-
 # never-transposed: each token attends over its own heads
 
 
@@ -111,14 +88,6 @@ def left_as_tokens_heads_width(p, x):
     context = weights @ v
     merged = context.reshape(p.B, p.S, p.C)
     return p.o(merged)
-
-
-@wrong("never-transposed", where=("qkv", "q", "k", "v", "context"))
-def fused_unbound_and_left(p, x):
-    qkv = p.qkv(x).unflatten(-1, (3, p.H, p.D))
-    q, k, v = qkv.unbind(2)
-    context = F.scaled_dot_product_attention(q, k, v)
-    return p.o(context.flatten(2))
 
 
 # no-split: the heads are announced and never made
@@ -185,18 +154,6 @@ def merged_by_reshape(p, x):
     return p.o(merged)
 
 
-@wrong(
-    "merge-without-transpose",
-    equal=ONE_HEAD_RIGHT | {"*": "merge-without-transpose|merge-batch-mixed"},
-    where=("merged",),
-)
-def unfolded_and_merged_in_one_view(p, x):
-    q, k, v = (apart(p, f, x).reshape(p.B * p.H, p.S, p.D) for f in (p.q, p.k, p.v))
-    context = torch.bmm(torch.softmax(torch.bmm(q, k.transpose(1, 2)) / p.D**0.5, dim=2), v)
-    merged = context.view(p.B, p.S, p.H * p.D)
-    return p.o(merged)
-
-
 # merge-dim-before-heads
 
 
@@ -214,19 +171,6 @@ def einsum_with_heads_last(p, x):
     weights = torch.softmax(torch.einsum("bthd,bshd->bhts", q, k) / p.D**0.5, dim=-1)
     context = torch.einsum("bhts,bshd->btdh", weights, v)
     merged = context.flatten(2)
-    return p.o(merged)
-
-
-@wrong(
-    "merge-dim-before-heads",
-    equal=ONE_HEAD_RIGHT | dict.fromkeys(EQUAL, "merge-dim-before-heads|none"),
-    where=("context", "merged"),
-)
-def heads_stacked_last(p, x):
-    q, k, v = (apart(p, f, x) for f in (p.q, p.k, p.v))
-    results = [mix(q[:, h], k[:, h], v[:, h]) for h in range(p.H)]
-    context = torch.stack(results, dim=-1)
-    merged = context.reshape(p.B, p.S, p.C)
     return p.o(merged)
 
 

@@ -52,27 +52,8 @@ def softmax_over_sentences(p, x):
     return p.o(together(p, weights @ v))
 
 
-@wrong(
-    "softmax-over-batch",
-    equal=dict.fromkeys(("*", *EQUAL), "softmax-over-batch|softmax-over-heads"),
-    where=("weights",),
-)
-def softmax_over_sentences_and_heads(p, x):
-    q, k, v = (apart(p, f, x).flatten(0, 1) for f in (p.q, p.k, p.v))
-    weights = F.softmax(torch.bmm(q, k.transpose(1, 2)) / p.D**0.5, dim=0)
-    return p.o(together(p, torch.bmm(weights, v).unflatten(0, (p.B, p.H))))
-
-
 # Keys: without a transpose it runs only where S = D
 SILENT = {"*": "crash", **dict.fromkeys(EQUAL, "key-not-transposed")}
-
-
-@wrong("key-not-transposed", equal=SILENT, where=("scores",))
-def folded_keys_as_they_are(p, x):
-    q, k, v = (apart(p, f, x).flatten(0, 1) for f in (p.q, p.k, p.v))
-    scores = torch.bmm(q, k) / p.D**0.5
-    context = torch.bmm(torch.softmax(scores, dim=-1), v)
-    return p.o(together(p, context.view(p.B, p.H, p.S, p.D)))
 
 
 @wrong("key-not-transposed", equal=SILENT, where=("scores",))
@@ -121,14 +102,6 @@ def padding_filled_raw(p, x, keep):
     q, k, v = (apart(p, f, x) for f in (p.q, p.k, p.v))
     scores = q @ k.transpose(-2, -1) / p.D**0.5
     scores = scores.masked_fill(keep == 0, float("-inf"))
-    return p.o(together(p, torch.softmax(scores, dim=-1) @ v))
-
-
-@wrong("padding-broadcast-raw", **RAW, args=lambda p: (p.x, p.keep))
-def padding_chosen_raw(p, x, keep):
-    q, k, v = (apart(p, f, x) for f in (p.q, p.k, p.v))
-    scores = torch.einsum("bhtd,bhsd->bhts", q, k) / p.D**0.5
-    scores = torch.where(keep, scores, -torch.inf)
     return p.o(together(p, torch.softmax(scores, dim=-1) @ v))
 
 

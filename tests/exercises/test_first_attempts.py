@@ -30,15 +30,15 @@ def square_alone(weight, h):
     return weight.reshape(h, c // h // 2, 2, c).transpose(1, 2).reshape(c, c)
 
 
-def subtractor(asks=(100.0, 100.0), keys=(0, 1), signs=(1.0, -1.0), query=(2, 2)):
-    """Return build_subtractor with another lead, other tokens that ask or are looked for, or other signs."""
+def subtractor(asks=(100.0, 100.0), keys=(0, 1), signs=(1.0, -1.0)):
+    """Return build_subtractor with another lead, other tokens that are looked for, or other signs."""
 
     def build_subtractor(d):
         w_q, w_k, w_v, w_o = solutions.build_subtractor(d)
         w_o = w_o.abs()
         for head, row in enumerate((0, 3 * d // 2)):
             w_q[row], w_k[row] = 0.0, 0.0
-            w_q[row, d + query[head]] = w_k[row, d + keys[head]] = asks[head]
+            w_q[row, d + 2] = w_k[row, d + keys[head]] = asks[head]
             w_o[:, row : row + d] *= signs[head]
         return w_q, w_k, w_v, w_o
 
@@ -160,10 +160,6 @@ def mask_of_each_head(x, w_q, w_k, w_v, w_o, h, mask=None):
     return solutions.multi_head_attention(x, w_q, w_k, w_v, w_o, h, given)
 
 
-def causal(scores):
-    return scores.masked_fill(torch.ones_like(scores).triu(1).bool(), -math.inf).softmax(-1)
-
-
 def online(start=-math.inf, sign=1):
     def online_softmax(scores, block_size):
         high = torch.full(scores.shape[:-1], start, dtype=scores.dtype)
@@ -255,11 +251,9 @@ def carried(finish):
 
 
 WRONG = [
-    ("similarity", "cosine-not-dot", lambda x: F.normalize(x, dim=-1) @ F.normalize(x, dim=-1).T),
     ("similarity", "cosine-not-dot", lambda x: F.cosine_similarity(x[:, None], x[None], dim=-1)),
     ("project_qkv", "pieces-not-three", lambda x, w, b: (x @ w.T + b).chunk(3)),
     ("project_qkv", "pieces-not-three", two_pieces),
-    ("split_fused_qkv", "pieces-not-three", lambda x, h: [split(part, h) for part in x.chunk(3)]),
     ("project_qkv", "weight-not-transposed", lambda x, w, b: [x @ w.chunk(3)[i] + b.chunk(3)[i] for i in range(3)]),
     ("project_qkv", "fused-three-innermost", lambda x, w, b: [(x @ w.T + b)[..., i::3] for i in range(3)]),
     ("split_fused_qkv", "never-transposed", lambda x, h: x.unflatten(2, (3, h, -1)).permute(2, 0, 1, 3, 4)),
@@ -273,11 +267,8 @@ WRONG = [
     ("weighted_sum", "elementwise-product", lambda weights, v: v * weights),
     ("split_heads", "float-division", lambda x, h: x.view(x.size(0), x.size(1), h, x.size(2) / h).transpose(1, 2)),
     ("split_heads", "view-after-transpose", lambda x, h: x.transpose(1, 2).view(x.size(0), h, x.size(1), -1)),
-    ("one_head_queries", "float-division", lambda x, w, i, h: x @ w[i * w.size(0) / h : (i + 1) * w.size(0) / h].T),
     ("attention_scores", "key-all-axes-reversed", lambda q, k: q @ k.T),
-    ("scaled_scores", "key-all-axes-reversed", lambda q, k: q @ k.T / math.sqrt(q.size(-1))),
     ("attention_scores", "key-transposed-wrong-axes", lambda q, k: q @ k.transpose(1, 2)),
-    ("attention_scores", "cosine-not-dot", lambda q, k: F.cosine_similarity(q[:, :, :, None], k[:, :, None], dim=-1)),
     ("score_form", "form-transposed", lambda a, b, i, h: b.chunk(h)[i].T @ a.chunk(h)[i]),
     ("score_form", "form-of-all-heads", lambda a, b, i, h: a.T @ b),
     ("entropy", "entropy-log-of-zero", lambda w: -(w * w.log()).sum(-1)),
@@ -285,27 +276,21 @@ WRONG = [
     ("entropy", "entropy-base-two", lambda w: -torch.special.xlogy(w, w).sum(-1) / math.log(2)),
     ("entropy", "entropy-mean", lambda w: -torch.special.xlogy(w, w).mean(-1)),
     ("masked_softmax", "mask-inverted", lambda s, m: s.masked_fill(m, -math.inf).softmax(-1).nan_to_num(0.0)),
-    ("masked_softmax", "mask-inverted", lambda s, m: s.masked_fill(m, -math.inf).softmax(-1)),
-    ("masked_softmax", "mask-inverted", lambda s, m: s.masked_fill(m, -1e9).softmax(-1)),
     ("masked_softmax", "nan-gradient", added_minus_infinity),
     ("masked_softmax", "masked-row-uniform", lambda s, m: s.masked_fill(~m, -math.inf).softmax(-1).nan_to_num(1 / 7)),
     ("scaled_scores", "scale-by-heads", lambda q, k: q @ k.mT / q.size(1) ** 0.5),
     ("multi_head_attention", "mask-first-batch-only", changed("multi_head_attention", mask=lambda m, z: m[:1])),
     ("self_attention", "scores-returned", lambda x, a, b, c: (
         solutions.self_attention(x, a, b, c)[0], x @ a.T @ (x @ b.T).mT / math.sqrt(x.size(-1)))),
-    ("self_attention", "dropout-at-eval", changed("self_attention", softmax=lambda z: F.dropout(z.softmax(-1), 0.1))),
     ("build_subtractor", "heads-exchanged", subtractor(signs=(-1.0, 1.0))),
-    ("build_subtractor", "heads-exchanged", subtractor(keys=(1, 0))),
     ("build_subtractor", "sum-not-difference", subtractor(signs=(1.0, 1.0))),
     ("build_subtractor", "lead-too-small", subtractor(asks=(1.0, 1.0))),
     ("build_subtractor", "looks-for-the-asker", subtractor(keys=(2, 2))),
-    ("build_subtractor", "looks-for-the-asker", subtractor(keys=(2, 2), query=(0, 1))),
     ("build_subtractor", "same-place-twice", subtractor(keys=(0, 0))),
     ("multi_head_attention", "view-after-transpose", viewed_late),
     ("multi_head_attention", "view-on-non-contiguous", merged_by_view),
     ("multi_head_attention", "weight-not-transposed", UNSCALED_AND_NOT_TRANSPOSED),
     ("multi_head_attention", "mask-none", no_test_for_none),
-    ("MultiHeadAttention", "dropout-at-eval", changed("MultiHeadAttention", weigh=lambda w, v: F.dropout(w, 0.1) @ v)),
     ("fused_mha", "scale-twice", changed("fused_mha", kernel=lambda q, k, v, c: ONE_CALL(
         q / math.sqrt(q.size(-1)), k, v, is_causal=c))),
     ("fused_mha", "causal-ignored", changed("fused_mha", kernel=lambda q, k, v, c: ONE_CALL(q, k, v))),
@@ -328,9 +313,7 @@ WRONG = [
         x, torch.cat((x, memory), 1), *rest)),
     ("rope", "positions-ignored", lambda x, p, base=10000.0: solutions.rope(x, range(x.size(2)), base)),
     ("rope", "frequency-precedence", lambda x, p, base=10000.0: solutions.rope(x, p, base**0.5)),
-    ("rope", "frequency-precedence", lambda x, p, base=10000.0: solutions.rope(x, p, 1 / base)),
     ("rope", "base-ignored", lambda x, p, base=10000.0: solutions.rope(x, p)),
-    ("rope", "base-ignored", lambda x, p, base=10000.0: solutions.rope(x, p, 500000.0)),
     ("decode_step", "cache-not-appended", lambda *a: (solutions.decode_step(*a)[0], *a[1:3])),
     ("kv_cache_bytes", "cache-bytes-batch-missing", lambda n, b, s, h, d, size: 2 * n * s * h * d * size),
     ("kv_cache_bytes", "cache-bytes-one-of-kv", lambda n, b, s, h, d, size: n * b * s * h * d * size),
@@ -364,11 +347,9 @@ WRONG = [
         [solutions.sinusoidal_encoding(n, c)[:, first::2] for first in (0, 1)], 1)),
     ("ablate_heads", "ablate-complement", lambda c, h: c - solutions.ablate_heads(c, h)),
     ("gpt2_qkv", "not-transposed", lambda w: w.split(w.size(0), dim=1)),
-    ("gpt2_qkv", "not-transposed", lambda w: [part.T for part in w.T.chunk(3)]),
     ("gpt2_qkv", "wrong-unpack-order", lambda w: w.T.chunk(3)[::-1]),
     ("gpt2_qkv", "chunk-wrong-axis", lambda w: torch.split(w, len(w) // 3)),
     ("gpt2_attention", "not-transposed", into_linear),
-    ("gpt2_attention", "not-transposed", lambda x, state, h: F.linear(x, state["c_attn.weight"], state["c_attn.bias"])),
     ("gpt2_attention", "not-transposed", lambda *a: layer_of_gpt2(*a, c_proj=lambda w: w.T)),
     ("gpt2_attention", "causal-ignored", lambda *a: layer_of_gpt2(*a, is_causal=False)),
     ("gpt2_attention", "scale-missing", lambda *a: layer_of_gpt2(*a, is_causal=True, scale=1.0)),
@@ -376,19 +357,15 @@ WRONG = [
     ("to_half_split", "heads-ignored", lambda w, h: torch.cat((w[::2], w[1::2]))),
     ("to_half_split", "half-split-inverted", lambda w, h: w.view(h, 2, -1, len(w)).transpose(1, 2).reshape(w.shape)),
     ("to_half_split", "columns-reordered", lambda w, h: torch.cat((w[:, ::2], w[:, 1::2]), 1)),
-    ("to_half_split", "columns-reordered", lambda w, h: solutions.to_half_split(w.mT, h)),
     ("relation_score", "relation-summed", lambda w, pairs: sum(w[:, a, b] for a, b in pairs)),
     ("contribution_norms", "weights-only", lambda w, v, w_o: w),
     ("contribution_norms", "norm-of-value", lambda w, v, w_o: torch.einsum("hts,hs->hts", w, v.norm(dim=-1))),
     ("contribution_norms", "contribution-unweighted", carried(
         lambda w, parts: parts.norm(dim=-1)[:, None].expand_as(w))),
-    ("contribution_norms", "norm-squared", carried(lambda w, parts: w * parts.square().sum(-1)[:, None])),
     ("contribution_norms", "norm-squared", carried(lambda w, parts: (w[..., None] * parts[:, None]).square().sum(-1))),
     ("contribution_norms", "contribution-of-all-heads", carried(
         lambda w, parts: (w[..., None] * parts[:, None]).sum(0).norm(dim=-1))),
     ("contribution_norms", "output-columns-as-rows", lambda w, v, w_o: solutions.contribution_norms(w, v, w_o.mT)),
-    ("contribution_norms", "output-columns-as-rows", lambda w, v, w_o: w * torch.stack(
-        [one @ rows for one, rows in zip(v, w_o.chunk(len(v)), strict=True)]).norm(dim=-1)[:, None]),
     ("generate", "generate-samples", sampled),
     ("next_token_probabilities", "temperature-after-softmax", lambda z, t, k: first(z.softmax(-1), k) / t),
     ("next_token_probabilities", "temperature-ignored", lambda z, t, k: normed(first(z.softmax(-1) / t, k))),
@@ -431,51 +408,34 @@ class WithoutBias(nn.Module):
 
 # Wrong in ways without a name, and what is said of them.
 SAID = [
-    ("similarity", lambda x: x.T @ x, "The columns of x were compared"),
-    ("similarity", lambda x: (x @ x.T).softmax(-1), "step 1 alone"),
-    ("similarity", lambda x: x @ x.T / 2**0.5, "step 1 alone"),
-    ("project", lambda x, w, b: w @ x + b, "x stands on the left"),
     ("project", made_anew, "Random numbers take part, as in a new nn.Linear"),
     ("project", lambda x, w, b: nn.Linear(24, 18, dtype=x.dtype)(x), "Compute with those that are given"),
     ("self_attention", asked_in_a_hurry, "x stands on the left"),
-    ("multi_head_attention", lambda x, w_q, *rest: (w_q @ x, x), "x stands on the left"),
     ("split_heads", lambda x, h: x.view(2, 5, 4, 6).transpose(1, 2), "sizes are those of the lesson"),
     ("merge_heads", lambda c: c.transpose(1, 2).reshape(2, 5, 24), "sizes are those of the lesson"),
-    ("merge_heads", lambda c: c.transpose(2, 3).reshape(len(c), c.size(2), -1), "Tokens and channels changed places"),
-    ("head_contributions", lambda c, w: c @ w.T, "met all C columns of W_O"),
     ("build_subtractor", asks_nobody, "head 0 looks at all tokens alike and adds its content"),
     ("build_subtractor", asks_nobody, "In w_q stands the channel of the token that asks, d + 2"),
-    ("project", lambda x, w, b: x @ w.reshape(w.size(1), -1) + b, "It is no transpose"),
     ("project_qkv", splits_by_three, "split(3) cuts pieces of size 3"),
     ("project_qkv", lambda x, w, b: (part for part in (x @ w.T + b).chunk(3, -1)), "one generator. Put commas"),
     ("project_qkv", lambda x, w, b: dict(zip("qkv", (x @ w.T + b).chunk(3, -1), strict=True)), "returned one dict."),
     ("project_qkv", lambda x, w, b: None if x.dim() else x, "Is a return missing?"),
     ("patchify", lambda x, p: F.unfold(x, p, stride=p).mT + 1, "at image 0, patch"),
     ("add_class_token", lambda x, c: torch.cat((2 * c.expand(len(x), 1, -1), x), 1), "at image 0, token 0"),
-    ("self_attention", changed("self_attention", softmax=causal), "nobody asked for it"),
-    ("multi_head_attention", changed("multi_head_attention", softmax=causal), "nobody asked for it"),
-    ("scaled_scores", lambda q, k: q @ k.mT / int(q.size(-1) ** 0.5), "rounded to a whole number"),
 
     ("masked_softmax", lambda s, m: (s + (1 - m) * -1e9).softmax(-1), "Its opposite is ~mask"),
     ("masked_softmax", lambda s, m: s.masked_fill(-m, -1e9).softmax(-1), "Its opposite is ~mask"),
-    ("one_head_queries", lambda x, w, i, h: x @ w[i : i + w.size(0) // h].T, "begin at head * D"),
     ("one_head_queries", lambda x, w, i, h: x @ w.chunk(h, 1)[i], "Columns of W were taken"),
-    ("attention_scores", lambda q, k: q @ k.mT / math.sqrt(q.size(-1)), "divided by sqrt(D) already"),
-    ("score_form", lambda a, b, i, h: a.chunk(h)[i] @ b.chunk(h)[i].T, "the product summed over C"),
     ("similarity", lambda x: torch.dot(x, x.T), "torch.dot takes two vectors"),
     ("attention_scores", lambda q, k: torch.mm(q, k.mT), "torch.mm takes two matrices"),
     ("scaled_scores", lambda q, k: q @ k.mT / torch.sqrt(q.size(-1)), "Write math.sqrt(size)"),
     ("entropy", lambda w: -sum(w * math.log(w)), "use torch.exp, torch.log"),
     ("softmax", lambda z: z - z.max(-1, keepdim=True), "max along an axis gives two results"),
-    ("softmax", lambda z: (z - z.max()).exp() / (z - z.max()).exp().sum(-1, keepdim=True), "The largest score of all"),
     ("softmax", lambda z: (e := (z - z.mean(-1, keepdim=True)).exp()) / e.sum(-1, keepdim=True), "of 10 000 and more"),
     ("self_attention", lambda *a: solutions.self_attention(*a)[::-1], "Result 0 (context) has shape (2, 7, 7)"),
     ("multi_head_attention", asks_the_mask, "if mask is not None"),
     ("multi_head_attention", mask_of_each_head, "It was called with a mask (B, 1, S, S)"),
     ("find_leaks", probing((1.0,)), "draw several, small and large ones"),
     ("to_half_split", square_alone, "The weight has another number of rows"),
-    ("to_half_split", lambda w, h: w.unflatten(0, (h, -1, 2)).transpose(0, 2).flatten(0, 2), "Heads changed places"),
-    ("to_half_split", lambda w, h: w.unflatten(0, (-1, 2, h)).transpose(0, 1).flatten(0, 2), "every H-th of them"),
     ("find_leaks", probing((30.0,)), "fewer than 3 times"),
     ("find_leaks", probing((0.01,) * 6), "draw several, small and large ones"),
     ("find_leaks", probing((0.01, 30.0) * 3, differ=lambda a, b: (a - b).abs() > 1e-5), "Is there a tolerance?"),
@@ -484,16 +444,12 @@ SAID = [
     ("find_leaks", in_one_batch, "tokens of another shape"),
     ("find_leaks", by_gradient, "no token was ever changed"),
     ("find_leaks", probing((0.01, 30.0) * 3, fresh=False), "Several tokens are changed at once"),
-    ("parameter_count", lambda c, h, bias: 4 * (c * c + c), "although bias is False"),
     ("build_subtractor", second_row, "With d = 2, head 0 looks at all tokens alike"),
     ("build_subtractor", second_row, "Each makes its scores from rows of its own: 0 to 2 for head 0"),
     ("build_subtractor", subtractor(asks=(1.0, 100.0)), "token a with weight 0.182 and adds its content; head 1"),
     ("build_subtractor", lambda d: subtractor()(8), "it should return four matrices (6, 6)"),
-    ("scaled_scores", lambda q, k: q @ k.mT / q.size(-1) ** 1 / 2, "the power comes first"),
     ("one_head_queries", lambda x, w, i, h: x @ w.chunk(h, dim=1)[i].T, "cut along its columns"),
     ("fused_mha", changed("fused_mha", kernel=ONE_CALL), "in the place of the mask"),
-    ("fold_value_bias", lambda w_o, b_v, b_o: w_o @ b_o + b_v, "have changed places"),
-    ("self_attention", lambda x, a, b, c: (a @ x, x), "weight @ x"),
     ("MultiHeadAttention", NotReady, "super().__init__()"),
     ("MultiHeadAttention", WithoutBias, "there is no q_proj.bias"),
     ("layer_norm", lambda x, *rest: solutions.layer_norm(x, *rest) @ torch.eye(24).double(), "is a dtype written down"),
@@ -565,13 +521,11 @@ HOLES = [
     ("online_softmax", lambda scores, size: in_numpy(scores.numpy())),
     ("online_softmax", lambda scores, size: in_numpy(np.array(scores.tolist()))),
     ("masked_softmax", lambda s, m: s.masked_fill(~m, -100.0).softmax(-1) * m.any(-1, keepdim=True)),
-    ("masked_softmax", lambda s, m: s.masked_fill(~m, -30.0).softmax(-1) * m.any(-1, keepdim=True)),
     ("split_heads", lambda x, h: "abc"),
     # right on easy inputs alone
     ("entropy", lambda w: torch.nan_to_num(-(w * w.log()).sum(-1))),
     ("entropy", lambda w: -(w * w.clamp(min=1e-3).log()).sum(-1)),
     ("masked_softmax", lambda s, m: (e := s.exp() * m) / e.sum(-1, keepdim=True).clamp_min(1e-9)),
-    ("masked_softmax", lambda s, m: s.masked_fill(~m, -100).softmax(-1) * m.any(-1, keepdim=True)),
     ("masked_softmax", lambda s, m: (s * m).masked_fill(s * m == 0, -math.inf).softmax(-1).nan_to_num(0.0)),
     ("generate", lambda model, ids, steps: window(model, ids, steps, 2)),
     ("padding_mask", lambda n, size: (torch.arange(int(n.max())) < n[:, None])[:, None, None]),

@@ -1,20 +1,16 @@
 """Messages and hints send a learner to places that are there, by the words that stand there."""
 
-import json
 import re
-from pathlib import Path
 
+import lessons
 import pytest
 
 from mha_course.exercises.catalogue import LESSONS, MISTAKES
 
-NOTEBOOKS = sorted((Path(__file__).parents[2] / "notebooks").glob("*.ipynb"))
-
 
 def places(number):
     """Return the headings of a lesson, and the bold words with which its paragraphs begin."""
-    cells = json.loads(NOTEBOOKS[number].read_text(encoding="utf-8"))["cells"]
-    text = "\n".join("".join(cell["source"]) for cell in cells if cell["cell_type"] == "markdown")
+    text = lessons.prose(lessons.read(lessons.LESSONS[number]))
     headings = re.findall(r"(?m)^##+ (.*?)\s*$", text)
     return headings, re.findall(r"(?m)^\*\*([^*]+?)[.:]?\*\*", text)
 

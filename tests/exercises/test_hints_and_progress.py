@@ -11,7 +11,7 @@ import textwrap
 from html.parser import HTMLParser
 from pathlib import Path
 
-import nbformat
+import lessons
 import pytest
 import solutions
 import torch
@@ -24,7 +24,7 @@ from mha_course.exercises.hint_ladder import hint
 from mha_course.exercises.progress_store import progress, remember
 
 ROOT = Path(__file__).resolve().parents[2]
-NOTEBOOKS = {int(path.name[:2]): path for path in sorted((ROOT / "notebooks").glob("[0-9][0-9]_*.ipynb"))}
+NOTEBOOKS = {int(path.name[:2]): path for path in lessons.LESSONS}
 # What an untrusted notebook shows (JupyterLab's sanitizer), as far as it is used here.
 SAFE = {"div", "strong", "code", "ol", "li", "pre", "p", "table", "caption", "thead", "tbody", "tr", "th", "td"}
 
@@ -61,12 +61,6 @@ class Tags(HTMLParser):
         self.text += data
 
 
-def markdown(number):
-    """Return the prose of a lesson."""
-    cells = nbformat.read(NOTEBOOKS[number], as_version=4).cells
-    return "\n".join(cell.source for cell in cells if cell.cell_type == "markdown")
-
-
 # The lessons are listed once, and as they are
 
 
@@ -83,7 +77,7 @@ def test_no_name_stands_for_two_things():
 
 @pytest.mark.parametrize("number", NOTEBOOKS)
 def test_lessons_are_what_the_notebooks_are(number):
-    text = markdown(number)
+    text = lessons.prose(lessons.read(NOTEBOOKS[number]))
     assert text.startswith(f"# {number} · {LESSONS[number].title}\n")
     names = [exercise.name for exercise in LESSONS[number].exercises]
     assert re.findall(r"\*\*Exercise `(\w+)`\*\*", text) == names
@@ -319,7 +313,7 @@ def test_an_example_is_no_attempt():
 @pytest.mark.parametrize("number", NOTEBOOKS)
 def test_a_lesson_that_is_only_run_records_no_attempt(number):
     """Outputs of `progress()` are kept with a lesson, and compared: they are the same however often it is run."""
-    cells = [cell.source for cell in nbformat.read(NOTEBOOKS[number], as_version=4).cells if cell.cell_type == "code"]
+    cells = [cell.source for cell in lessons.code_cells(lessons.read(NOTEBOOKS[number]))]
     stubs = [re.match(r"(?:def|class) (\w+)", source) for source in cells if source.rstrip().endswith("...")]
     calls = re.findall(r'(?m)^(?:report = )?check\("(\w+)", (\w+)(.*)', "\n".join(cells))
     assert len(calls) == "\n".join(cells).count("check(")

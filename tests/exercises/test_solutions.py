@@ -5,6 +5,7 @@ import math
 import types
 
 import pytest
+import seaborn as sns
 import solutions
 import torch
 from rewriting import TOLERANCE, Largest, fails_with, numbers, one_thread, refused, same  # noqa: F401
@@ -33,65 +34,12 @@ def torch_module(dtype):
 # Each check takes a dtype, and holds the function that it is listed under in CHECKS against an authority.
 
 
-def converters_agree_with_the_modules_that_use_the_masks(dtype):
-    attend = (numbers(T, S, seed=1) > 0) | (torch.arange(S) == 2)
-    hidden = ~attend
-    additive = solutions.additive_mask(attend, dtype)
-    assert additive.dtype == dtype
-    q, k, v = (numbers(B, H, n, D, seed=seed, dtype=dtype) for seed, n in enumerate((T, S, S)))
-    want = attention.attention(q, k, v, attend)[0]
-    for mask, convention in ((attend, "sdpa"), (additive, "additive")):
-        same(F.scaled_dot_product_attention(q, k, v, mask), want, dtype)
-        assert torch.equal(solutions.to_attend(mask, convention), attend)
-    module, x, memory = torch_module(dtype), numbers(B, T, C, dtype=dtype), numbers(B, S, C, seed=3, dtype=dtype)
-    keys = masks.padding_mask([S, 4], S)
-    for given in ({"attn_mask": hidden}, {"attn_mask": additive}, {"key_padding_mask": ~keys[:, 0, 0]}):
-        out, weights = module(x, memory, memory, **given, average_attn_weights=False)
-        (mask,) = given.values()
-        read = solutions.to_attend(mask, "additive" if mask.is_floating_point() else "multihead")
-        read = read[:, None, None] if "key_padding_mask" in given else read
-        mine, my_weights = solutions.cross_attention(x, memory, *weights_of(module), H, read)
-        same(mine, out.detach(), dtype)
-        same(my_weights, weights.detach(), dtype)
-
-
-def seaborn_leaves_out_what_is_hidden(dtype):
-    import matplotlib.pyplot as plt  # noqa: PLC0415
-    import seaborn as sns  # noqa: PLC0415
-
-    mask = numbers(T, S) > 0
-    axes = sns.heatmap(torch.ones(T, S).numpy(), mask=mask.numpy(), cbar=False)
-    drawn = torch.tensor(~axes.collections[0].get_array().mask).view(T, S)
-    plt.close("all")
-    assert torch.equal(solutions.to_attend(mask, "seaborn"), drawn)
-
-
-def cache_mask_is_the_last_rows_of_the_causal_mask(dtype):
-    for total in range(1, 9):
-        for new in range(1, total + 1):
-            assert torch.equal(solutions.causal_mask_for_cache(new, total), masks.causal_mask(total)[total - new :])
-
-
 def leaks_are_those_of_the_mask(dtype):
     x, module = numbers(B, S, C, dtype=dtype), torch_module(dtype)
     for attend in (masks.causal_mask(S), masks.causal_mask(S).triu(-2), numbers(S, S) > 0):
         visible = attend | torch.eye(S, dtype=torch.bool)
         found = solutions.find_leaks(lambda x, hidden=~visible: module(x, x, x, attn_mask=hidden)[0], x)
         assert torch.equal(found, visible)
-
-
-def sinusoids_equal_the_formula(dtype):
-    before = torch.get_default_dtype()
-    torch.set_default_dtype(dtype)
-    try:
-        encodings = [solutions.sinusoidal_encoding(*sizes) for sizes in ((S, C), (1, 2))]
-    finally:
-        torch.set_default_dtype(before)
-    for encoding in encodings:
-        tokens, width = encoding.shape
-        angles = [[s / 10000 ** (2 * (c // 2) / width) for c in range(width)] for s in range(tokens)]
-        want = [[(math.cos if c % 2 else math.sin)(angle) for c, angle in enumerate(row)] for row in angles]
-        same(encoding, torch.tensor(want, dtype=torch.float64), dtype)
 
 
 def rope_is_a_product_of_complex_numbers(dtype):
@@ -106,33 +54,6 @@ def rope_is_a_product_of_complex_numbers(dtype):
         same(solutions.rope(x, places, base) if base != 10000.0 else solutions.rope(x, places), want, dtype)
 
 
-def decoding_equals_doing_all_at_once_for_every_split(dtype):
-    module, x = torch_module(dtype), numbers(B, S, C, dtype=dtype)
-    hidden = ~masks.causal_mask(S)
-    want = module(x, x, x, attn_mask=hidden)[0].detach()
-    w = weights_of(module)
-    k_all, v_all = ((x @ weight.T).view(B, S, H, D).transpose(1, 2) for weight in w[1:3])
-    for past in range(S):
-        k, v = k_all[:, :, :past].clone(), v_all[:, :, :past].clone()
-        for t in range(past, S):
-            before = k.clone(), v.clone()
-            out, new_k, new_v = solutions.decode_step(x[:, t : t + 1], k, v, *w, H)
-            assert torch.equal(k, before[0])
-            assert torch.equal(v, before[1])
-            same(out, want[:, t : t + 1], dtype)
-            k, v = new_k, new_v
-        same(k, k_all, dtype)
-        same(v, v_all, dtype)
-
-
-def repeated_heads_equal_torchs_grouped_queries(dtype):
-    q = numbers(B, H, T, D, dtype=dtype)
-    for groups in (1, 2, H):
-        k, v = (numbers(B, groups, S, D, seed=seed, dtype=dtype) for seed in (1, 2))
-        want = F.scaled_dot_product_attention(q, k, v, enable_gqa=True)
-        same(attention.attention(q, solutions.repeat_kv(k, H), solutions.repeat_kv(v, H))[0], want, dtype)
-
-
 def latent_scores_equal_those_of_the_keys_never_made(dtype):
     width = 9
     q, w_uk, latent = (
@@ -141,52 +62,6 @@ def latent_scores_equal_those_of_the_keys_never_made(dtype):
     k = torch.stack([F.linear(latent, w_uk[head]) for head in range(H)], dim=1)  # (B, H, S, D)
     want = torch.stack([q[:, :, t : t + 1].mul(k).sum(-1) for t in range(T)], dim=2)
     same(solutions.latent_scores(q, w_uk, latent), want, dtype)
-
-
-def bytes_are_those_of_real_caches(dtype):
-    cache = [torch.zeros(B, H, S, D, dtype=dtype) for _ in range(3) for _ in "kv"]
-    count = solutions.kv_cache_bytes(3, B, S, H, D, dtype.itemsize)
-    assert count == sum(tensor.untyped_storage().nbytes() for tensor in cache)
-    assert type(count) is int
-    assert solutions.kv_cache_bytes(3, B, 0, H, D, 2) == 0
-
-
-def one_pass_equals_logsumexp_for_every_block(dtype):
-    for scores in (numbers(B, H, T, S, dtype=dtype), numbers(S, dtype=dtype) * 300 + 1e4):
-        hidden = scores.masked_fill(numbers(*scores.shape, seed=1) > 0, -math.inf)
-        hidden[..., :2] = -math.inf  # a first block without a key
-        for case in (scores, hidden):
-            for block_size in range(1, S + 3):
-                highest, total = solutions.online_softmax(case, block_size)
-                same(highest, case.amax(-1), dtype)
-                same(highest + total.log(), case.double().logsumexp(-1), dtype)
-    highest, total = solutions.online_softmax(torch.full((T, S), -math.inf, dtype=dtype), 3)
-    assert highest.isneginf().all()
-    assert not total.any()
-
-
-def tiles_equal_the_whole_for_every_block(dtype):
-    for scale in (1.0, 100.0):
-        q, k, v = (numbers(B, H, n, D, seed=seed, dtype=dtype) * scale for seed, n in enumerate((T, S, S)))
-        v = torch.cat((v, v[..., :5]), dim=-1)  # a width of its own
-        want = F.scaled_dot_product_attention(q.double(), k.double(), v.double())
-        for block_size in range(1, S + 3):
-            got = solutions.tiled_attention(q, k, v, block_size)
-            assert got.dtype == dtype
-            bound = TOLERANCE[dtype] * scale**2  # scores of 1e4 have so many digits fewer behind the point
-            assert torch.allclose(got.double(), want, atol=bound, rtol=bound)
-
-
-def tiles_never_hold_more_than_a_block_of_scores(dtype):
-    queries, keys, block_size = 50, 300, 32
-    q, k, v = (numbers(B, H, n, D, seed=seed, dtype=dtype) for seed, n in enumerate((queries, keys, keys)))
-    with Largest() as largest:
-        solutions.tiled_attention(q, k, v, block_size)
-    assert largest.values == B * H * block_size * block_size
-    scores = numbers(queries, keys, dtype=dtype)
-    with Largest() as largest:
-        solutions.online_softmax(scores, block_size)
-    assert largest.values == queries * block_size
 
 
 def cross_attention_equals_torchs(dtype):
@@ -414,18 +289,9 @@ def contributions_are_the_parts_of_the_output(dtype):
 
 
 CHECKS = {
-    "to_attend": (converters_agree_with_the_modules_that_use_the_masks, seaborn_leaves_out_what_is_hidden),
-    "additive_mask": (converters_agree_with_the_modules_that_use_the_masks,),
     "find_leaks": (leaks_are_those_of_the_mask,),
-    "causal_mask_for_cache": (cache_mask_is_the_last_rows_of_the_causal_mask,),
-    "sinusoidal_encoding": (sinusoids_equal_the_formula,),
     "rope": (rope_is_a_product_of_complex_numbers,),
-    "decode_step": (decoding_equals_doing_all_at_once_for_every_split,),
-    "repeat_kv": (repeated_heads_equal_torchs_grouped_queries,),
-    "kv_cache_bytes": (bytes_are_those_of_real_caches,),
     "latent_scores": (latent_scores_equal_those_of_the_keys_never_made,),
-    "online_softmax": (one_pass_equals_logsumexp_for_every_block, tiles_never_hold_more_than_a_block_of_scores),
-    "tiled_attention": (tiles_equal_the_whole_for_every_block, tiles_never_hold_more_than_a_block_of_scores),
     "cross_attention": (cross_attention_equals_torchs,),
     "fused_mha": (the_fused_call_equals_torchs_module_causal_and_not, the_fused_call_holds_no_table_of_all_pairs),
     "layer_norm": (layer_norm_equals_torchs,),
@@ -496,9 +362,6 @@ def generating(gradients=torch.no_grad):
 
 
 OTHER_MISTAKES = [  # name, the wrong function
-    ("additive_mask", lambda mask, dtype: RIGHT.additive_mask(mask, torch.float32)),
-    ("sinusoidal_encoding", lambda *sizes: RIGHT.sinusoidal_encoding(*sizes).float()),
-    ("tiled_attention", lambda q, k, v, block_size: F.scaled_dot_product_attention(q, k, v)),
     ("encoder_block", added_in_place),
     ("generate", generating(torch.enable_grad)),
     ("other_weights", reweighing(ones=0.0)),
@@ -527,58 +390,20 @@ def ones(*shape, dtype=torch.float32):
     return torch.ones(*shape, dtype=dtype)
 
 
-W = [ones(C, C)] * 4
 CACHE = ones(B, H, S, D)
 ERRORS = [
-    (lambda: masks.causal_mask_for_cache(7, 5),
-     "causal_mask_for_cache: the new tokens must be among all tokens. "
-     "expected ints with 1 <= new <= total, got new=7, total=5"),
-    (lambda: masks.to_attend(masks.causal_mask(3), "keras"),
-     "to_attend: no convention has this name. expected bool, sdpa, multihead, seaborn, additive, got 'keras'"),
-    (lambda: masks.to_attend(ones(3, 3), "multihead"),
-     "to_attend: mask must be bool in the convention 'multihead'. expected torch.bool, got torch.float32, "
-     'fix: convention="additive" if it holds 0 and -inf, mask.bool() if it holds 0 and 1'),
-    (lambda: masks.to_attend([True], "bool"),
-     "to_attend: mask must be a tensor. expected a torch.Tensor, got list, fix: torch.as_tensor(mask)"),
-    (lambda: masks.to_attend(masks.causal_mask(3), "additive"),
-     "to_attend: an additive mask must be floating point. expected a float dtype, got torch.bool"),
-    (lambda: masks.to_attend(torch.tensor([0.0, -1e9]), "additive"),
-     "to_attend: an additive mask must hold 0 and -inf alone. expected 0 = may attend, -inf = hidden, "
-     "got -1e+09 too, fix: mask.masked_fill(mask < -1e4, -math.inf)"),
-    (lambda: masks.to_attend(torch.tensor([0.0, -1.5, -1e9]), "additive"),
-     "to_attend: an additive mask must hold 0 and -inf alone. expected 0 = may attend, -inf = hidden, got -1.5 too"),
-    (lambda: masks.additive_mask(ones(3, 3), torch.float32),
-     "additive_mask: mask must be bool, True = may attend. expected torch.bool, got torch.float32, "
-     "fix: mask.bool() if it holds 0 and 1"),
-    (lambda: masks.combine_masks([True], masks.padding_mask([3], 5)),
-     "combine_masks: causal must be a tensor. expected a torch.Tensor, got list, fix: torch.as_tensor(causal)"),
-    (lambda: positions.sinusoidal_encoding(0, C),
-     "sinusoidal_encoding: seq_len must be a positive int. expected seq_len >= 1, got 0"),
-    (lambda: positions.sinusoidal_encoding(S, 23),
-     "sinusoidal_encoding: d_model must be even, since channels go in pairs. "
-     "expected d_model % 2 == 0, d_model >= 2, got d_model=23, fix: d_model=24"),
-    (lambda: positions.rope(ones(B, H, S, D), torch.arange(T)),
-     "rope: positions has the wrong S. expected (S=7), got (S=5)"),
-    (lambda: positions.rope(ones(B, H, S, D), torch.arange(S), 0),
-     "rope: base must be positive. expected base > 0, got base=0"),
-    (lambda: caching.decode_step(ones(B, 1, C), CACHE[:, :3], CACHE, *W, H),
-     "decode_step: k_cache has the wrong H. expected (B=2, H=4, P=7, D=6), got (B=2, H=3, P=7, D=6)"),
-    (lambda: caching.decode_step(ones(B, 1, C), CACHE, CACHE, W[0], ones(C, 20), *W[2:], H),
-     "decode_step: w_k has the wrong C'. expected (C=24, C'=24), got (C=24, C'=20)"),
-    (lambda: caching.decode_step(ones(B, 1, C), CACHE, CACHE, *W[:3], ones(C, C, dtype=torch.float64), H),
-     "decode_step: w_o must have the dtype of x_t. expected torch.float32, got torch.float64, "
-     "fix: w_o.to(torch.float32)"),
-    (lambda: caching.decode_step(ones(B, 1, C), CACHE, CACHE, *W, 5),
-     "decode_step: num_heads must divide C. expected C % num_heads == 0, got C=24, num_heads=5, "
-     "fix: num_heads=4 or 6, or C=20 or 25"),
-    (lambda: caching.kv_cache_bytes(3, B, S, H, D, 0.5),
-     "kv_cache_bytes: bytes_per_value must be a whole number. "
-     "expected bytes_per_value >= 0, got bytes_per_value=0.5"),
     (lambda: flash.tiled_attention(ones(B, H, T, D), CACHE[:, :, :0], CACHE[:, :, :0], 2),
      "tiled_attention: there must be a key to attend to. expected S >= 1, got S=0"),
     (lambda: flash.tiled_attention(ones(B, H, T, D), CACHE, CACHE[:, :, :5], 2),
      "tiled_attention: v has the wrong S. expected (B=2, H=4, S=7, D), got (B=2, H=4, S=5, D=6)"),
 ]  # fmt: skip
+
+
+def test_seaborn_leaves_out_what_is_hidden():
+    mask = numbers(T, S) > 0
+    axes = sns.heatmap(torch.ones(T, S).numpy(), mask=mask.numpy(), cbar=False)
+    drawn = torch.tensor(~axes.collections[0].get_array().mask).view(T, S)
+    assert torch.equal(solutions.to_attend(mask, "seaborn"), drawn)
 
 
 @pytest.mark.parametrize(("call", "message"), ERRORS)

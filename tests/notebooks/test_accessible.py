@@ -10,6 +10,7 @@ from pathlib import Path
 import nbformat
 import pytest
 import walking
+from lessons import LESSONS, prose, read
 
 from mha_course import widgets
 from mha_course.cli import authoring
@@ -17,7 +18,6 @@ from mha_course.tracing import trace
 from mha_course.variants import FusedQKV
 from mha_course.widgets import LayoutPlayer, ShapeTracer
 
-LESSONS = sorted(authoring.LESSONS.glob("*.ipynb"))
 HERE = Path(widgets.__file__).parent
 EMPTY_WORDS = {"here", "this", "link", "click here", "more", "this page", "read more", "see here"}
 PLAYS = re.compile(r"setInterval\(")
@@ -29,8 +29,8 @@ def headings(notebook):
     found = []
     for cell in notebook.cells:
         if cell.cell_type == "markdown":
-            prose = re.sub(r"(?ms)^(```|~~~).*?^\1", "", cell.source)
-            found += [(len(marks), words.strip()) for marks, words in re.findall(r"(?m)^(#{1,6})\s+(.*)$", prose)]
+            text = re.sub(r"(?ms)^(```|~~~).*?^\1", "", cell.source)
+            found += [(len(marks), words.strip()) for marks, words in re.findall(r"(?m)^(#{1,6})\s+(.*)$", text)]
     return found
 
 
@@ -93,11 +93,10 @@ def link_problems(text):
 
 @pytest.mark.parametrize("path", LESSONS, ids=lambda path: path.stem)
 def test_a_lesson_can_be_read_without_seeing_it(path):
-    notebook = nbformat.read(path, as_version=4)
-    prose = "\n\n".join(cell.source for cell in notebook.cells if cell.cell_type == "markdown")
+    notebook = read(path)
     assert list(heading_problems(notebook)) == []
     assert list(picture_problems(notebook)) == []
-    assert list(link_problems(prose)) == []
+    assert list(link_problems(prose(notebook))) == []
 
 
 @pytest.mark.parametrize("name", ["README.md", "CONTRIBUTING.md", "CHANGES.md", "TEACHING.md"])

@@ -1,6 +1,6 @@
 """Make the README's pictures from the real thing: the scene and a wrong answer in JupyterLab.
 
-python tests/readme_pictures.py
+python tests/support/readme_pictures.py
 """
 
 import io
