@@ -276,7 +276,7 @@ EXERCISES = [
         "May token t see token s if s = t? And if s = t + 1?",
         "True on the diagonal and below it: `tril` of a matrix of True. Lesson 4 drew one.",
         "A bool matrix (S, S), a row for each query and a column for each key, True where s <= t.",
-        "return torch.ones(seq_len, seq_len, dtype=torch.bool).tril()  # (S, S)",
+        line="return torch.ones(seq_len, seq_len, dtype=torch.bool).tril()  # (S, S)",
         inputs=[lambda: (S,)],
         other_sizes=lambda: (4,),
         axes="S S",
@@ -289,7 +289,7 @@ EXERCISES = [
         "size 1 make it fit every head and every query.",
         "The places are (S), the lengths as a column (B, 1). Compared they are (B, S), and with two more axes (B, 1, "
         "1, S).",
-        "real = torch.arange(max_len) < lengths[:, None]  # (B, S)\nreturn real[:, None, None]  # (B, 1, 1, S)",
+        line="real = torch.arange(max_len) < lengths[:, None]  # (B, S)\nreturn real[:, None, None]  # (B, 1, 1, S)",
         inputs=[lambda: (torch.tensor([4, 6, 1, 5]), S)],
         other_sizes=lambda: (torch.tensor([2, 9, 0]), 9),
         axes="B 1 1 S",
@@ -301,7 +301,7 @@ EXERCISES = [
         "True means may attend. If two masks have a say, when may a token attend?",
         "A logical “and”, number by number. Broadcasting does the rest.",
         "(S, S) meets (B, 1, 1, S), and broadcasting gives (B, 1, S, S).",
-        "return causal & padding  # (B, 1, S, S)",
+        line="return causal & padding  # (B, 1, S, S)",
         inputs=[lambda: (masks.causal_mask(S), masks.padding_mask(torch.tensor([4, 6]), S))],
         other_sizes=lambda: (masks.causal_mask(4), masks.padding_mask(torch.tensor([1, 3, 4]), 4)),
         axes="B 1 S S",
@@ -313,7 +313,7 @@ EXERCISES = [
         "`tril` takes a second argument, which moves the diagonal. The last row must see everything: the triangle is "
         "aligned at the bottom right.",
         "A bool matrix (new, total): the lower triangle, with its diagonal moved right by the number of cached tokens.",
-        "return torch.ones(new, total, dtype=torch.bool).tril(total - new)  # (new, total)",
+        line="return torch.ones(new, total, dtype=torch.bool).tril(total - new)  # (new, total)",
         inputs=[lambda: (3, 8)],
         other_sizes=lambda: (4, 9),
         axes="new total",
@@ -327,7 +327,7 @@ EXERCISES = [
         "bit. Then again with other changes, small and large. What was found once is found.",
         "`fn(changed) != before` is (B, S, C). `any` over the width and over the batch leaves (S), the column of token "
         "s in the result (S, S).",
-        "for size in 3 * (0.01, 30.0):\n"
+        line="for size in 3 * (0.01, 30.0):\n"
         "    for s in range(x.size(1)):\n"
         "        changed = x.clone()\n"
         "        changed[:, s] += size * torch.randn_like(x[:, s])\n"
@@ -367,7 +367,7 @@ EXERCISES = [
         "score alone where it adds 0.",
         "Every branch keeps the shape of mask, such as (T, S), and gives bool: the mask, its opposite, or a "
         "comparison with 0.",
-        'if convention == "additive":\n'
+        line='if convention == "additive":\n'
         "    return mask == 0\n"
         'return ~mask if convention in ("multihead", "seaborn") else mask',
         inputs=[
@@ -388,7 +388,7 @@ EXERCISES = [
         "Start from zeros of the right dtype and fill in where the mask is False. Multiplying would not do: 0 · inf "
         "is NaN.",
         "A bool mask (…) gives numbers (…): 0 where it is True, -inf where it is False.",
-        "return torch.zeros_like(mask, dtype=dtype).masked_fill(~mask, -torch.inf)",
+        line="return torch.zeros_like(mask, dtype=dtype).masked_fill(~mask, -torch.inf)",
         inputs=[lambda: (_mask(), torch.float64), lambda: (_mask(), torch.float32)],
         axes=("T S", ""),
         run=with_dtype,

@@ -131,7 +131,6 @@ EXERCISES = [
         "Which token should be named after token t has been read, and which token has nothing behind it?",
         "Two slices of the same ids, one place apart.",
         "ids (B, S) without the last column, and without the first: (B, S - 1) each.",
-        "return ids[:, :-1], ids[:, 1:]  # (B, S - 1) each",
         inputs=[lambda: (draw_ids(99, B, S, seed=1),)],
         axes=("B S-1", "B S-1"),
         results=("inputs", "targets"),
@@ -143,9 +142,6 @@ EXERCISES = [
         "A loop: run the model on all ids so far, pick the largest number at the right place, and append it.",
         "model(ids) is (B, S, vocab), and at one place (B, vocab). `argmax` with the axis kept gives (B, 1), and "
         "appending makes ids (B, S + 1).",
-        "for _ in range(steps):\n"
-        "    best = model(ids)[:, -1].argmax(-1, keepdim=True)  # (B, 1)\n"
-        "    ids = torch.cat((ids, best), dim=1)",
         inputs=[
             lambda: (draw_ids(13, B, S, seed=2), draw(13, 13, seed=3), 4),
             lambda: (draw_ids(13, 3, 1, seed=4), draw(13, 13, seed=5), 6),
@@ -163,7 +159,7 @@ EXERCISES = [
         "last, and makes each row sum to 1.",
         "`topk(top_k).values` is (B, top_k), the largest first. Its last column, kept as (B, 1), is the smallest "
         "that stays: what is below it is filled with -inf.",
-        "scaled = logits / temperature  # (B, V)\n"
+        line="scaled = logits / temperature  # (B, V)\n"
         "if top_k is not None:\n"
         "    smallest = scaled.topk(top_k).values[:, -1:]  # (B, 1)\n"
         "    scaled = scaled.masked_fill(scaled < smallest, -torch.inf)\n"

@@ -187,7 +187,6 @@ EXERCISES = [
         "A pair leads from one token to another. Which of the two is the query, and on which axis do queries stand?",
         "Two lists of indices pick the weights of all pairs at once. Then take the mean over the pairs.",
         "weights (H, S, S), picked at n rows and n columns, is (H, n); its mean over the last axis is (H).",
-        "rows, columns = torch.tensor(pairs).T\nreturn weights[:, rows, columns].mean(-1)  # (H)",
         inputs=[
             lambda: (weights()[0, :, :, :T], [(0, 3), (4, 1), (2, 2)]),
             lambda: (weights()[1, :, :, :T], [(1, 0), (3, 4), (1, 0), (0, 2)]),
@@ -200,7 +199,6 @@ EXERCISES = [
         "What becomes of the caller's tensor if you write zeros into it?",
         "Work on a `clone`. A list can be an index: on which axis are the heads?",
         "context (B, H, S, D) stays as it is. In a copy of the same shape, the listed places of axis 1 are 0.",
-        "silenced = context.clone()  # (B, H, S, D)\nsilenced[:, heads] = 0.0\nreturn silenced",
         inputs=[lambda: (draw(B, H, S, D, seed=1), [0, 2, 3]), lambda: (draw(B, H, S, D, seed=2), [3])],
         axes="B H S D",
         exact_zeros=True,
@@ -213,8 +211,6 @@ EXERCISES = [
         "come out. A weight only makes it shorter. See `head_contributions` of lesson 6.",
         "w_o (C, C) with its second axis cut is (C, H, D), and in the order (H, D, C) a table for each head. v "
         "(H, S, D) times these is (H, S, C), its norm (H, S); weights (H, T, S) times that, with an axis for T.",
-        "columns = w_o.unflatten(1, (v.size(0), -1)).permute(1, 2, 0)  # (H, D, C)\n"
-        "return weights * (v @ columns).norm(dim=-1)[:, None]  # (H, T, S)",
         inputs=[lambda: (draw(H, T, 11, seed=4).softmax(-1), draw(H, 11, D, seed=6), *square(5))],
         other_sizes=lambda: (draw(5, 4, 9, seed=21).softmax(-1), *others("HSD", "CC")),
         axes="H T S",
@@ -228,7 +224,7 @@ EXERCISES = [
         "it. Follow it while no weight gets negative.",
         "v beside a column of ones is (S, D + 1). The direction (S) is the last row of Vh of its transpose. Add to "
         "weights (T, S) a step (T, 1) times the direction.",
-        "kept = torch.cat((v, torch.ones_like(v[:, :1])), dim=1)  # (S, D + 1)\n"
+        line="kept = torch.cat((v, torch.ones_like(v[:, :1])), dim=1)  # (S, D + 1)\n"
         "direction = torch.linalg.svd(kept.T).Vh[-1]  # (S)\n"
         "room = (weights / -direction).where(direction < 0, torch.inf).amin(-1, keepdim=True)\n"
         "return weights + room / 2 * direction  # (T, S)",

@@ -181,7 +181,7 @@ EXERCISES = [
         "Two moves: `.T` makes (out, in) of (in, out), and `chunk` cuts the axis in which q, k and v lie. See “What is "
         "in the file”.",
         "weight (C, 3C) transposed is (3C, C); a third of its rows is (C, C).",
-        "return weight.T.chunk(3)  # (C, C) each",
+        line="return weight.T.chunk(3)  # (C, C) each",
         inputs=[lambda: (draw(C, 3 * C, seed=1),)],
         other_sizes=lambda: others("CX"),
         axes="C C",
@@ -198,7 +198,7 @@ EXERCISES = [
         "end. Or one call of `F.scaled_dot_product_attention` for the middle.",
         "x @ c_attn.weight + c_attn.bias is (B, S, 3C); q, k, v and the context are (B, H, S, D); the merged heads (B, "
         "S, C) meet c_proj.weight (C, C), stored as (in, out).",
-        'fused = x @ state["c_attn.weight"] + state["c_attn.bias"]  # (B, S, 3*C)\n'
+        line='fused = x @ state["c_attn.weight"] + state["c_attn.bias"]  # (B, S, 3*C)\n'
         "q, k, v = split_fused_qkv(fused, num_heads)  # (B, H, S, D) each\n"
         "context = F.scaled_dot_product_attention(q, k, v, is_causal=True)\n"
         'return merge_heads(context) @ state["c_proj.weight"] + state["c_proj.bias"]',
@@ -219,8 +219,6 @@ EXERCISES = [
         "Cut the rows into heads, and those of a head into pairs; then let two axes change places, and join them "
         "again.",
         "(H*D, C) is cut to (H, D/2, 2, C), transposed to (H, 2, D/2, C), and joined to (H*D, C).",
-        "pairs = weight.unflatten(0, (num_heads, -1, 2))  # (H, D/2, 2, C)\n"
-        "return pairs.transpose(1, 2).flatten(0, 2)  # (H*D, C)",
         inputs=[lambda: (*square(1), H), lambda: (draw(C, 16, seed=2), H)],
         other_sizes=lambda: (draw(30, 20, seed=21), 5),
         axes="H*D C",
