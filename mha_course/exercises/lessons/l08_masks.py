@@ -264,7 +264,7 @@ MISTAKES = [
         additive_mask=_filled(1e-9)),
     mistake("mask-times-minus-inf", "What may be seen became NaN: 0 times inf is not a number.",
         "Fill with masked_fill.", FILL,
-        additive_mask=[lambda m, dtype: (~m).to(dtype) * -math.inf, lambda m, dtype: (1 - m.to(dtype)) * -math.inf]),
+        additive_mask=lambda m, dtype: (~m).to(dtype) * -math.inf),
     mistake("masked-row-uniform", "Hidden keys got a large finite number.",
         "In a row with nothing to see all are alike then. Use -inf.", FILL,
         additive_mask=_filled(-1e9)),

@@ -74,7 +74,6 @@ MISTAKES = [
         "It is 2i / d for pair i, so that frequencies run from 1 down to nearly 1 / 10000.",
         ENCODING,
         sinusoidal_encoding=[_slipped(lambda i, d: 10000.0 ** (i // d)), _slipped(lambda i, d: 10000.0**i / d),
-                             _slipped(lambda i, d: 10000.0 ** (i / d // 2)),
                              _slipped(lambda i, d: 10000.0 ** (2 * i / d)),
                              _slipped(lambda i, d: 10000.0 ** (i / 2 / d))]),
     mistake("waves-in-halves", "All sines stand in the first half, all cosines in the second.",

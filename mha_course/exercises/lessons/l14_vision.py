@@ -18,8 +18,7 @@ PATCHES = "14, Vision: Vision: patches"
 MISTAKES = [
     mistake("patchify-without-permute", "Each patch holds parts of several places.",
         "Bring rows and columns of patches in front before flattening: permute(0, 2, 4, 1, 3, 5).", PATCHES,
-        patchify=[lambda x, n: x.reshape(x.size(0), -1, 3 * n * n),
-                  lambda x, n: _grid(x, n).reshape(x.size(0), -1, 3 * n * n)]),
+        patchify=lambda x, n: x.reshape(x.size(0), -1, 3 * n * n)),
     mistake("patchify-channels-last", "Each patch is ordered (row, column, channel).",
         "Here it is (channel, row, column).", PATCHES,
         patchify=lambda x, n: _grid(x, n).permute(0, 2, 4, 3, 5, 1).flatten(3).flatten(1, 2)),

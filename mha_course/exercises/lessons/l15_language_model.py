@@ -93,7 +93,7 @@ MISTAKES = [
         next_token_probabilities=_probabilities(lambda z, t: z * t)),
     mistake("temperature-ignored", "The temperature changes nothing.",
         "Divide the logits by it before the softmax.", CHOOSING,
-        next_token_probabilities=[_probabilities(lambda z, t: z), _probabilities(lambda z, t: z - t)]),
+        next_token_probabilities=_probabilities(lambda z, t: z)),
     mistake("temperature-after-softmax", "The probabilities were divided by the temperature, not the logits.",
         "Then they no longer sum to 1, and their order of size is as before. Divide first, then softmax.", CHOOSING,
         next_token_probabilities=[lambda z, t, k: _cut_after(z, 1.0, k) / t,
@@ -107,16 +107,9 @@ MISTAKES = [
     mistake("top-k-filled-with-zero", "Words that are not kept got the logit 0, not the probability 0.",
         "A logit of 0 is a logit like others: exp(0) is 1. Fill with -inf.", CHOOSING,
         next_token_probabilities=_probabilities(hide=lambda z, kept: z * kept)),
-    mistake("top-k-over-batch", "The largest were taken from all sentences together, or place by place.",
-        "Each row has its own top_k: look for them along the last axis.", CHOOSING,
-        next_token_probabilities=[_probabilities(largest=lambda z, k: z >= z.topk(k, 0).values[-1]),
-                                  _probabilities(largest=lambda z, k: z >= z.flatten().topk(k).values[-1])]),
     mistake("top-k-one-short", "One word too few is kept.",
         "The smallest of the top_k is one of them: hide what is smaller than it, and not what equals it.", CHOOSING,
         next_token_probabilities=_probabilities(largest=lambda z, k: z > z.topk(k).values[:, -1:])),
-    mistake("top-k-smallest", "The smallest logits were kept.",
-        "The likeliest words have the largest logits.", CHOOSING,
-        next_token_probabilities=_probabilities(largest=lambda z, k: z <= z.topk(k, largest=False).values[:, -1:])),
     mistake("softmax-over-batch", "The probabilities sum to 1 over the sentences, not over the words.",
         "The words are the last axis: softmax(-1).", CHOOSING,
         next_token_probabilities=_probabilities(axis=0)),
@@ -194,6 +187,7 @@ QUESTIONS = {
         "✔ “grey” → There “grey” is the newest word, and what comes next is asked. At “cat” itself it would be read "
         "off.",
         "“<start>” → There it has read no word yet, and is asked for the first.",
+        also=("at grey",),
     ),
     "causal-padding": question(
         "Sentences are filled up with <pad> on the right, and the model is causal. There is no padding mask. What do "

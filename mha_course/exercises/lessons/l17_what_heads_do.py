@@ -8,7 +8,6 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from mha_course.attention import merge_heads, split_heads
 from mha_course.exercises.inputs import B, D, H, S, T, draw, others, square, weights
 from mha_course.exercises.spec import Exercise, Lesson, mistake, question
 
@@ -111,17 +110,6 @@ def _ablate_axis(context: Tensor, heads: Any, axis: int) -> Tensor:
     return context.index_fill(axis, torch.as_tensor(heads), 0.0)
 
 
-def _ablate_every_nth(context: Tensor, heads: Sequence[int]) -> Tensor:
-    merged = merge_heads(context)
-    for head in heads:
-        merged[..., head :: context.size(1)] = 0.0
-    return split_heads(merged, context.size(1))
-
-
-def _shares(norms: Tensor, axis: int | tuple[int, ...]) -> Tensor:
-    return norms / norms.sum(axis, keepdim=True)
-
-
 ABLATION = "17, What heads do: Ablation: what breaks without a head"
 RELATION = "17, What heads do: Do it: one number for each head"
 CONTRIBUTION = "17, What heads do: A weight is not a contribution"
@@ -136,9 +124,6 @@ MISTAKES = [
     mistake("ablate-wrong-axis", "A head was looked for on an axis that is shorter.",
         "Heads are axis 1 of (B, H, S, D): context[:, heads].", ABLATION,
         crashes="IndexError", only=("ablate_heads",)),
-    mistake("ablate-every-nth", "A head was taken for every H-th number of merged.",
-        "Heads lie in blocks of D numbers there; of (B, H, S, D) they are axis 1.", ABLATION,
-        ablate_heads=_ablate_every_nth),
     mistake("ablate-complement", "The listed heads were kept, and all others silenced.",
         "It is the listed ones whose context becomes 0.", ABLATION,
         ablate_heads=lambda c, h: _ablate_axis(c, [i for i in range(c.size(1)) if i not in h], 1)),
@@ -161,24 +146,12 @@ MISTAKES = [
         "The length is the root of the sum of squares: norm(dim=-1).", CONTRIBUTION,
         contribution_norms=[lambda w, v, w_o: contribution_norms(w, v, w_o).square(),
                             lambda w, v, w_o: w * contribution_norms(torch.ones_like(w), v, w_o).square()]),
-    mistake("norm-of-sizes", "The sizes of the numbers were added up: that is another length, the L1 norm.",
-        "The length is the root of the sum of squares: norm(dim=-1).", CONTRIBUTION,
-        contribution_norms=lambda w, v, w_o: w * (v @ _columns(v, w_o)).abs().sum(-1)[:, None]),
-    mistake("contribution-shares", "The lengths were divided by their sum.",
-        "That makes shares of them. The lengths themselves are asked for.", CONTRIBUTION,
-        contribution_norms=[lambda w, v, w_o: _shares(contribution_norms(w, v, w_o), -1),
-                            lambda w, v, w_o: _shares(contribution_norms(w, v, w_o), 0),
-                            lambda w, v, w_o: _shares(contribution_norms(w, v, w_o), (0, 2))]),
     mistake("contribution-of-all-heads", "The heads were added before their lengths were taken.",
         "Each head has a length of its own for each pair: keep the axis H until the norm is taken.", CONTRIBUTION,
         contribution_norms=[lambda w, v, w_o: _all_heads(w, v, w_o).expand_as(w), _all_heads]),
     mistake("output-columns-as-rows", "W_O was cut by rows.",
         "Its columns are what reads the heads: D columns for each.", CONTRIBUTION,
         contribution_norms=lambda w, v, w_o: contribution_norms(w, v, w_o.T)),
-    mistake("", "The columns of W_O were cut as (D, H): each head got every H-th one.",
-        "The columns of a head lie side by side: cut as (H, D).", CONTRIBUTION,
-        contribution_norms=lambda w, v, w_o: contribution_norms(
-            w, v, w_o.unflatten(1, (-1, v.size(0))).transpose(1, 2).flatten(1))),
 ]  # fmt: skip
 
 EXERCISES = [

@@ -114,8 +114,7 @@ MISTAKES = [
                   lambda w: tuple(part.T for part in w.reshape(3, w.size(0), -1))]),
     mistake("chunk-wrong-axis", "The axis in was cut, which has no q, k and v in it.",
         "q, k and v lie side by side in the axis out: the columns of (in, out), the rows after the transpose.", FILE,
-        gpt2_qkv=[lambda w: w.chunk(3), lambda w: w.T.chunk(3, dim=1),
-                  lambda w: tuple(part.T for part in w.chunk(3))]),
+        gpt2_qkv=[lambda w: w.chunk(3), lambda w: w.T.chunk(3, dim=1)]),
     mistake("fused-three-innermost", "Every third column was taken.",
         "The thirds are blocks: first all C columns of q, then those of k, then those of v.", FILE,
         gpt2_qkv=lambda w: (w.T[0::3], w.T[1::3], w.T[2::3])),
@@ -166,12 +165,6 @@ MISTAKES = [
     mistake("", "The weight has another number of rows than the answer takes for granted.",
         "k_proj may have fewer rows than columns: weight.size(0) rows are H*D, and a head has D of them.", LAYOUT,
         crashes="is invalid for input of size", only=("to_half_split",)),
-    mistake("odd-before-even", "The second of each pair stands in the first half.",
-        "Pair i is (2i, 2i + 1), and becomes (i, i + D/2): even rows first.", LAYOUT,
-        to_half_split=lambda w, h: w.unflatten(0, (h, -1, 2)).flip(2).transpose(1, 2).flatten(0, 2)),
-    mistake("", "All rows are where they were.",
-        "A view alone moves nothing. Between cutting the rows and joining them, two axes must change places.", LAYOUT,
-        to_half_split=lambda w, h: w),
 ]  # fmt: skip
 
 EXERCISES = [
