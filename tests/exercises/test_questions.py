@@ -657,7 +657,7 @@ RIGHT = {
     "uniform-weights": ["mean", "the average", "(b)"],
     "own-width": ["any", "any number of them"],
     "count-heads": ["624 624 624", "624 each"],
-    "causal-count": ["twenty-one", "twenty one", "21 entries", "6*7/2"],
+    "causal-count": ["21 entries", "6*7/2"],
     "keys-once": ["once", "one time"],
     "slowest-pair": ["47000", "47,117", "47 000 tokens"],
     "word-appended": ["none of the old words"],
