@@ -95,8 +95,11 @@ def _sharp() -> tuple[Callable[[Tensor], Tensor], Tensor]:
 
 def _watched(
     answer: Callable[..., Any], fn: Callable[[Tensor], Tensor], x: Tensor
-) -> tuple[Any, list[Tensor], list[Tensor]]:
-    """Return what an answer finds, what it hands to fn, and which tokens are changed in each of these, (S), if any."""
+) -> tuple[Any, list[Tensor], list[Tensor], Tensor]:
+    """Return what an answer finds, what it hands to fn, and what it changes there.
+
+    That is, of each call that changes any, which tokens, (S), and how often each is changed by more than 1, (S).
+    """
     given: list[Tensor] = []
     fresh = x.clone()
 
@@ -105,27 +108,22 @@ def _watched(
         return fn(tokens)
 
     found = answer(watched, x)
-    changed = [(one != fresh).any(-1).any(0) for one in given if one.shape == x.shape]
-    return found, given, [tokens for tokens in changed if tokens.any()]
-
-
-def _times(given: list[Tensor], x: Tensor) -> Tensor:
-    """Count how often each token was changed by more than 1, (S)."""
-    return torch.stack([((one - x).abs() > 1).any(-1).any(0) for one in given if one.shape == x.shape]).sum(0)
+    changes = [(one - fresh).abs().amax((0, 2)) for one in given if one.shape == x.shape]
+    changed = [change != 0 for change in changes if change.any()]
+    return found, given, changed, torch.stack([fresh.new_zeros(x.size(1)), *changes]).gt(1).sum(0)
 
 
 def probing(answer: Callable[..., Any], fn: Callable[[Tensor], Tensor], x: Tensor) -> tuple[Any, Tensor]:
     """Return what an answer finds, and False where it changes several tokens at once, or one too rarely."""
-    before = x.clone()
-    found, given, changed = _watched(answer, fn, x)
+    found, _, changed, times = _watched(answer, fn, x)
     one_at_a_time = all(int(tokens.sum()) == 1 for tokens in changed)
-    often = not changed or int(_times(given, before).min()) >= OFTEN
+    often = not changed or int(times.min()) >= OFTEN
     return found, torch.tensor(one_at_a_time and often)
 
 
 def _how_probed(answer: Callable[..., Any], fn: Callable[[Tensor], Tensor], x: Tensor) -> tuple[str | None, str] | None:
     """Look at what an answer hands to fn: which tokens it changes, how often, and by how much."""
-    (found, given, changed), leaks = _watched(answer, fn, x), find_leaks(fn, x)
+    (found, given, changed, large), leaks = _watched(answer, fn, x), find_leaks(fn, x)
     if not isinstance(found, Tensor) or found.dtype != torch.bool:
         return "values-not-changes", (
             "It should return where outputs change, as True and False, not the outputs or by how much they differ: "
@@ -151,12 +149,11 @@ def _how_probed(answer: Callable[..., Any], fn: Callable[[Tensor], Tensor], x: T
     if found.shape != leaks.shape or bool((found & ~leaks).any()):
         return None
     if not bool((leaks & ~found).any()):
-        if _times(given, x).min() >= OFTEN:
+        if large.min() >= OFTEN:
             return None
         return None, (
             f"What it finds is right, but a token was changed by more than 1 fewer than {OFTEN} times. A change that "
-            "moves nothing "
-            "proves nothing: draw several, small and large ones, for each token."
+            "moves nothing proves nothing: draw several, small and large ones, for each token."
         )
     missed = f"{int((leaks & ~found).sum())} of {int(leaks.sum())} dependencies were not found. "
     largest = max(float((one - x).abs().max()) for one in given)
