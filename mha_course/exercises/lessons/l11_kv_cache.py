@@ -222,15 +222,6 @@ QUESTIONS = {
         "✔ 8 times → The last word costs four times as much, and there are twice as many: the sum grows with the cube.",
         units="times x as much more work",
     ),
-    "keys-seen": question(
-        "One new query, 7 keys (6 in the cache, and its own). scaled_dot_product_attention gets is_causal=True. How "
-        "many keys does the query see?",
-        "1 → PyTorch lays the triangle into the top-left corner: query 0 sees key 0, the oldest of all.",
-        "7 → So it should be, without any mask. But is_causal=True takes the query for the first of 7.",
-        "6 → Its own key is not hidden in particular. The triangle starts at the top left.",
-        nudge="The mask has 1 row and 7 columns. In which corner does the triangle start?",
-        units="keys key",
-    ),
     "always-zero": question(
         "Each new word comes alone, and RoPE is told that it stands at position 0. What does the model compute?",
         "the same as always: RoPE knows distances only → The distances are gone as well: 0 - 0 = 0 for each pair.",
