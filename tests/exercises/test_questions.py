@@ -575,7 +575,6 @@ SHORT = {
     "causal-count": lambda: str(int(causal_mask(6).sum())),
     "blind-rows": lambda: str(int((~combine_masks(causal_mask(5), padding_mask([2], 5, side="left")).any(-1)).sum())),
     "cross-weights": lambda: shape_of(MultiHeadAttention(24, 4)(torch.ones(2, 5, 24), torch.ones(2, 7, 24))[1]),
-    "keys-seen": causal_corner,
     "first-two-exchanged": the_past_of_the_past_differs,
     "slowest-pair": lambda: f"about {round(2 * math.pi * 10000 ** (62 / 64), -3):,.0f}",
     "twice-as-long": lambda: f"{sum(n * n for n in range(20_001)) / sum(n * n for n in range(10_001)):.0f} times",
