@@ -114,8 +114,7 @@ class Verdict:
         return box(_COLORS[self.status], f"{heading(_SIGNS[self.status], name)}<br>{lines}")
 
 
-_named: dict[tuple[int, int], set[str]] = {}  # what was found of each seed and case
-_accusations: dict[tuple[int, int], int] = {}
+_accusations: dict[tuple[int, int], list[set[str]]] = {}  # of each seed and case, and what each of them found
 
 
 def accuse(number: int, *mistakes: str, seed: int = 0) -> Verdict | Panel:
@@ -140,18 +139,16 @@ def _judge(suspect: Case, texts: Sequence[str]) -> Verdict:
         accused |= {*meant}
     if len(accused) > 2:
         return Verdict(suspect, "unclear", "No case has more than two mistakes: name one or two.")
-    place, real = (suspect.seed, suspect.number), set(suspect._mistakes)
-    found = _named.setdefault(place, set())
-    _accusations[place] = _accusations.get(place, 0) + 1
+    real = set(suspect._mistakes)
     right, wrong = sorted(accused & real), sorted(accused - real)
-    if not wrong or len(real) > 1:
-        found |= {*right}
+    accusations = _accusations.setdefault((suspect.seed, suspect.number), [])
+    accusations.append(set() if wrong and len(real) == 1 else {*right})
     if wrong and right and len(real) > 1:
         return Verdict(suspect, "near", f"`{right[0]}` is one of two. But: {_acquittal(suspect, wrong[0])}")
     if wrong:
         return Verdict(suspect, "wrong", _acquittal(suspect, wrong[0]))
     named = " ".join(" ".join(explain(name)) for name in right)
-    if found < real:
+    if set().union(*accusations) < real:
         return Verdict(suspect, "near", f"{named} And there is another mistake.")
     return Verdict(suspect, "right", f"{named}\n{_told(suspect)}\n{cost(suspect)}")
 
@@ -291,10 +288,11 @@ def score(seed: int = 0) -> Score:
     """Show what was found in this session."""
     rows = []
     for one in sheet(seed):
-        named = _named.get((seed, one.number), set())
+        accusations = _accusations.get((seed, one.number), [])
+        named = set().union(*accusations)
         state = "found" if named == set(one._mistakes) else "one of two" if named else "open"
-        rows.append((f"{one.number}, {'black box' if one.number <= BLACK_BOXES else 'source'}", state,
-                     _accusations.get((seed, one.number), 0)))  # fmt: skip
+        kind = "black box" if one.number <= BLACK_BOXES else "source"
+        rows.append((f"{one.number}, {kind}", state, len(accusations)))
     return Score(tuple(rows))
 
 

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import importlib
 import pkgutil
+from difflib import get_close_matches
+from types import FunctionType
+from typing import Any
 
-from mha_course.errors import require
+from mha_course.errors import ShapeError
 from mha_course.exercises import lessons
 from mha_course.exercises.attention_mistakes import STEP_MISTAKES
 from mha_course.exercises.spec import Exercise, Lesson, Mistake, Question
@@ -19,7 +22,17 @@ QUESTIONS: dict[str, Question] = {name: asked for lesson in LESSONS for name, as
 MISTAKES: tuple[Mistake, ...] = (*STEP_MISTAKES, *(known for lesson in LESSONS for known in lesson.mistakes))
 
 
-def find_exercise(name: str) -> Exercise:
-    """Return the exercise of a name. Raises: ShapeError for a name that is not one."""
-    require(name in EXERCISES, "check", "no exercise has this name", expected=", ".join(NAMES), got=repr(name))
-    return EXERCISES[name]
+def find_exercise(name: Any, place: str = "check") -> Exercise:
+    """Return the exercise of a name. Raises: ShapeError, in the name of place, for a name that is not one."""
+    if isinstance(name, str) and name in EXERCISES:
+        return EXERCISES[name]
+    meant = name.__name__ if isinstance(name, FunctionType | type) else name
+    near = get_close_matches(meant, NAMES, n=1) if isinstance(meant, str) else []
+    answer = ", answer" if place == "check" else ""
+    raise ShapeError(
+        place,
+        "no exercise has this name",
+        expected=", ".join(NAMES),
+        got=f"{name!r:.60}" if isinstance(name, str) else type(name).__name__,
+        fix=f'{place}("{near[0]}"{answer})' if near else None,
+    )

@@ -6,11 +6,8 @@ import inspect
 import os
 from collections import Counter
 from dataclasses import dataclass
-from difflib import get_close_matches
 from html import escape
-from types import FunctionType
 
-from mha_course.errors import ShapeError
 from mha_course.exercises.catalogue import HINTS, find_exercise
 from mha_course.exercises.html import box, heading, prose
 
@@ -69,16 +66,7 @@ def hint(name: str) -> Hint:
         itself is left out where solutions are off (see ``solution``).
     Raises: ShapeError for a name that is not an exercise.
     """
-    if not isinstance(name, str) or name not in HINTS:
-        meant = name.__name__ if isinstance(name, FunctionType | type) else name
-        near = get_close_matches(meant, HINTS, n=1) if isinstance(meant, str) else []
-        raise ShapeError(
-            "hint",
-            "no exercise has this name",
-            expected=", ".join(HINTS),
-            got=f"{str(name)!r:.60}" if isinstance(name, str) else type(name).__name__,
-            fix=f'hint("{near[0]}")' if near else None,
-        )
+    find_exercise(name, "hint")
     _calls[name] += 1
     return Hint(name, ladder(name)[: _calls[name]])
 
@@ -96,14 +84,14 @@ def solution(name: str) -> str:
     Raises: ShapeError for a name that is not an exercise.
     """
     if withheld():
-        find_exercise(name)  # a name that does not exist is an error all the same
+        find_exercise(name, "solution")  # a name that does not exist is an error all the same
         return f'# Solutions are off in this class ({SOLUTIONS}=off). hint("{name}") goes on helping.\n'
     return reference(name)
 
 
 def reference(name: str) -> str:
     """Return the source of the reference, whatever the class has. Raises: ShapeError as solution does."""
-    return inspect.getsource(find_exercise(name).reference)
+    return inspect.getsource(find_exercise(name, "solution").reference)
 
 
 def withheld() -> bool:

@@ -22,13 +22,8 @@ _OPERATORS: dict[type[ast.AST], Callable[[float, float], float]] = {
     ast.Pow: operator.pow,
 }  # fmt: skip
 _FUNCTIONS = {"sqrt": math.sqrt, "ln": math.log, "log": math.log, "exp": math.exp}
-_ONES = (
-    "zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven", "twelve",
-    "thirteen", "fourteen", "fifteen", "sixteen", "seventeen", "eighteen", "nineteen",
-)  # fmt: skip
-_TENS = {"twenty": 20, "thirty": 30, "forty": 40, "fifty": 50, "sixty": 60, "seventy": 70, "eighty": 80, "ninety": 90}
-_NUMBERS = {word: number for number, word in enumerate(_ONES)} | _TENS
-_NUMBERS |= {f"{ten}-{_ONES[one]}": value + one for ten, value in _TENS.items() for one in range(1, 10)}
+_ONES = ("zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven", "twelve")
+_NUMBERS = {word: number for number, word in enumerate(_ONES)}
 _PARTS = {"half": 2, "halves": 2, "third": 3, "thirds": 3, "quarter": 4, "quarters": 4}
 _SAID_BEFORE = {
     "about", "approximately", "approx", "roughly", "around", "ca", "circa", "exactly", "only", "just", "it", "is", "a",
@@ -60,7 +55,6 @@ def number(text: str, units: str = "") -> float | None:
         text = re.sub(r"([\d.]+)\s*(?:%|percent|per cent)", r"(\1/100)", text)
     known = _SAID_BEFORE | set(units.split())
     text = re.sub(r"\b(?:math|np|numpy|torch)\.", "", re.sub(r"(?:the )?(?:square )?root of", "sqrt", text))
-    text = re.sub(rf"\b({'|'.join(_TENS)})[ -]({'|'.join(_ONES[1:10])})\b", r"\1-\2", text)
     text = re.sub(r"[a-z]+(?:-[a-z]+)?", lambda word: _digits(word[0], known), text)
     text = re.sub(r"(\d+)\s*÷(\d)", r"\1/\2", text).replace("÷", "1/")  # two thirds, a third
     text = re.sub(r"(sqrt|ln|log|exp)\s*(\d+(?:\.\d+)?)", r"\1(\2)", text)
@@ -71,7 +65,7 @@ def number(text: str, units: str = "") -> float | None:
 
 def _digits(word: str, known: set[str]) -> str:
     """Write a word as a number; ``÷3`` stands for thirds."""
-    if "-" in word and word not in _NUMBERS:
+    if "-" in word:
         return " ".join(_digits(part, known) for part in word.split("-"))
     if word in known:
         return ""
@@ -150,7 +144,6 @@ def choose(given: str, choices: Sequence[str], question: str, units: str = "", t
         lambda choice: choices.index(choice) == _label(given, choices, question),
         lambda choice: _short_form(words(given), words(choice), words(question)),
         lambda choice: _short_form(own, words(choice), words(question)),
-        lambda choice: _long_form(words(given), words(choice), words(question), [words(other) for other in choices]),
     ]
     for means in ways:
         found = [choice for choice in choices if means(choice)]
@@ -196,15 +189,6 @@ def _short_form(given: list[str], choice: list[str], question: list[str]) -> boo
     telling = new and (set(given) - _LIGHT or choice[: len(given)] == given)
     only_numbers = all(map(_is_number, given)) and sum(map(_is_number, choice)) > 1
     return bool(telling) and not only_numbers and _contains(choice, given) and _TURNS & set(choice) <= set(given)
-
-
-def _long_form(given: list[str], choice: list[str], question: list[str], choices: list[list[str]]) -> bool:
-    """Return True where one whole choice alone stands in words that are otherwise those of the question."""
-    size = len(choice)
-    rests = [given[:at] + given[at + size :] for at in range(len(given)) if given[at : at + size] == choice]
-    others = any(_contains(given, other) and not _contains(choice, other) for other in choices)
-    fits = any(set(rest) <= set(question) - _TURNS and not any(map(_is_number, rest)) for rest in rests)
-    return fits and not others and not all(map(_is_number, choice))
 
 
 def _is_number(word: str) -> bool:

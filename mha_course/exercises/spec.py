@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import ast
+import inspect
+import textwrap
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from operator import attrgetter
@@ -57,8 +60,8 @@ class Exercise:
         reference: the function, or the class, that is to be written: ``solution`` shows it, ``check`` compares with it.
         question, pointer, shape: the first three hints, in prose with names of code between backticks; the third tells
             the shapes of the decisive line.
-        line: the last hint, that line itself, in the names of the lesson.
         inputs: each gives arguments on which answers are judged; a ``Mistake`` should show on one of them.
+        line: the last hint, that line itself, in the names of the lesson; without it the body of the reference.
         cases: a sentence on each of the inputs that needs one, said where an answer fails on it.
         axes: of the result, such as ``"B H T S"``; one text for each where there are several that differ.
         steps: what it is made of, by the names of ``attention_steps``; without them it is one step of its own name.
@@ -81,8 +84,8 @@ class Exercise:
     question: str
     pointer: str
     shape: str
-    line: str
     inputs: Sequence[Callable[[], tuple[Any, ...]]]
+    line: str = ""
     cases: tuple[str, ...] = ()
     axes: str | tuple[str, ...] = ""
     steps: tuple[str, ...] = ()
@@ -107,7 +110,7 @@ class Exercise:
     @property
     def hints(self) -> tuple[str, str, str, str]:
         """The hints in the order in which they are given."""
-        return self.question, self.pointer, self.shape, self.line
+        return self.question, self.pointer, self.shape, self.line or _body(self.reference)
 
     def implementation(self, *changes: Change) -> Any:
         """Return the right answer with some steps replaced."""
@@ -116,6 +119,13 @@ class Exercise:
             return replaced.get(self.name, self.reference)
         build = self.build or attrgetter(self.steps[0])
         return build(Steps(**replaced))
+
+
+def _body(function: Function) -> str:
+    """Return the source of a function behind its docstring."""
+    source = inspect.getsource(function)
+    docstring = ast.parse(source).body[0].body[0]  # type: ignore[attr-defined]
+    return textwrap.dedent("\n".join(source.splitlines()[docstring.end_lineno :]))
 
 
 @dataclass(frozen=True)

@@ -23,7 +23,6 @@ EVERYTHING = [(name,) for name in SINGLE] + list(PAIRS)
 
 @pytest.fixture(autouse=True)
 def fresh_score(monkeypatch):
-    monkeypatch.setattr(bug_hunt, "_named", {})
     monkeypatch.setattr(bug_hunt, "_accusations", {})
 
 

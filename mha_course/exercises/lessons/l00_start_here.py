@@ -21,7 +21,6 @@ EXERCISES = [
         "A table of dot products is a matrix product: rows of the left one with columns of the right one. See step 1 "
         "of “One attention by hand”.",
         "x (S, C) times something of shape (C, S) gives (S, S).",
-        "return x @ x.T  # (S, S)",
         inputs=[lambda: (draw(S, C, seed=1),)],
         other_sizes=lambda: others("SC"),
         axes="S S",

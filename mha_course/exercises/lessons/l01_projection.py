@@ -29,7 +29,6 @@ EXERCISES = [
         "A matrix product and a sum. `@` joins the last axis of the left with the last but one of the right. See “A "
         "Linear, taken apart”.",
         "x (B, S, C) times a matrix (C, out) gives (B, S, out); the bias (out) is added to every token.",
-        "return x @ weight.T + bias  # (B, S, out)",
         inputs=[lambda: (tokens(), draw(18, C, seed=2), draw(18, seed=3))],
         other_sizes=lambda: others("BSC", "SC", "S"),
         axes="B S out",
@@ -44,7 +43,6 @@ EXERCISES = [
         "one? See “Three Linears or one”.",
         "x (B, S, C) times (C, 3C), plus the bias, gives (B, S, 3C). Cut along its last axis, it is three tensors (B, "
         "S, C), in the order q, k, v.",
-        "qkv = x @ w_qkv.T + b_qkv  # (B, S, 3*C)\nreturn qkv.chunk(3, dim=-1)  # (B, S, C) each",
         inputs=[lambda: (tokens(), draw(3 * C, C, seed=2), draw(3 * C, seed=3))],
         other_sizes=lambda: others("BSC", "XC", "X"),
         axes="B S C",

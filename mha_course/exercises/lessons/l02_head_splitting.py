@@ -41,7 +41,6 @@ EXERCISES = [
         "Two moves: first cut the last axis, then swap two axes. Neither moves a number. See “The split, cell by "
         "cell”.",
         "(B, S, C) is cut to (B, S, H, D); then tokens and heads change places, which gives (B, H, S, D).",
-        "apart = x.unflatten(2, (num_heads, -1))  # (B, S, H, D)\nreturn apart.transpose(1, 2)  # (B, H, S, D)",
         inputs=[lambda: (tokens(), H)],
         other_sizes=lambda: (*others("BSC"), 5),
         axes="B H S D",
@@ -55,8 +54,6 @@ EXERCISES = [
         "apart. See “A fused q, k, v”.",
         "(B, S, 3C) is cut to (B, S, 3, H, D). Brought into the order (3, B, H, S, D), its first axis holds q, k and "
         "v.",
-        "apart = qkv.unflatten(2, (3, num_heads, -1))  # (B, S, 3, H, D)\n"
-        "return apart.permute(2, 0, 3, 1, 4).unbind(0)  # (B, H, S, D) each",
         inputs=[lambda: (draw(B, S, 3 * C, seed=1), H)],
         other_sizes=lambda: (*others("BSX"), 5),
         axes="B H S D",
@@ -72,7 +69,6 @@ EXERCISES = [
         "A head owns D rows of w_q, one head after the other, and reads all of x. `chunk` or a slice takes them out. "
         "See “Deeper: one head alone” and the end of lesson 1.",
         "The rows of one head are (D, C); x (B, S, C) times their transpose (C, D) gives (B, S, D).",
-        "rows = w_q.chunk(num_heads)[head]  # (D, C)\nreturn x @ rows.T  # (B, S, D)",
         inputs=[lambda: (tokens(), *square(2), 3, H), lambda: (tokens(), *square(2), 1, H)],
         other_sizes=lambda: (*others("BSC", "CC"), 4, 5),
         axes="B S D",

@@ -35,7 +35,6 @@ EXERCISES = [
         "One matrix product of the last two axes; `@` repeats it for every sentence and head. See “See it: all pairs "
         "at once”.",
         "q (B, H, T, D) times k with its last two axes swapped, (B, H, D, S), gives (B, H, T, S).",
-        "return q @ k.transpose(-2, -1)  # (B, H, T, S)",
         inputs=[lambda: qkv()[:2], lambda: qkv()[1:]],
         other_sizes=lambda: others("BHTD", "BHSD"),
         axes="B H T S",
@@ -48,7 +47,7 @@ EXERCISES = [
         "By how much does the spread of a dot product grow when a head gets wider?",
         "Divide by a root. The shape of q tells the width of one head. See “How large is a dot product?”.",
         "The scores (B, H, T, S) are divided by one number, which is made from the last size of q, D.",
-        "return q @ k.transpose(-2, -1) / q.size(-1) ** 0.5  # (B, H, T, S)",
+        line="return q @ k.transpose(-2, -1) / q.size(-1) ** 0.5  # (B, H, T, S)",
         inputs=[lambda: qkv()[:2], lambda: qkv()[1:]],
         other_sizes=lambda: others("BHTD", "BHSD"),
         axes="B H T S",
@@ -63,8 +62,6 @@ EXERCISES = [
         "Take the D rows of the head out of both weights, as in `one_head_queries`, and multiply them with each "
         "other. See “Deeper: one matrix for each head”.",
         "The head has (D, C) of both weights. Those of w_q transposed, (C, D), times those of w_k give (C, C).",
-        "rows_q, rows_k = w_q.chunk(num_heads)[head], w_k.chunk(num_heads)[head]  # (D, C)\n"
-        "return rows_q.T @ rows_k  # (C, C)",
         inputs=[lambda: (*square(1, 2), 3, H), lambda: (*square(1, 2), 1, H)],
         other_sizes=lambda: (*others("CC", "CC"), 4, 5),
         axes="C C",
@@ -135,9 +132,6 @@ MISTAKES = [
         "nn.Linear keeps its weight as (out, in), so a head has D rows: w_q.chunk(num_heads)[head].", FORM,
         score_form=[lambda w_q, w_k, i, h: w_q.chunk(h, 1)[i] @ w_k.chunk(h, 1)[i].T,
                     lambda w_q, w_k, i, h: w_q.chunk(h, 1)[i].T @ w_k.chunk(h, 1)[i]]),
-    mistake("", "The form is divided by sqrt(D).",
-        "Here it is the score as it is, before it is scaled.", FORM,
-        _forms(lambda a, b: a.T @ b / math.sqrt(a.size(0)))),
     mistake("", "The scores are divided by sqrt(D) already.",
         "That is the next exercise. Here it is the dot products alone.", PAIRS,
         scores=lambda q, k: q @ k.transpose(-2, -1) / math.sqrt(q.size(-1)), only=("attention_scores",)),

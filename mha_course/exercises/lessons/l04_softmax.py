@@ -30,7 +30,7 @@ def entropy(weights: Tensor) -> Tensor:
 def masked_softmax(scores: Tensor, mask: Tensor) -> Tensor:
     """Give hidden keys exactly 0, and all 0 to a row with nothing to attend."""
     sees = mask.any(-1, keepdim=True)
-    open_scores = scores.masked_fill(~mask, -math.inf).masked_fill(~sees, 0.0)  # (B, H, T, S)
+    open_scores = scores.masked_fill(~mask, -torch.inf).masked_fill(~sees, 0.0)  # (B, H, T, S)
     return softmax(open_scores) * sees  # (B, H, T, S)
 
 
@@ -46,8 +46,6 @@ EXERCISES = [
         "`keepdim=True` keeps the axis. See “A softmax that does not overflow”.",
         "The largest of each row is (B, H, T, 1). The exponentials (B, H, T, S) are divided by their sums, (B, H, T, "
         "1).",
-        "exponentials = (scores - scores.amax(-1, keepdim=True)).exp()  # (B, H, T, S)\n"
-        "return exponentials / exponentials.sum(-1, keepdim=True)  # (B, H, T, S)",
         inputs=[lambda: (draw(B, H, T, S, seed=1),), lambda: (1e4 * draw(B, H, T, S, seed=1),)],
         other_sizes=lambda: others("BHTS"),
         cases=("", "It was called with scores of 10 000 and more."),
@@ -64,9 +62,6 @@ EXERCISES = [
         "`mask.any` finds them. See “Hiding words”.",
         "`mask.any` over the keys, with the axis kept, is (…, T, 1): which rows see something. The others get "
         "harmless scores before the softmax, and times 0 behind it. All else is (B, H, T, S).",
-        "sees = mask.any(-1, keepdim=True)  # (…, T, 1)\n"
-        "scores = scores.masked_fill(~mask, -torch.inf).masked_fill(~sees, 0.0)\n"
-        "return torch.softmax(scores, dim=-1) * sees  # (B, H, T, S)",
         inputs=[
             lambda: (draw(B, H, T, S, seed=1), mask(T)),
             lambda: (draw(B, H, T, S, seed=1), mask(T)[0, 0]),
@@ -93,7 +88,6 @@ EXERCISES = [
         "Each weight times its logarithm, summed, with a minus. `torch.special.xlogy` takes 0 · log 0 as 0. See "
         "“Deeper: entropy, a number for undecided”.",
         "Number by number from (…, S) to (…, S), then a sum over the last axis: (…).",
-        "return -torch.special.xlogy(weights, weights).sum(-1)",
         inputs=[lambda: (weights(),), lambda: (normalize(weights() ** 3, p=1, dim=-1),)],
         cases=("", "Here some weights are small, but not 0."),
         axes="B H T",

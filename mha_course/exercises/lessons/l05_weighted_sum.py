@@ -42,7 +42,6 @@ EXERCISES = [
         "The context of one query is a mixture. How many numbers does it have, and over what is it summed?",
         "One matrix product, with the shares on the left. See “See it: a context and what it is made of”.",
         "weights (B, H, T, S) times v (B, H, S, D): S is summed away, and (B, H, T, D) is left.",
-        "return weights @ v  # (B, H, T, D)",
         inputs=[lambda: (weights(), qkv()[2])],
         other_sizes=lambda: others("BHTS", "BHSD"),
         axes="B H T D",
@@ -56,7 +55,7 @@ EXERCISES = [
         "whole head”.",
         "q, k, v are (B, S, C). Scores and weights are (B, S, S), with a softmax over the last axis. The context is "
         "(B, S, C) again.",
-        "weights = torch.softmax(q @ k.transpose(1, 2) / q.size(-1) ** 0.5, dim=-1)  # (B, S, S)\n"
+        line="weights = torch.softmax(q @ k.transpose(1, 2) / q.size(-1) ** 0.5, dim=-1)  # (B, S, S)\n"
         "return weights @ v, weights",
         inputs=[lambda: (tokens(), *square(2, 3, 4))],
         other_sizes=lambda: others("BSC", "CC", "CC", "CC"),

@@ -158,7 +158,6 @@ EXERCISES = [
         "Undo the split backwards: first swap, then join. The join has to copy, so `view` refuses. See “The merge, "
         "cell by cell”.",
         "(B, H, T, D) becomes (B, T, H, D) by the swap, and (B, T, C) by joining the last two axes.",
-        "return context.transpose(1, 2).flatten(2)  # (B, T, C)",
         inputs=[lambda: (qkv()[1],)],
         other_sizes=lambda: others("BHSD"),
         axes="B S C",
@@ -172,8 +171,6 @@ EXERCISES = [
         "heads meet”.",
         "w_o (C, C) with its second axis cut is (C, H, D), and in the order (H, D, C) a table for each head. The "
         "context (B, H, T, D) times these is (B, H, T, C).",
-        "columns = w_o.unflatten(1, (context.size(1), -1)).permute(1, 2, 0)  # (H, D, C)\n"
-        "return context @ columns  # (B, H, T, C)",
         inputs=[lambda: (qkv()[1], *square(5))],
         other_sizes=lambda: others("BHSD", "CC"),
         axes="B H S C",
@@ -187,7 +184,7 @@ EXERCISES = [
         "hands over the content. See “Two heads that subtract”.",
         "Four matrices (3d, 3d) of zeros. Head h owns rows h · 3d/2 and on, columns in w_o. It needs one entry in "
         "w_q, one in w_k, d in w_v, and d in w_o with its sign.",
-        "for head, sign in ((0, 1.0), (1, -1.0)):\n"
+        line="for head, sign in ((0, 1.0), (1, -1.0)):\n"
         "    first = head * 3 * d // 2\n"
         "    w_q[first, d + 2] = w_k[first, d + head] = 100.0\n"
         "    for channel in range(d):\n"

@@ -149,7 +149,7 @@ EXERCISES = [
         "mask decides which softmax. See “See it: the whole pass in one picture”.",
         "q, k, v are (B, H, S, D), scores and weights (B, H, S, S), the context (B, H, S, D), the merged heads (B, S, "
         "C), and so is the output.",
-        "scores = scaled_scores(q, k)  # (B, H, S, S)\n"
+        line="scores = scaled_scores(q, k)  # (B, H, S, S)\n"
         "weights = softmax(scores) if mask is None else masked_softmax(scores, mask)\n"
         "context = weighted_sum(weights, v)  # (B, H, S, D)\n"
         "return merge_heads(context) @ w_o.T, weights",
@@ -171,7 +171,7 @@ EXERCISES = [
         "`forward`.",
         "Each Linear maps (B, S, C) to (B, S, C). Three results are split to (B, H, S, D); out_proj takes the merged "
         "heads (B, S, C).",
-        "# in __init__, and likewise k_proj, v_proj, out_proj\n"
+        line="# in __init__, and likewise k_proj, v_proj, out_proj\n"
         "self.q_proj = nn.Linear(d_model, d_model)\n"
         "# in forward, and likewise k and v\n"
         "q = split_heads(self.q_proj(x), self.num_heads)  # (B, H, S, D)\n"
@@ -196,9 +196,6 @@ EXERCISES = [
         "project. See “One call for the middle”.",
         "x @ w_qkv.T is (B, S, 3C); q, k, v and the context are (B, H, S, D); the merged heads (B, S, C). The call "
         "scales by itself, and takes is_causal by its name.",
-        "q, k, v = split_fused_qkv(x @ w_qkv.T, num_heads)  # (B, H, S, D) each\n"
-        "context = F.scaled_dot_product_attention(q, k, v, is_causal=is_causal)\n"
-        "return merge_heads(context) @ w_o.T",
         inputs=[_fused_inputs, lambda: (*_fused_inputs(), True)],
         other_sizes=lambda: (*others("BSC", "XC", "CC"), 5),
         cases=("", "It was called with is_causal=True."),
@@ -226,7 +223,6 @@ EXERCISES = [
         "Count the weights of the four Linears, and their biases where there are any. See “Deeper: counting the "
         "parameters”.",
         "Four times C · C weights, and with bias four times C more. One argument plays no part. The result is an int.",
-        "return 4 * (d_model * d_model + (d_model if bias else 0))",
         inputs=[lambda: (24, 6, True), lambda: (20, 5, False), lambda: (22, 11, True)],
         cases=("", "It was called with bias=False.", ""),
         done="You can say what attention costs in parameters before you build it. Next: what does GPT-2 have at width "
@@ -238,7 +234,6 @@ EXERCISES = [
         "It comes through the mixing whole, and meets the output projection like everything else. See “Deeper: a bias "
         "that is not needed”.",
         "w_o (C, C) times b_v (C) gives (C), and b_o (C) is added.",
-        "return w_o @ b_v + b_o  # (C)",
         inputs=[lambda: (*square(1), draw(C, seed=2), draw(C, seed=3))],
         axes="C",
         done="One bias now does the work of two. Next: why can no such bias replace b_q?",

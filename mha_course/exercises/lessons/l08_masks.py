@@ -95,8 +95,11 @@ def _sharp() -> tuple[Callable[[Tensor], Tensor], Tensor]:
 
 def _watched(
     answer: Callable[..., Any], fn: Callable[[Tensor], Tensor], x: Tensor
-) -> tuple[Any, list[Tensor], list[Tensor]]:
-    """Return what an answer finds, what it hands to fn, and which tokens are changed in each of these, (S), if any."""
+) -> tuple[Any, list[Tensor], list[Tensor], Tensor]:
+    """Return what an answer finds, what it hands to fn, and what it changes there.
+
+    That is, of each call that changes any, which tokens, (S), and how often each is changed by more than 1, (S).
+    """
     given: list[Tensor] = []
     fresh = x.clone()
 
@@ -105,27 +108,22 @@ def _watched(
         return fn(tokens)
 
     found = answer(watched, x)
-    changed = [(one != fresh).any(-1).any(0) for one in given if one.shape == x.shape]
-    return found, given, [tokens for tokens in changed if tokens.any()]
-
-
-def _times(given: list[Tensor], x: Tensor) -> Tensor:
-    """Count how often each token was changed by more than 1, (S)."""
-    return torch.stack([((one - x).abs() > 1).any(-1).any(0) for one in given if one.shape == x.shape]).sum(0)
+    changes = [(one - fresh).abs().amax((0, 2)) for one in given if one.shape == x.shape]
+    changed = [change != 0 for change in changes if change.any()]
+    return found, given, changed, torch.stack([fresh.new_zeros(x.size(1)), *changes]).gt(1).sum(0)
 
 
 def probing(answer: Callable[..., Any], fn: Callable[[Tensor], Tensor], x: Tensor) -> tuple[Any, Tensor]:
     """Return what an answer finds, and False where it changes several tokens at once, or one too rarely."""
-    before = x.clone()
-    found, given, changed = _watched(answer, fn, x)
+    found, _, changed, times = _watched(answer, fn, x)
     one_at_a_time = all(int(tokens.sum()) == 1 for tokens in changed)
-    often = not changed or int(_times(given, before).min()) >= OFTEN
+    often = not changed or int(times.min()) >= OFTEN
     return found, torch.tensor(one_at_a_time and often)
 
 
 def _how_probed(answer: Callable[..., Any], fn: Callable[[Tensor], Tensor], x: Tensor) -> tuple[str | None, str] | None:
     """Look at what an answer hands to fn: which tokens it changes, how often, and by how much."""
-    (found, given, changed), leaks = _watched(answer, fn, x), find_leaks(fn, x)
+    (found, given, changed, large), leaks = _watched(answer, fn, x), find_leaks(fn, x)
     if not isinstance(found, Tensor) or found.dtype != torch.bool:
         return "values-not-changes", (
             "It should return where outputs change, as True and False, not the outputs or by how much they differ: "
@@ -151,12 +149,11 @@ def _how_probed(answer: Callable[..., Any], fn: Callable[[Tensor], Tensor], x: T
     if found.shape != leaks.shape or bool((found & ~leaks).any()):
         return None
     if not bool((leaks & ~found).any()):
-        if _times(given, x).min() >= OFTEN:
+        if large.min() >= OFTEN:
             return None
         return None, (
             f"What it finds is right, but a token was changed by more than 1 fewer than {OFTEN} times. A change that "
-            "moves nothing "
-            "proves nothing: draw several, small and large ones, for each token."
+            "moves nothing proves nothing: draw several, small and large ones, for each token."
         )
     missed = f"{int((leaks & ~found).sum())} of {int(leaks.sum())} dependencies were not found. "
     largest = max(float((one - x).abs().max()) for one in given)
@@ -264,7 +261,7 @@ MISTAKES = [
         additive_mask=_filled(1e-9)),
     mistake("mask-times-minus-inf", "What may be seen became NaN: 0 times inf is not a number.",
         "Fill with masked_fill.", FILL,
-        additive_mask=[lambda m, dtype: (~m).to(dtype) * -math.inf, lambda m, dtype: (1 - m.to(dtype)) * -math.inf]),
+        additive_mask=lambda m, dtype: (~m).to(dtype) * -math.inf),
     mistake("masked-row-uniform", "Hidden keys got a large finite number.",
         "In a row with nothing to see all are alike then. Use -inf.", FILL,
         additive_mask=_filled(-1e9)),
@@ -276,7 +273,7 @@ EXERCISES = [
         "May token t see token s if s = t? And if s = t + 1?",
         "True on the diagonal and below it: `tril` of a matrix of True. Lesson 4 drew one.",
         "A bool matrix (S, S), a row for each query and a column for each key, True where s <= t.",
-        "return torch.ones(seq_len, seq_len, dtype=torch.bool).tril()  # (S, S)",
+        line="return torch.ones(seq_len, seq_len, dtype=torch.bool).tril()  # (S, S)",
         inputs=[lambda: (S,)],
         other_sizes=lambda: (4,),
         axes="S S",
@@ -289,7 +286,7 @@ EXERCISES = [
         "size 1 make it fit every head and every query.",
         "The places are (S), the lengths as a column (B, 1). Compared they are (B, S), and with two more axes (B, 1, "
         "1, S).",
-        "real = torch.arange(max_len) < lengths[:, None]  # (B, S)\nreturn real[:, None, None]  # (B, 1, 1, S)",
+        line="real = torch.arange(max_len) < lengths[:, None]  # (B, S)\nreturn real[:, None, None]  # (B, 1, 1, S)",
         inputs=[lambda: (torch.tensor([4, 6, 1, 5]), S)],
         other_sizes=lambda: (torch.tensor([2, 9, 0]), 9),
         axes="B 1 1 S",
@@ -301,7 +298,7 @@ EXERCISES = [
         "True means may attend. If two masks have a say, when may a token attend?",
         "A logical “and”, number by number. Broadcasting does the rest.",
         "(S, S) meets (B, 1, 1, S), and broadcasting gives (B, 1, S, S).",
-        "return causal & padding  # (B, 1, S, S)",
+        line="return causal & padding  # (B, 1, S, S)",
         inputs=[lambda: (masks.causal_mask(S), masks.padding_mask(torch.tensor([4, 6]), S))],
         other_sizes=lambda: (masks.causal_mask(4), masks.padding_mask(torch.tensor([1, 3, 4]), 4)),
         axes="B 1 S S",
@@ -313,7 +310,7 @@ EXERCISES = [
         "`tril` takes a second argument, which moves the diagonal. The last row must see everything: the triangle is "
         "aligned at the bottom right.",
         "A bool matrix (new, total): the lower triangle, with its diagonal moved right by the number of cached tokens.",
-        "return torch.ones(new, total, dtype=torch.bool).tril(total - new)  # (new, total)",
+        line="return torch.ones(new, total, dtype=torch.bool).tril(total - new)  # (new, total)",
         inputs=[lambda: (3, 8)],
         other_sizes=lambda: (4, 9),
         axes="new total",
@@ -327,7 +324,7 @@ EXERCISES = [
         "bit. Then again with other changes, small and large. What was found once is found.",
         "`fn(changed) != before` is (B, S, C). `any` over the width and over the batch leaves (S), the column of token "
         "s in the result (S, S).",
-        "for size in 3 * (0.01, 30.0):\n"
+        line="for size in 3 * (0.01, 30.0):\n"
         "    for s in range(x.size(1)):\n"
         "        changed = x.clone()\n"
         "        changed[:, s] += size * torch.randn_like(x[:, s])\n"
@@ -367,7 +364,7 @@ EXERCISES = [
         "score alone where it adds 0.",
         "Every branch keeps the shape of mask, such as (T, S), and gives bool: the mask, its opposite, or a "
         "comparison with 0.",
-        'if convention == "additive":\n'
+        line='if convention == "additive":\n'
         "    return mask == 0\n"
         'return ~mask if convention in ("multihead", "seaborn") else mask',
         inputs=[
@@ -388,7 +385,7 @@ EXERCISES = [
         "Start from zeros of the right dtype and fill in where the mask is False. Multiplying would not do: 0 · inf "
         "is NaN.",
         "A bool mask (…) gives numbers (…): 0 where it is True, -inf where it is False.",
-        "return torch.zeros_like(mask, dtype=dtype).masked_fill(~mask, -torch.inf)",
+        line="return torch.zeros_like(mask, dtype=dtype).masked_fill(~mask, -torch.inf)",
         inputs=[lambda: (_mask(), torch.float64), lambda: (_mask(), torch.float32)],
         axes=("T S", ""),
         run=with_dtype,

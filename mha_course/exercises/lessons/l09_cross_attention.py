@@ -70,7 +70,7 @@ EXERCISES = [
         "Take `multi_head_attention` and give keys and values another source. Nothing wants T and S to be equal.",
         "From x, q is (B, H, T, D). From memory, k and v are (B, H, S, D). So weights are (B, H, T, S), and out is "
         "(B, T, C).",
-        "q = split_heads(x @ w_q.T, num_heads)  # (B, H, T, D)\n"
+        line="q = split_heads(x @ w_q.T, num_heads)  # (B, H, T, D)\n"
         "k = split_heads(memory @ w_k.T, num_heads)  # (B, H, S, D)\n"
         "v = split_heads(memory @ w_v.T, num_heads)  # (B, H, S, D)",
         inputs=[

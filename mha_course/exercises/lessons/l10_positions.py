@@ -74,7 +74,6 @@ MISTAKES = [
         "It is 2i / d for pair i, so that frequencies run from 1 down to nearly 1 / 10000.",
         ENCODING,
         sinusoidal_encoding=[_slipped(lambda i, d: 10000.0 ** (i // d)), _slipped(lambda i, d: 10000.0**i / d),
-                             _slipped(lambda i, d: 10000.0 ** (i / d // 2)),
                              _slipped(lambda i, d: 10000.0 ** (2 * i / d)),
                              _slipped(lambda i, d: 10000.0 ** (i / 2 / d))]),
     mistake("waves-in-halves", "All sines stand in the first half, all cosines in the second.",
@@ -119,7 +118,7 @@ EXERCISES = [
         "fill every other channel: a slice can have a step.",
         "Places (S, 1) times frequencies (C/2) are angles (S, C/2). Their sines and cosines take turns in the "
         "channels of (S, C).",
-        "rates = 10000.0 ** -(torch.arange(0, d_model, 2, dtype=torch.float64) / d_model)  # (C/2)\n"
+        line="rates = 10000.0 ** -(torch.arange(0, d_model, 2, dtype=torch.float64) / d_model)  # (C/2)\n"
         "angles = torch.arange(seq_len)[:, None] * rates  # (S, C/2)\n"
         "encoding[:, 0::2], encoding[:, 1::2] = angles.sin(), angles.cos()",
         inputs=[lambda: (9, 14)],
@@ -136,7 +135,7 @@ EXERCISES = [
         "power of -2i / D. A rotation has two sines, two cosines and one minus.",
         "Angles are (S, D/2), positions by frequencies. The halves a and b of x are (B, H, S, D/2); two mixtures of "
         "them, joined, are (B, H, S, D).",
-        "cos, sin = angles.cos(), angles.sin()  # (S, D/2)\n"
+        line="cos, sin = angles.cos(), angles.sin()  # (S, D/2)\n"
         "a, b = x.chunk(2, dim=-1)  # (B, H, S, D/2)\n"
         "return torch.cat((a * cos - b * sin, a * sin + b * cos), dim=-1)  # (B, H, S, D)",
         inputs=[

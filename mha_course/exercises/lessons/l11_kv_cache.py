@@ -139,7 +139,7 @@ EXERCISES = [
         "them. No mask is needed: nothing in the cache lies in the future.",
         "q, k, v of the new token are (B, H, 1, D). Both caches grow from (B, H, P, D) to (B, H, P + 1, D). Its "
         "weights are (B, H, 1, P + 1).",
-        "q, k, v = (split_heads(x_t @ w.T, num_heads) for w in (w_q, w_k, w_v))  # (B, H, 1, D)\n"
+        line="q, k, v = (split_heads(x_t @ w.T, num_heads) for w in (w_q, w_k, w_v))  # (B, H, 1, D)\n"
         "k_cache = torch.cat((k_cache, k), dim=2)  # (B, H, P + 1, D)\n"
         "v_cache = torch.cat((v_cache, v), dim=2)",
         inputs=[lambda: (draw(B, 1, C, seed=1), *_caches(), *square(4, 5, 6, 7), H)],
@@ -157,7 +157,7 @@ EXERCISES = [
         "Each KV head is written several times in a row; `repeat` would write the whole row of heads several times. "
         "Look for another function with repeat in its name.",
         "Along axis 1, (B, H_kv, S, D) becomes (B, H, S, D): each head comes H / H_kv times.",
-        "return k.repeat_interleave(num_heads // k.size(1), dim=1)  # (B, H, S, D)",
+        line="return k.repeat_interleave(num_heads // k.size(1), dim=1)  # (B, H, S, D)",
         inputs=[lambda: (draw(5, 3, S, D, seed=1), 3 * H)],
         axes="B H S D",
         done="You can let few KV heads serve many query heads. Try a single KV head: that is multi-query attention.",
@@ -169,7 +169,6 @@ EXERCISES = [
         "the same for all heads. See “One latent for all heads”.",
         "q (B, H, T, D) times w_uk (H, D, R) is (B, H, T, R). The latents (B, S, R) have no axis of heads: transposed, "
         "and with an axis of size 1 for the heads, they are (B, 1, R, S).",
-        "absorbed = q @ w_uk  # (B, H, T, R)\nreturn absorbed @ latent.mT[:, None]  # (B, H, T, S)",
         inputs=[lambda: (draw(B, H, T, D, seed=1), draw(H, D, R, seed=2), draw(B, S, R, seed=3))],
         other_sizes=lambda: (draw(3, 5, 4, 2, seed=21), draw(5, 2, 6, seed=22), draw(3, 11, 6, seed=23)),
         axes="B H T S",
@@ -192,7 +191,7 @@ EXERCISES = [
         "What is kept for one token in one layer, and how many numbers is that?",
         "Multiply the sizes of all that is kept. Keys and values are two things.",
         "Each layer keeps two tensors (B, H_kv, S, D), at so many bytes a number. The result is an int.",
-        "return 2 * layers * batch * seq_len * num_kv_heads * head_dim * bytes_per_value",
+        line="return 2 * layers * batch * seq_len * num_kv_heads * head_dim * bytes_per_value",
         inputs=[lambda: (7, 3, 11, 5, 13, 16), lambda: (9, 3, 17, 5, 6, 4)],
         done="You can tell what a cache weighs before it is built. Try a model that you know, then a quarter of its KV "
         "heads.",
@@ -222,15 +221,6 @@ QUESTIONS = {
         "4 times → That is the last word alone. There are also twice as many words.",
         "✔ 8 times → The last word costs four times as much, and there are twice as many: the sum grows with the cube.",
         units="times x as much more work",
-    ),
-    "keys-seen": question(
-        "One new query, 7 keys (6 in the cache, and its own). scaled_dot_product_attention gets is_causal=True. How "
-        "many keys does the query see?",
-        "1 → PyTorch lays the triangle into the top-left corner: query 0 sees key 0, the oldest of all.",
-        "7 → So it should be, without any mask. But is_causal=True takes the query for the first of 7.",
-        "6 → Its own key is not hidden in particular. The triangle starts at the top left.",
-        nudge="The mask has 1 row and 7 columns. In which corner does the triangle start?",
-        units="keys key",
     ),
     "always-zero": question(
         "Each new word comes alone, and RoPE is told that it stands at position 0. What does the model compute?",

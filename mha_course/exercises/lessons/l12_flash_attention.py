@@ -197,7 +197,7 @@ EXERCISES = [
         "block's own exponentials. Begin with -inf and 0.",
         "A block is (…, block_size), the last one perhaps shorter. Running maximum and sum are (…), and so is the "
         "factor exp(old maximum - new maximum).",
-        "for block in scores.split(block_size, dim=-1):\n"
+        line="for block in scores.split(block_size, dim=-1):\n"
         "    new_max = torch.maximum(running_max, block.amax(-1))\n"
         "    shares = (block - new_max[..., None]).exp()\n"
         "    running_sum = running_sum * (running_max - new_max).exp() + shares.sum(-1)\n"
@@ -229,7 +229,7 @@ EXERCISES = [
         "maximum grows. Divide once, at the end. Do not forget to scale.",
         "A block of keys has scores (B, H, T, block_size). Running maximum and sum are (B, H, T, 1), the running "
         "context is (B, H, T, D).",
-        "new_max = torch.maximum(running_max, scores.amax(-1, keepdim=True))\n"
+        line="new_max = torch.maximum(running_max, scores.amax(-1, keepdim=True))\n"
         "factor, shares = (running_max - new_max).exp(), (scores - new_max).exp()\n"
         "running_sum = running_sum * factor + shares.sum(-1, keepdim=True)\n"
         "context = context * factor + shares @ v_block\n"

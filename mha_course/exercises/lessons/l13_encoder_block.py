@@ -176,9 +176,6 @@ EXERCISES = [
         "Subtract the mean, divide by the root of variance plus eps, then stretch by gamma and shift by beta. The "
         "variance divides by C, not by C - 1.",
         "Over the last axis, with the axis kept, mean and variance are (B, S, 1). gamma and beta are (C).",
-        "centred = x - x.mean(-1, keepdim=True)\n"
-        "variance = (centred**2).mean(-1, keepdim=True)\n"
-        "return centred / (variance + eps).sqrt() * gamma + beta",
         inputs=[
             lambda: (0.01 * tokens() + 0.5, draw(C, seed=2), draw(C, seed=3)),
             lambda: (tokens(), draw(C, seed=2), draw(C, seed=3), 0.2),
@@ -194,7 +191,6 @@ EXERCISES = [
         "One pattern, twice: x plus what a part makes of the normalised x. Each part has its own norm.",
         "Every call maps (B, S, C) to (B, S, C). First attention with norm1; then, on that result, feed_forward with "
         "norm2.",
-        "x = x + attention(norm1(x))  # (B, S, C)\nreturn x + feed_forward(norm2(x))  # (B, S, C)",
         inputs=[lambda: (tokens(), *square(2, 3))],
         axes="B S C",
         run=wire,

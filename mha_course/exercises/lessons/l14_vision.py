@@ -18,8 +18,7 @@ PATCHES = "14, Vision: Vision: patches"
 MISTAKES = [
     mistake("patchify-without-permute", "Each patch holds parts of several places.",
         "Bring rows and columns of patches in front before flattening: permute(0, 2, 4, 1, 3, 5).", PATCHES,
-        patchify=[lambda x, n: x.reshape(x.size(0), -1, 3 * n * n),
-                  lambda x, n: _grid(x, n).reshape(x.size(0), -1, 3 * n * n)]),
+        patchify=lambda x, n: x.reshape(x.size(0), -1, 3 * n * n)),
     mistake("patchify-channels-last", "Each patch is ordered (row, column, channel).",
         "Here it is (channel, row, column).", PATCHES,
         patchify=lambda x, n: _grid(x, n).permute(0, 2, 4, 3, 5, 1).flatten(3).flatten(1, 2)),
@@ -39,7 +38,7 @@ EXERCISES = [
         "flatten. It is the head split, in two directions.",
         "(B, 3, H, W) is cut to (B, 3, H/P, P, W/P, P), ordered as (B, H/P, W/P, 3, P, P) and flattened to (B, N, "
         "3·P·P).",
-        "cut = images.unflatten(3, (-1, patch_size)).unflatten(2, (-1, patch_size))  # (B, 3, H/P, P, W/P, P)\n"
+        line="cut = images.unflatten(3, (-1, patch_size)).unflatten(2, (-1, patch_size))  # (B, 3, H/P, P, W/P, P)\n"
         "return cut.permute(0, 2, 4, 1, 3, 5).flatten(3).flatten(1, 2)  # (B, N, 3·P·P)",
         inputs=[lambda: (draw(B, 3, 20, 28, seed=1), 4), lambda: (draw(B, 3, 25, 35, seed=2), 5)],
         axes="B N 3*P*P",
@@ -50,8 +49,6 @@ EXERCISES = [
         "The class token is one vector. How does it get into every image of the batch?",
         "`expand` shows one vector B times, `torch.cat` joins along the tokens. Mind which goes first.",
         "class_token (C) becomes (B, 1, C). Joined with (B, N, C) along axis 1, it is (B, N + 1, C).",
-        "first = class_token.expand(patches.size(0), 1, -1)  # (B, 1, C)\n"
-        "return torch.cat((first, patches), dim=1)  # (B, N + 1, C)",
         inputs=[lambda: (tokens(), draw(C, seed=2))],
         other_sizes=lambda: others("BSC", "C"),
         axes="B N+1 C",

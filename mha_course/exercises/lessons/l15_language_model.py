@@ -93,7 +93,7 @@ MISTAKES = [
         next_token_probabilities=_probabilities(lambda z, t: z * t)),
     mistake("temperature-ignored", "The temperature changes nothing.",
         "Divide the logits by it before the softmax.", CHOOSING,
-        next_token_probabilities=[_probabilities(lambda z, t: z), _probabilities(lambda z, t: z - t)]),
+        next_token_probabilities=_probabilities(lambda z, t: z)),
     mistake("temperature-after-softmax", "The probabilities were divided by the temperature, not the logits.",
         "Then they no longer sum to 1, and their order of size is as before. Divide first, then softmax.", CHOOSING,
         next_token_probabilities=[lambda z, t, k: _cut_after(z, 1.0, k) / t,
@@ -107,16 +107,9 @@ MISTAKES = [
     mistake("top-k-filled-with-zero", "Words that are not kept got the logit 0, not the probability 0.",
         "A logit of 0 is a logit like others: exp(0) is 1. Fill with -inf.", CHOOSING,
         next_token_probabilities=_probabilities(hide=lambda z, kept: z * kept)),
-    mistake("top-k-over-batch", "The largest were taken from all sentences together, or place by place.",
-        "Each row has its own top_k: look for them along the last axis.", CHOOSING,
-        next_token_probabilities=[_probabilities(largest=lambda z, k: z >= z.topk(k, 0).values[-1]),
-                                  _probabilities(largest=lambda z, k: z >= z.flatten().topk(k).values[-1])]),
     mistake("top-k-one-short", "One word too few is kept.",
         "The smallest of the top_k is one of them: hide what is smaller than it, and not what equals it.", CHOOSING,
         next_token_probabilities=_probabilities(largest=lambda z, k: z > z.topk(k).values[:, -1:])),
-    mistake("top-k-smallest", "The smallest logits were kept.",
-        "The likeliest words have the largest logits.", CHOOSING,
-        next_token_probabilities=_probabilities(largest=lambda z, k: z <= z.topk(k, largest=False).values[:, -1:])),
     mistake("softmax-over-batch", "The probabilities sum to 1 over the sentences, not over the words.",
         "The words are the last axis: softmax(-1).", CHOOSING,
         next_token_probabilities=_probabilities(axis=0)),
@@ -131,7 +124,6 @@ EXERCISES = [
         "Which token should be named after token t has been read, and which token has nothing behind it?",
         "Two slices of the same ids, one place apart.",
         "ids (B, S) without the last column, and without the first: (B, S - 1) each.",
-        "return ids[:, :-1], ids[:, 1:]  # (B, S - 1) each",
         inputs=[lambda: (draw_ids(99, B, S, seed=1),)],
         axes=("B S-1", "B S-1"),
         results=("inputs", "targets"),
@@ -143,9 +135,6 @@ EXERCISES = [
         "A loop: run the model on all ids so far, pick the largest number at the right place, and append it.",
         "model(ids) is (B, S, vocab), and at one place (B, vocab). `argmax` with the axis kept gives (B, 1), and "
         "appending makes ids (B, S + 1).",
-        "for _ in range(steps):\n"
-        "    best = model(ids)[:, -1].argmax(-1, keepdim=True)  # (B, 1)\n"
-        "    ids = torch.cat((ids, best), dim=1)",
         inputs=[
             lambda: (draw_ids(13, B, S, seed=2), draw(13, 13, seed=3), 4),
             lambda: (draw_ids(13, 3, 1, seed=4), draw(13, 13, seed=5), 6),
@@ -163,7 +152,7 @@ EXERCISES = [
         "last, and makes each row sum to 1.",
         "`topk(top_k).values` is (B, top_k), the largest first. Its last column, kept as (B, 1), is the smallest "
         "that stays: what is below it is filled with -inf.",
-        "scaled = logits / temperature  # (B, V)\n"
+        line="scaled = logits / temperature  # (B, V)\n"
         "if top_k is not None:\n"
         "    smallest = scaled.topk(top_k).values[:, -1:]  # (B, 1)\n"
         "    scaled = scaled.masked_fill(scaled < smallest, -torch.inf)\n"
@@ -198,6 +187,7 @@ QUESTIONS = {
         "✔ “grey” → There “grey” is the newest word, and what comes next is asked. At “cat” itself it would be read "
         "off.",
         "“<start>” → There it has read no word yet, and is asked for the first.",
+        also=("at grey",),
     ),
     "causal-padding": question(
         "Sentences are filled up with <pad> on the right, and the model is causal. There is no padding mask. What do "

@@ -8,7 +8,6 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from mha_course.attention import merge_heads, split_heads
 from mha_course.exercises.inputs import B, D, H, S, T, draw, others, square, weights
 from mha_course.exercises.spec import Exercise, Lesson, mistake, question
 
@@ -111,17 +110,6 @@ def _ablate_axis(context: Tensor, heads: Any, axis: int) -> Tensor:
     return context.index_fill(axis, torch.as_tensor(heads), 0.0)
 
 
-def _ablate_every_nth(context: Tensor, heads: Sequence[int]) -> Tensor:
-    merged = merge_heads(context)
-    for head in heads:
-        merged[..., head :: context.size(1)] = 0.0
-    return split_heads(merged, context.size(1))
-
-
-def _shares(norms: Tensor, axis: int | tuple[int, ...]) -> Tensor:
-    return norms / norms.sum(axis, keepdim=True)
-
-
 ABLATION = "17, What heads do: Ablation: what breaks without a head"
 RELATION = "17, What heads do: Do it: one number for each head"
 CONTRIBUTION = "17, What heads do: A weight is not a contribution"
@@ -136,9 +124,6 @@ MISTAKES = [
     mistake("ablate-wrong-axis", "A head was looked for on an axis that is shorter.",
         "Heads are axis 1 of (B, H, S, D): context[:, heads].", ABLATION,
         crashes="IndexError", only=("ablate_heads",)),
-    mistake("ablate-every-nth", "A head was taken for every H-th number of merged.",
-        "Heads lie in blocks of D numbers there; of (B, H, S, D) they are axis 1.", ABLATION,
-        ablate_heads=_ablate_every_nth),
     mistake("ablate-complement", "The listed heads were kept, and all others silenced.",
         "It is the listed ones whose context becomes 0.", ABLATION,
         ablate_heads=lambda c, h: _ablate_axis(c, [i for i in range(c.size(1)) if i not in h], 1)),
@@ -161,24 +146,12 @@ MISTAKES = [
         "The length is the root of the sum of squares: norm(dim=-1).", CONTRIBUTION,
         contribution_norms=[lambda w, v, w_o: contribution_norms(w, v, w_o).square(),
                             lambda w, v, w_o: w * contribution_norms(torch.ones_like(w), v, w_o).square()]),
-    mistake("norm-of-sizes", "The sizes of the numbers were added up: that is another length, the L1 norm.",
-        "The length is the root of the sum of squares: norm(dim=-1).", CONTRIBUTION,
-        contribution_norms=lambda w, v, w_o: w * (v @ _columns(v, w_o)).abs().sum(-1)[:, None]),
-    mistake("contribution-shares", "The lengths were divided by their sum.",
-        "That makes shares of them. The lengths themselves are asked for.", CONTRIBUTION,
-        contribution_norms=[lambda w, v, w_o: _shares(contribution_norms(w, v, w_o), -1),
-                            lambda w, v, w_o: _shares(contribution_norms(w, v, w_o), 0),
-                            lambda w, v, w_o: _shares(contribution_norms(w, v, w_o), (0, 2))]),
     mistake("contribution-of-all-heads", "The heads were added before their lengths were taken.",
         "Each head has a length of its own for each pair: keep the axis H until the norm is taken.", CONTRIBUTION,
         contribution_norms=[lambda w, v, w_o: _all_heads(w, v, w_o).expand_as(w), _all_heads]),
     mistake("output-columns-as-rows", "W_O was cut by rows.",
         "Its columns are what reads the heads: D columns for each.", CONTRIBUTION,
         contribution_norms=lambda w, v, w_o: contribution_norms(w, v, w_o.T)),
-    mistake("", "The columns of W_O were cut as (D, H): each head got every H-th one.",
-        "The columns of a head lie side by side: cut as (H, D).", CONTRIBUTION,
-        contribution_norms=lambda w, v, w_o: contribution_norms(
-            w, v, w_o.unflatten(1, (-1, v.size(0))).transpose(1, 2).flatten(1))),
 ]  # fmt: skip
 
 EXERCISES = [
@@ -187,7 +160,6 @@ EXERCISES = [
         "A pair leads from one token to another. Which of the two is the query, and on which axis do queries stand?",
         "Two lists of indices pick the weights of all pairs at once. Then take the mean over the pairs.",
         "weights (H, S, S), picked at n rows and n columns, is (H, n); its mean over the last axis is (H).",
-        "rows, columns = torch.tensor(pairs).T\nreturn weights[:, rows, columns].mean(-1)  # (H)",
         inputs=[
             lambda: (weights()[0, :, :, :T], [(0, 3), (4, 1), (2, 2)]),
             lambda: (weights()[1, :, :, :T], [(1, 0), (3, 4), (1, 0), (0, 2)]),
@@ -200,7 +172,6 @@ EXERCISES = [
         "What becomes of the caller's tensor if you write zeros into it?",
         "Work on a `clone`. A list can be an index: on which axis are the heads?",
         "context (B, H, S, D) stays as it is. In a copy of the same shape, the listed places of axis 1 are 0.",
-        "silenced = context.clone()  # (B, H, S, D)\nsilenced[:, heads] = 0.0\nreturn silenced",
         inputs=[lambda: (draw(B, H, S, D, seed=1), [0, 2, 3]), lambda: (draw(B, H, S, D, seed=2), [3])],
         axes="B H S D",
         exact_zeros=True,
@@ -213,8 +184,6 @@ EXERCISES = [
         "come out. A weight only makes it shorter. See `head_contributions` of lesson 6.",
         "w_o (C, C) with its second axis cut is (C, H, D), and in the order (H, D, C) a table for each head. v "
         "(H, S, D) times these is (H, S, C), its norm (H, S); weights (H, T, S) times that, with an axis for T.",
-        "columns = w_o.unflatten(1, (v.size(0), -1)).permute(1, 2, 0)  # (H, D, C)\n"
-        "return weights * (v @ columns).norm(dim=-1)[:, None]  # (H, T, S)",
         inputs=[lambda: (draw(H, T, 11, seed=4).softmax(-1), draw(H, 11, D, seed=6), *square(5))],
         other_sizes=lambda: (draw(5, 4, 9, seed=21).softmax(-1), *others("HSD", "CC")),
         axes="H T S",
@@ -228,7 +197,7 @@ EXERCISES = [
         "it. Follow it while no weight gets negative.",
         "v beside a column of ones is (S, D + 1). The direction (S) is the last row of Vh of its transpose. Add to "
         "weights (T, S) a step (T, 1) times the direction.",
-        "kept = torch.cat((v, torch.ones_like(v[:, :1])), dim=1)  # (S, D + 1)\n"
+        line="kept = torch.cat((v, torch.ones_like(v[:, :1])), dim=1)  # (S, D + 1)\n"
         "direction = torch.linalg.svd(kept.T).Vh[-1]  # (S)\n"
         "room = (weights / -direction).where(direction < 0, torch.inf).amin(-1, keepdim=True)\n"
         "return weights + room / 2 * direction  # (T, S)",

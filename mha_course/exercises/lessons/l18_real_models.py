@@ -114,8 +114,7 @@ MISTAKES = [
                   lambda w: tuple(part.T for part in w.reshape(3, w.size(0), -1))]),
     mistake("chunk-wrong-axis", "The axis in was cut, which has no q, k and v in it.",
         "q, k and v lie side by side in the axis out: the columns of (in, out), the rows after the transpose.", FILE,
-        gpt2_qkv=[lambda w: w.chunk(3), lambda w: w.T.chunk(3, dim=1),
-                  lambda w: tuple(part.T for part in w.chunk(3))]),
+        gpt2_qkv=[lambda w: w.chunk(3), lambda w: w.T.chunk(3, dim=1)]),
     mistake("fused-three-innermost", "Every third column was taken.",
         "The thirds are blocks: first all C columns of q, then those of k, then those of v.", FILE,
         gpt2_qkv=lambda w: (w.T[0::3], w.T[1::3], w.T[2::3])),
@@ -166,12 +165,6 @@ MISTAKES = [
     mistake("", "The weight has another number of rows than the answer takes for granted.",
         "k_proj may have fewer rows than columns: weight.size(0) rows are H*D, and a head has D of them.", LAYOUT,
         crashes="is invalid for input of size", only=("to_half_split",)),
-    mistake("odd-before-even", "The second of each pair stands in the first half.",
-        "Pair i is (2i, 2i + 1), and becomes (i, i + D/2): even rows first.", LAYOUT,
-        to_half_split=lambda w, h: w.unflatten(0, (h, -1, 2)).flip(2).transpose(1, 2).flatten(0, 2)),
-    mistake("", "All rows are where they were.",
-        "A view alone moves nothing. Between cutting the rows and joining them, two axes must change places.", LAYOUT,
-        to_half_split=lambda w, h: w),
 ]  # fmt: skip
 
 EXERCISES = [
@@ -181,7 +174,7 @@ EXERCISES = [
         "Two moves: `.T` makes (out, in) of (in, out), and `chunk` cuts the axis in which q, k and v lie. See “What is "
         "in the file”.",
         "weight (C, 3C) transposed is (3C, C); a third of its rows is (C, C).",
-        "return weight.T.chunk(3)  # (C, C) each",
+        line="return weight.T.chunk(3)  # (C, C) each",
         inputs=[lambda: (draw(C, 3 * C, seed=1),)],
         other_sizes=lambda: others("CX"),
         axes="C C",
@@ -198,7 +191,7 @@ EXERCISES = [
         "end. Or one call of `F.scaled_dot_product_attention` for the middle.",
         "x @ c_attn.weight + c_attn.bias is (B, S, 3C); q, k, v and the context are (B, H, S, D); the merged heads (B, "
         "S, C) meet c_proj.weight (C, C), stored as (in, out).",
-        'fused = x @ state["c_attn.weight"] + state["c_attn.bias"]  # (B, S, 3*C)\n'
+        line='fused = x @ state["c_attn.weight"] + state["c_attn.bias"]  # (B, S, 3*C)\n'
         "q, k, v = split_fused_qkv(fused, num_heads)  # (B, H, S, D) each\n"
         "context = F.scaled_dot_product_attention(q, k, v, is_causal=True)\n"
         'return merge_heads(context) @ state["c_proj.weight"] + state["c_proj.bias"]',
@@ -219,8 +212,6 @@ EXERCISES = [
         "Cut the rows into heads, and those of a head into pairs; then let two axes change places, and join them "
         "again.",
         "(H*D, C) is cut to (H, D/2, 2, C), transposed to (H, 2, D/2, C), and joined to (H*D, C).",
-        "pairs = weight.unflatten(0, (num_heads, -1, 2))  # (H, D/2, 2, C)\n"
-        "return pairs.transpose(1, 2).flatten(0, 2)  # (H*D, C)",
         inputs=[lambda: (*square(1), H), lambda: (draw(C, 16, seed=2), H)],
         other_sizes=lambda: (draw(30, 20, seed=21), 5),
         axes="H*D C",
