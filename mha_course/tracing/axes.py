@@ -156,7 +156,8 @@ class AxisNamer:
         elif len(sizes) == 2 and whole.name in self.tokens:  # windows and what is in each
             names = [f"{whole.name}/{sizes[1]}", str(sizes[1])]
         elif len(sizes) == 2 and whole.name == "?" and whole.kind == "fresh" and sizes[1] == self.sizes.get("D"):
-            known = {"H": self.sizes["H"], **self.extra} if "H" in self.sizes else self.extra
+            heads = {"H": self.sizes["H"], "H+2": self.sizes["H"] + 2} if "H" in self.sizes else {}
+            known = heads | self.extra  # the two are a key and a value that all heads share
             names = next(([n, "D"] for n, v in known.items() if v == sizes[0]), names)
         return [
             (Factor(name, size, whole, (position, sizes)),) if size > 1 else ()
@@ -171,6 +172,8 @@ class AxisNamer:
             return (axis[0]._replace(size=size),)
         if len(axis) == 1 and axis[0].kind == "fresh":
             return self.linear(size)
+        if len(axis) == 1 and axis[0].name == "H+2" and start == 0 and size == self.sizes["H"]:
+            return self.read("H", size)
         for cut in range(1, len(axis)):
             if size_of(axis[cut:]) == size and start % size == 0:
                 return axis[cut:]

@@ -30,6 +30,7 @@ LETTERS = {  # of other people
     **dict.fromkeys(KV_HEADS, "H_kv"),
 }
 IMAGE = {"N": "B", "H": "Y", "W": "X"}  # where H and W stand together they are no heads
+TORCH = {"N": "B", "E": "C"}  # where they stand together, as in what torch says of its modules
 NAME = re.compile(r"[^\W\d]\w*'?|\d+|\?")
 
 
@@ -102,6 +103,8 @@ def _read(part: str, words: Sequence[str]) -> str:
     """Return the course's name for a letter; d is the width of a head where heads stand beside it, else the whole."""
     if {"H", "W"} <= set(words):
         return IMAGE.get(part, part)
+    if {"N", "E"} <= set(words):
+        return TORCH.get(part, part)
     if part == "d":
         return "D" if {"h", "H", "heads"} & set(words) else "C"
     return LETTERS.get(part, part)

@@ -919,7 +919,12 @@ def test_an_unknown_axis_is_no_token(draw):
 
 @pytest.mark.parametrize(
     ("axes", "sizes", "expected"),
-    [("b n d", {"h": H}, "B n C"), ("batch seq embed", {"num_heads": H}, "B seq C"), ("B S C", {"H": H}, "B S C")],
+    [
+        ("b n d", {"h": H}, "B n C"),
+        ("batch seq embed", {"num_heads": H}, "B seq C"),
+        ("N L E", {"H": H}, "B L C"),
+        ("B S C", {"H": H}, "B S C"),
+    ],
 )
 def test_the_letters_of_other_people(axes, sizes, expected, x):
     found = trace(lambda x: x.unflatten(-1, (H, D)), x, axes=axes, sizes=sizes)
@@ -1052,7 +1057,10 @@ OF_SIZES = {
     "gathered": (lambda x: x.gather(1, torch.zeros(B, 3, C).long()), "B S C", {"gather": "B ? C"}),
     "largest": (lambda x: x.topk(2, -1).values, "B S C", {"topk": "B S ?"}),
     "windows": (lambda x: x.unfold(1, 2, 1), "B S C", {"unfold": "B ? C ?"}),
+    "windows_apart": (lambda q: q.unfold(3, 2, 2), "B H S D", {"unfold": "B H S D/2 2"}),
+    "windows_of_tokens_apart": (lambda x: x[:, :4].unfold(1, 2, 2), "B S C", {"unfold": "B S/2 C 2"}),
     "products": (lambda x: torch.tensordot(x, x[0], dims=([1], [0])), "B S C", {"tensordot": "B C C"}),
+    "inner": (lambda x: torch.inner(x, x[0]), "B S C", {"inner": "B T S"}),
 }
 
 
@@ -1202,6 +1210,30 @@ def test_keys_of_fewer_heads_may_be_as_wide_as_the_model(width, heads, kv_heads,
     names = [step.axes[2:] for step in found.steps if step.op == "view"]
     assert names[0] == ("H", "D")
     assert names[1] == (("H_kv", "D") if kv_heads > 1 else ("1", "?"))
+
+
+def test_all_queries_with_one_key_and_one_value(draw):
+    def attend(x):
+        fused = nn.Linear(C, C + 2 * D, dtype=x.dtype)(x).view(B, S, H + 2, D)
+        q, k, v = (part.transpose(1, 2) for part in (fused[:, :, :-2], fused[:, :, [-2]], fused[:, :, [-1]]))
+        return (q @ k.mT).softmax(-1) @ v
+
+    found = trace(attend, draw(B, S, C), axes="B S C", sizes={"H": H})
+    assert [" ".join(step.axes) for step in found.steps if step.op in ("view", "getitem", "matmul")] == [
+        "B S H+2 D", "B S H D", "B S 1 D", "B S 1 D", "B H T S", "B H T D",
+    ]  # fmt: skip
+    assert found.warnings == found.questions == ()
+
+
+def test_patches_that_are_unfolded_are_tokens(draw):
+    def see(x):
+        patches = x.unfold(2, 2, 2).unfold(3, 3, 3).permute(0, 2, 3, 1, 4, 5).reshape(B, 6, -1)
+        tokens = torch.cat([torch.zeros(B, 1, C, dtype=x.dtype), nn.Linear(18, C, dtype=x.dtype)(patches)], 1)
+        return (tokens @ tokens.mT).softmax(-1)
+
+    found = trace(see, draw(B, 3, 4, 9), axes="B Ch Y X", sizes={"C": C})
+    last_of = {step.op: " ".join(step.axes) for step in found.steps}
+    assert [last_of[op] for op in ("linear", "cat", "softmax")] == ["B Y/2*X/3 C", "B S C", "B T S"]
 
 
 # Two sequences

@@ -43,9 +43,11 @@ def matmul(call: OpCall) -> list[list[Axis]]:
 
 
 def tensordot(call: OpCall) -> list[list[Axis]]:
-    """Sum products over pairs of axes, or over the last of one and the first of the other."""
-    left, right, dims = call.arg(0, "a"), call.arg(1, "b"), call.arg(2, "dims", default=2)
-    if isinstance(dims, int):
+    """Sum products over pairs of axes, over the last of one and the first of the other, or (inner) the last of both."""
+    left, right, dims = call.arg(0, "a", "input"), call.arg(1, "b", "other"), call.arg(2, "dims", default=2)
+    if call.op == "inner":
+        dims = [-1], [-1]
+    elif isinstance(dims, int):
         dims = range(left.dim() - dims, left.dim()), range(dims)
     pairs = {dim % left.dim(): other % right.dim() for dim, other in zip(*dims, strict=True)}
     one = [f"sum{n}" if n in pairs else f"left{n}" for n in range(left.dim())]
@@ -256,7 +258,7 @@ CONTRACTIONS: dict[str, Rule] = {
     "linear": linear,
     **dict.fromkeys(("matmul", "linalg_matmul", "bmm", "mm", "mv", "dot", "addmm", "baddbmm", "addmv"), matmul),
     "einsum": einsum,
-    "tensordot": tensordot,
+    **dict.fromkeys(("tensordot", "inner"), tensordot),
     **dict.fromkeys(("scaled_dot_product_attention", "flex_attention"), fused),
     **dict.fromkeys(("multi_head_attention_forward", "_native_multi_head_attention"), module),
 }

@@ -223,9 +223,14 @@ def gather(call: OpCall) -> list[list[Axis]]:
 
 def unfold(call: OpCall) -> list[list[Axis]]:
     """Slide a window along an axis: how many there are, and at the end how long each is."""
-    axes, dim = call.axes(call.first()), call.arg(1, "dimension")
-    axes[dim] = unknown(call.outs[0].shape[dim])
-    return [[*axes, unknown(call.outs[0].shape[-1])]]
+    axes, dim, step = call.axes(call.first()), call.arg(1, "dimension"), call.arg(3, "step")
+    count, size = call.outs[0].shape[dim % len(axes)], call.outs[0].shape[-1]
+    apart = len(axes[dim]) == 1 and step == size and count * size == size_of(axes[dim])  # windows do not overlap
+    windows, window = call.names.parts(axes[dim][0], (count, size)) if apart else (unknown(count), unknown(size))
+    if apart and call.names.is_token(axes[dim]):
+        call.names.tokens.update(factor.name for factor in windows)
+    axes[dim] = windows
+    return [[*axes, window]]
 
 
 def index_select(call: OpCall) -> list[list[Axis]]:
