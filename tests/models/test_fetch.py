@@ -1,6 +1,7 @@
 """Checkpoints from a hub that stands in for the real one on this machine, and says what that says."""
 
 import hashlib
+import json
 import os
 import shutil
 import subprocess
@@ -237,10 +238,26 @@ def test_what_cannot_be_had_is_said_in_one_sentence(name, file, answer, rule, ex
     assert {path.rpartition("/")[2] for _, path, *_ in hub.asked} <= set(FILES)
 
 
-def test_another_family_is_refused_before_its_weights_come(hub):
-    hub.models["someone/else"] = hub.models["someone/bert"] | {"config.json": b'{"model_type": "t5"}'}
-    rule = "fetch: the model_type of config.json is not known. expected gpt2, bert, llama, got 't5'"
-    refused(lambda: checkpoints.fetch("someone/else"), rule)
+@pytest.mark.parametrize(
+    ("config", "message"),
+    [
+        (
+            {"model_type": "t5"},
+            "fetch: the model_type of config.json is not known. expected gpt2, bert, llama, got 't5'",
+        ),
+        ({"sliding_window": 9}, "fetch: sliding_window of config.json is not supported. expected None, got 9"),
+        (
+            {"rope_scaling": {"rope_type": "llama3"}},
+            "load: this kind of RoPE is not supported. "
+            "expected rope_type 'default', of whole heads, got {'rope_type': 'llama3'}",
+        ),
+    ],
+)
+def test_what_is_not_known_is_refused_before_its_weights_come(config, message, hub):
+    files = hub.models["someone/llama"]
+    changed = json.dumps(json.loads(files["config.json"]) | config).encode()
+    hub.models["someone/else"] = files | {"config.json": changed}
+    refused(lambda: checkpoints.fetch("someone/else"), message)
     assert len(hub.asked) == sum(path.endswith("config.json") for _, path, *_ in hub.asked)
 
 
