@@ -20,7 +20,7 @@ from torch import Tensor, nn
 from torch.nn.utils.rnn import pad_sequence
 
 from mha_course.datasets.grammar import Sentence
-from mha_course.errors import ShapeError
+from mha_course.errors import SentenceError, ShapeError, require
 from mha_course.experiments.head_analysis import Head
 from mha_course.models import checkpoints, seeded
 from mha_course.models.published import PublishedModel
@@ -45,11 +45,16 @@ class Checkpoint:
     @cached_property
     def tokenizer(self) -> Tokenizer:
         """What cuts text into tokens."""
-        return Tokenizer.from_file(str(self.folder / "tokenizer.json"))
+        path = self.folder / "tokenizer.json"
+        rule, expected = "the tokenizer must lie beside the model", "a file tokenizer.json"
+        require(path.is_file(), "open_checkpoint", rule, expected=expected, got=f"none in {self.folder.name}")
+        return Tokenizer.from_file(str(path))
 
     def encode(self, text: str) -> tuple[Tensor, list[str]]:
         """Return the ids of a text (1, S), and its tokens as words; · stands for the space before a token."""
         ids = self.tokenizer.encode(text).ids
+        if not ids:
+            raise SentenceError("encode", "the text has no token", expected="at least one", got=repr(text))
         return torch.tensor([ids]), [self.token(number) for number in ids]
 
     def token(self, number: int) -> str:
@@ -68,26 +73,38 @@ class Checkpoint:
             return checkpoints.family_of(config, "untrained").architecture(config).eval().requires_grad_(False)
 
 
-def open_checkpoint(name: str, *, real: bool = False) -> Checkpoint:
+def open_checkpoint(name: str | Path, *, real: bool = False) -> Checkpoint:
     """Open the course's small checkpoint of a family, or the published one; print which, in one line.
 
-    Args: name is one of PUBLISHED, or ``owner/name`` of the hub; real takes the published one, and so does
-        MHA_COURSE_REAL=1. Where it cannot be fetched, the small one is opened, and the line says why.
-    Raises: ShapeError for an ``owner/name`` that cannot be fetched.
+    Args: name is one of PUBLISHED, a folder of one's own, or ``owner/name`` of the hub; real takes the published one,
+        and so does MHA_COURSE_REAL=1. Where it cannot be fetched, the small one is opened, and the line says why.
+    Raises: ShapeError for a name of one's own that is none, or that cannot be fetched.
     """
-    small, title = f"the course's small checkpoint in the format of {PUBLISHED.get(name)}", PUBLISHED.get(name, name)
-    if "/" in name or real or os.environ.get("MHA_COURSE_REAL") == "1":
+    if name not in PUBLISHED:
+        return _open_own(name)
+    name, small = str(name), f"the course's small checkpoint in the format of {PUBLISHED[str(name)]}"
+    if not (real or os.environ.get("MHA_COURSE_REAL") == "1"):
+        print(f"This is {small}.")
+    else:
         try:
             opened = Checkpoint(checkpoints.fetch(name), small=False)
-            print(f"{title}, as it is published.")
+            print(f"{PUBLISHED[name]}, as it is published.")
             return opened
         except ShapeError as error:
-            if "/" in name:
-                raise
-            print(f"{title} could not be fetched ({error.rule}). This is {small}.")
-    else:
-        print(f"This is {small}.")
+            print(f"{PUBLISHED[name]} could not be fetched ({error.rule}). This is {small}.")
     return Checkpoint(checkpoints.shipped(SHIPPED[name]), small=True)
+
+
+def _open_own(name: str | Path) -> Checkpoint:
+    folder = Path(name).expanduser()
+    if folder.is_dir():
+        print(f"{folder.name}, from your folder.")
+        return Checkpoint(folder, small=False)
+    expected = f"{', '.join(PUBLISHED)}, a folder, or OWNER/NAME of a public model"
+    require("/" in str(name), "open_checkpoint", "no model has this name", expected=expected, got=repr(str(name)))
+    opened = Checkpoint(checkpoints.fetch(str(name)), small=False)
+    print(f"{name}, as it is published.")
+    return opened
 
 
 def stored_attention(folder: Path, layer: int = 0) -> dict[str, tuple[int, ...]]:

@@ -165,13 +165,7 @@ def load(folder: str | Path, *, num_threads: int | None = None) -> PublishedMode
     if num_threads is not None:
         require_int("load", "num_threads", num_threads)
     config = read_config(folder, "load")
-    family = family_of(config, "load")
-    for name, only in ({"quantization_config": None} | family.only).items():
-        value = config.get(name)
-        rule = f"{name} of config.json is not supported"
-        require(value is None or value == only, "load", rule, expected=repr(only), got=repr(value))
-    with torch.device("meta"):  # sizes alone: no number is drawn only to be replaced
-        model = family.architecture(config)
+    family, model = _without_numbers(config, "load")
     tensors = _by_their_names(_read_tensors(folder), family, setting(config, "tie_word_embeddings", family.is_tied))
     model.load_state_dict(_state(model, tensors, family), assign=True)
     model.num_threads = num_threads
@@ -222,10 +216,10 @@ def fetch(name: str) -> Path:
     """
     repo, revision, sha256 = PUBLISHED.get(name, Published(name))
     folder = _cached(repo, "config.json", revision).parent
-    family_of(read_config(folder, "fetch"), "fetch")  # before hundreds of megabytes come
+    _without_numbers(read_config(folder, "fetch"), "fetch")  # before hundreds of megabytes come
     for file in ("tokenizer.json", WEIGHTS):
         path = _cached(repo, file, folder.name)  # of the same commit
-    if sha256 is not None and path.resolve().name != sha256:  # the cache names large files by their digest
+    if sha256 is not None:
         _require_digest(path, sha256)
     return folder
 
@@ -311,6 +305,17 @@ def read_config(folder: Path, place: str) -> Config:
     return config
 
 
+def _without_numbers(config: Config, place: str) -> tuple[Family, PublishedModel]:
+    """Return the family and the model of a config, of sizes alone: no number is drawn only to be replaced."""
+    family = family_of(config, place)
+    for name, only in ({"quantization_config": None} | family.only).items():
+        value = config.get(name)
+        rule = f"{name} of config.json is not supported"
+        require(value is None or value == only, place, rule, expected=repr(only), got=repr(value))
+    with torch.device("meta"):
+        return family, family.architecture(config)
+
+
 def family_of(config: Config, place: str) -> Family:
     """Return how the files of a model with these settings are written. Raises: ShapeError for an unknown family."""
     kind = config.get("model_type")
@@ -367,7 +372,7 @@ def _state(model: PublishedModel, tensors: Mapping[str, Tensor], family: Family)
         stacked = torch.cat(list(parts.values()))  # has a shape alone: the model is still on the device meta
         shape, tensor = tuple(stacked.T.shape if turned else stacked.shape), tensors[name]
         if tensor.shape == shape and tensor.is_floating_point():
-            tensor = tensor.T.contiguous() if turned else tensor
+            tensor = tensor.T if turned else tensor  # a view: the numbers stay in the mapped file
             state |= zip(parts, tensor.split([part.size(0) for part in parts.values()]), strict=True)
         else:
             wanted.append(f"{name} {shape}")

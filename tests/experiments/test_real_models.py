@@ -2,13 +2,15 @@
 
 import itertools
 import math
+import shutil
 
 import pytest
 import torch
+from rewriting import refused
 from safetensors.torch import load_file, save_file
 
 from mha_course.datasets.grammar import Sentence
-from mha_course.errors import ShapeError
+from mha_course.errors import SentenceError, ShapeError
 from mha_course.exercises.lessons.l18_real_models import gpt2_attention
 from mha_course.experiments import head_analysis, real_models
 from mha_course.models import checkpoints
@@ -49,6 +51,35 @@ def test_a_model_of_ones_own_is_fetched_or_refused(monkeypatch, capsys):
     monkeypatch.setattr(checkpoints, "fetch", {"owner/name": checkpoints.shipped("llama")}.get)
     assert not real_models.open_checkpoint("owner/name").small
     assert capsys.readouterr().out == "owner/name, as it is published.\n"
+
+
+def test_a_folder_of_ones_own_is_opened(tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(checkpoints, "fetch", not_there)
+    folder = shutil.copytree(checkpoints.shipped("llama"), tmp_path / "mine" / "cats")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("HOME", str(tmp_path))
+    for name in (folder, str(folder), "mine/cats", "~/mine/cats"):
+        own = real_models.open_checkpoint(name)
+        assert own.model(own.encode("The grey cat.")[0]).size(1) > 3
+        assert not own.small
+        assert capsys.readouterr().out == "cats, from your folder.\n"
+    (folder / "tokenizer.json").unlink()
+    message = (
+        "open_checkpoint: the tokenizer must lie beside the model. expected a file tokenizer.json, got none in cats"
+    )
+    refused(lambda: real_models.open_checkpoint(folder).encode("The"), message)
+
+
+@pytest.mark.parametrize("name", ["GPT2", "bert-base"])
+def test_a_name_that_is_none_is_refused(name):
+    message = "open_checkpoint: no model has this name. expected gpt2, bert, smollm2, a folder, or OWNER/NAME of a "
+    refused(lambda: real_models.open_checkpoint(name), f"{message}public model, got '{name}'")
+
+
+def test_a_text_without_tokens_is_refused_as_a_sentence():
+    llama = real_models.open_checkpoint("smollm2")
+    with pytest.raises(SentenceError, match="encode: the text has no token"):
+        llama.encode("")
 
 
 @each

@@ -162,6 +162,16 @@ def test_what_ships_is_what_the_library_reads(kind):
 
 
 @pytest.mark.parametrize("kind", PLAIN)
+def test_numbers_stay_in_the_mapped_file(kind, tmp_path, monkeypatch):
+    """A copy of what is stored as (in, out) would cost a third of a gigabyte for the published GPT-2."""
+    publish(tmp_path, kind)
+    stored = load_file(tmp_path / "model.safetensors")
+    monkeypatch.setattr(checkpoints, "load_file", lambda _: stored)
+    places = {tensor.untyped_storage().data_ptr() for tensor in stored.values()}
+    assert {x.untyped_storage().data_ptr() for x in checkpoints.load(tmp_path).parameters()} <= places
+
+
+@pytest.mark.parametrize("kind", PLAIN)
 def test_every_tensor_takes_part(kind, tmp_path):
     """With other numbers in it the logits differ; only a key's bias moves all scores of a row alike."""
     publish(tmp_path, kind)

@@ -1,6 +1,7 @@
 """Checkpoints from a hub that stands in for the real one on this machine, and says what that says."""
 
 import hashlib
+import json
 import os
 import shutil
 import subprocess
@@ -9,7 +10,6 @@ import threading
 from collections import namedtuple
 from concurrent.futures import ThreadPoolExecutor
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from unittest import mock
 
 import pytest
 from rewriting import refused
@@ -196,16 +196,12 @@ def test_wrong_weights_are_refused_and_do_not_stay(name, hub):
     checkpoints.load(checkpoints.fetch(name))
 
 
-def test_weights_are_read_for_their_digest_once(hub):
-    with mock.patch.object(checkpoints, "_require_digest", wraps=checkpoints._require_digest) as digest:
-        path = checkpoints.fetch("gpt2") / "model.safetensors"
+def test_weights_that_changed_in_the_cache_are_refused(hub):
+    path = checkpoints.fetch("gpt2") / "model.safetensors"
+    path.write_bytes(path.read_bytes()[:-1] + b"!")
+    with pytest.raises(ShapeError, match="is not the one that was published"):
         checkpoints.fetch("gpt2")
-        assert digest.call_count == 1
-        path.unlink()  # where there are no links, the cache holds a file without a name of its own
-        path.write_bytes(hub.models[checkpoints.PUBLISHED["gpt2"].repo]["model.safetensors"][:-1] + b"!")
-        with pytest.raises(ShapeError, match="is not the one that was published"):
-            checkpoints.fetch("gpt2")
-    checkpoints.load(checkpoints.fetch("gpt2"))
+    checkpoints.fetch("gpt2")
 
 
 KNOWN = "gpt2, bert, smollm2, or OWNER/NAME of a public model"
@@ -242,10 +238,26 @@ def test_what_cannot_be_had_is_said_in_one_sentence(name, file, answer, rule, ex
     assert {path.rpartition("/")[2] for _, path, *_ in hub.asked} <= set(FILES)
 
 
-def test_another_family_is_refused_before_its_weights_come(hub):
-    hub.models["someone/else"] = hub.models["someone/bert"] | {"config.json": b'{"model_type": "t5"}'}
-    rule = "fetch: the model_type of config.json is not known. expected gpt2, bert, llama, got 't5'"
-    refused(lambda: checkpoints.fetch("someone/else"), rule)
+@pytest.mark.parametrize(
+    ("config", "message"),
+    [
+        (
+            {"model_type": "t5"},
+            "fetch: the model_type of config.json is not known. expected gpt2, bert, llama, got 't5'",
+        ),
+        ({"sliding_window": 9}, "fetch: sliding_window of config.json is not supported. expected None, got 9"),
+        (
+            {"rope_scaling": {"rope_type": "llama3"}},
+            "load: this kind of RoPE is not supported. "
+            "expected rope_type 'default', of whole heads, got {'rope_type': 'llama3'}",
+        ),
+    ],
+)
+def test_what_is_not_known_is_refused_before_its_weights_come(config, message, hub):
+    files = hub.models["someone/llama"]
+    changed = json.dumps(json.loads(files["config.json"]) | config).encode()
+    hub.models["someone/else"] = files | {"config.json": changed}
+    refused(lambda: checkpoints.fetch("someone/else"), message)
     assert len(hub.asked) == sum(path.endswith("config.json") for _, path, *_ in hub.asked)
 
 
