@@ -1,4 +1,4 @@
-"""Drawings that explain: the steps in a row, a matrix product to scale, vectors in a plane."""
+"""Drawings that explain: the steps in a row, a matrix product to scale, a sum of values."""
 
 from __future__ import annotations
 
@@ -14,8 +14,7 @@ from torch import Tensor
 
 from mha_course.errors import require
 from mha_course.plots.drawing import arrow, box
-from mha_course.plots.figures import ACCENT, BAR, INK, LARGE, QUIET, SMALL, STREAMS, TEXT, TITLE, new_figure
-from mha_course.plots.inputs import as_array
+from mha_course.plots.figures import ACCENT, INK, LARGE, QUIET, SMALL, STREAMS, TEXT, TITLE, new_figure
 from mha_course.plots.words import numbered
 from mha_course.tracing.records import color as axis_color
 
@@ -104,30 +103,6 @@ def product(left: Matrix, right: Matrix, result: Matrix, *, ax: Axes | None = No
         x += matrix.columns + gap
     ax.set(xlim=(-3, x - gap + 1), ylim=(-1, tallest + 3), aspect="equal")
     ax.axis("off")
-    return ax
-
-
-def plane(
-    points: Any, contexts: Any, names: Sequence[str], *, labels: Sequence[str], reach: float, ax: Axes | None = None
-) -> Axes:
-    """Draw values in two dimensions as arrows, and contexts, mixtures of them, as dots inside their outline.
-
-    Args: points (S, 2) are the tips of arrows with these names, contexts (T, 2) have labels; reach is how far the
-        picture goes to all sides of 0.
-    """
-    tips, dots = as_array("plane", points, ("S", "2")), as_array("plane", contexts, ("T", "2"))
-    ax = ax or new_figure(4.2, 4.2).subplots()
-    ax.fill(*tips.T, color=QUIET, zorder=0)
-    label: dict[str, Any] = {"textcoords": "offset points", "color": INK, "parse_math": False}
-    for name, tip in zip(names, tips, strict=True):
-        arrow(ax, (0, 0), tip, color=BAR, width=2)
-        ax.annotate(name, tip, (6, 6), fontsize=TITLE, **label)
-    for text, dot in zip(labels, dots, strict=True):
-        ax.scatter(dot[0], dot[1], color=ACCENT, edgecolor=INK, s=70, zorder=3)
-        side, shift = ("right", -9) if dot[0] > np.abs(tips).max() / 2 else ("left", 9)
-        ax.annotate(text, dot, (shift, -3), ha=side, **label)
-    ax.set(xlim=(-reach, reach), ylim=(-reach, reach), aspect="equal")
-    ax.spines[["top", "right"]].set_visible(False)
     return ax
 
 

@@ -24,7 +24,6 @@ from mha_course.positions import sinusoidal_encoding
 from mha_course.widgets.labs import LABS
 
 WORDS = SENTENCE.split()
-POINTS = torch.tensor([[1.0, 0.0], [2.0, 1.0], [0.0, 2.0]])
 MATRICES = (
     plots.Matrix("q", 5, 6, ("T", "D")),
     plots.Matrix("kᵀ", 6, 7, ("D", "S")),
@@ -38,7 +37,6 @@ ONE_PANEL = {
     "heatmap": lambda ax: plots.heatmap(torch.eye(15), queries=WORDS, title="head 1", ax=ax),
     "learning_curves": lambda ax: plots.learning_curves({"a": [1.0] * 20}, ax=ax),
     "pipeline": lambda ax: plots.pipeline(ax=ax),
-    "plane": lambda ax: plots.plane(POINTS, [[1, 1]], "abc", labels=["context"], reach=3, ax=ax),
     "product": lambda ax: plots.product(*MATRICES, ax=ax),
     "recomputation": lambda ax: plots.recomputation(ax=ax),
     "rope_pairs": lambda ax: plots.rope_pairs(6, ax=ax),
@@ -147,7 +145,7 @@ def test_type_has_four_sizes_and_words_keep_apart(name, monkeypatch):
 def test_names_are_no_mathematics():
     words = ["$x^$", "a_$b$"]
     for picture in (
-        plots.plane(torch.eye(2), torch.full((2, 2), 0.5), words, labels=words, reach=1),
+        plots.weighted_sum(torch.ones(2), torch.eye(2), words),
         plots.number_tables({"t": torch.eye(2)}, words, words),
         plots.head_rows({"layer 0": torch.eye(2)[None]}, words),
     ):

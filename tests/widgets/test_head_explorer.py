@@ -14,10 +14,8 @@ from contrast import TEXT, contrast
 from matplotlib.colors import to_hex
 
 from mha_course import example
-from mha_course.cli.jupyter_hooks import WIDGET_VIEW
 from mha_course.errors import ShapeError
 from mha_course.masks import causal_mask, causal_mask_for_cache
-from mha_course.plots.figures import figure_html
 from mha_course.widgets import HeadExplorer
 from mha_course.widgets.head_explorer import maps
 from mha_course.widgets.head_explorer.controls import GIVEN, MASKS, mask_from_choice
@@ -424,7 +422,7 @@ def test_the_sentence_names_the_strongest_pair_that_can_be_seen():
 @pytest.mark.parametrize(
     "case", ["one head", "heads", "scores", "many heads", "long", "masked scores", "nothing but NaN", "emoji"]
 )
-def test_the_static_picture_is_with_alt_text(draw, case):
+def test_anything_can_be_drawn_without_a_browser(draw, case):
     given = {
         "one head": weights(draw, 3, 5), "heads": weights(draw, 2, 4, 5, 5), "scores": draw(4, 5, 6),
         "many heads": weights(draw, 17, 4, 4), "long": weights(draw, 2, 200, 130),
@@ -433,12 +431,9 @@ def test_the_static_picture_is_with_alt_text(draw, case):
     }[case]  # fmt: skip
     queries = ["👩‍👩‍👧", "$x", "שלום"] if case == "emoji" else None
     explorer = HeadExplorer(given, queries=queries)
-    data, _ = explorer._repr_mimebundle_()
-    assert data["text/html"] == figure_html(explorer.png(), explorer.text)
-    assert data["text/plain"] == f"HeadExplorer: {explorer.text}"
-    assert set(data) == {"text/plain", "text/html", WIDGET_VIEW}
-    assert ("first 16 heads" in data["text/plain"]) == (case == "many heads")
-    assert ("shows this head alone" in data["text/plain"]) == (case == "long")
+    assert explorer.png().startswith(b"\x89PNG")
+    assert ("first 16 heads" in explorer.text) == (case == "many heads")
+    assert ("shows this head alone" in explorer.text) == (case == "long")
 
 
 def test_the_static_picture_draws_the_heads_that_are_shown(draw):
@@ -482,19 +477,6 @@ def readout(explorer, row, column, *, slot=0):
     """Return what is written where a cell, a row or a column is pointed at."""
     at, lit = {"layer": 0, "slot": slot}, {"row": row, "column": column}
     return in_node(f"readoutOf(maps, {json.dumps(at)}, {json.dumps(lit)})", explorer)
-
-
-def test_the_browser_reads_what_python_sent(draw):
-    given = weights(draw, 2, 3, 4, 5, 6, dtype=torch.float32)
-    mask = draw(2, 3, 4, 5, 6, seed=1) > 0
-    explorer = HeadExplorer(given, mask=mask)
-    for layer, item, slot in ((0, 0, 0), (1, 2, 3), (1, 0, 4)):
-        matrix = in_node(f"maps.matrix({{ layer: {3 * layer + item}, slot: {slot} }})", explorer)
-        wanted = given[layer, item, slot] if slot < 4 else given[layer, item].mean(0)
-        hidden = ~mask[layer, item, slot] if slot < 4 else ~mask[layer, item].any(0)
-        assert list(matrix["values"].values()) == pytest.approx(wanted.flatten().tolist())
-        assert list(matrix["hidden"].values()) == hidden.flatten().int().tolist()
-        assert (matrix["rows"], matrix["columns"]) == (5, 6)
 
 
 def test_numbers_can_be_read_on_every_colour():

@@ -9,12 +9,10 @@ import torch
 from torch.nn import functional as F
 from widget_cases import CASES, START, first_move
 
-from mha_course import example, masks
+from mha_course import masks
 from mha_course.attention import attention
-from mha_course.cli.jupyter_hooks import WIDGET_VIEW
 from mha_course.errors import ShapeError
 from mha_course.experiments import scaling
-from mha_course.plots.figures import figure_html
 from mha_course.widgets import MaskLab, PlaneLab, ScalingLab, SoftmaxLab, SplitLab, WeightedSumLab
 from mha_course.widgets.controls import ChoiceControl, NumberControl, PaintedControl, TextControl, ToggleControl
 from mha_course.widgets.labs import LABS
@@ -25,7 +23,6 @@ from mha_course.widgets.labs.plane import TOKENS as ARROWS
 from mha_course.widgets.labs.weighted_sum import TOKENS as WORDS
 from mha_course.widgets.labs.weighted_sum import VALUES, inside
 
-EVIL = '"><img src=x onerror="window.hacked=1"><script>window.hacked=1</script>$x$'
 TOKENS = ["the", "cat", "the", "it", "dogs", ","]
 
 
@@ -94,13 +91,8 @@ def test_every_value_of_every_control_is_drawn_and_the_start_again(name):
 
 
 @pytest.mark.parametrize("name", LABS)
-def test_the_static_figure_has_the_sentence_and_follows(name):
+def test_the_static_figure_has_all_panels_and_follows(name):
     lab = make(name)
-    data, metadata = lab._repr_mimebundle_()
-    assert data["text/html"] == figure_html(lab.png(), lab.text)
-    assert data["text/plain"] == repr(lab)
-    assert data[WIDGET_VIEW]["model_id"] == lab.model_id
-    assert (set(data), metadata) == ({"text/plain", "text/html", WIDGET_VIEW}, {})
     titles = {ax.get_title(loc="left").replace("\n", " ") for ax in lab.picture().axes}
     assert titles == {one["title"] for one in lab.view["panels"]}
     before = lab.png()
@@ -270,6 +262,8 @@ def test_ones_own_softmax_that_overflows_shows_it(scores):
         (lambda s: ScalingLab(scores=3), "scaled_scores must be a function. expected a callable, got int"),
         (lambda s: SplitLab(65), "d_model must be drawn cell by cell. expected an int from 2 to 64, got d_model=65"),
         (lambda s: SplitLab(2.0), "d_model must be drawn cell by cell. expected an int from 2 to 64, got d_model=2.0"),
+        (lambda s: WeightedSumLab().set(weights=[0.5, "x", 0, 0, 0]),
+         "every token needs a number. expected finite numbers (5,), got [0.5, 'x', 0, 0, 0]"),
         (lambda s: SplitLab().set(num_heads=5),
          "num_heads has no such value. expected one of 1, 2, 3, 4, 6, 8, 12, 24, got 5"),
         (lambda s: SplitLab().set(heads=2), "no control has this name. expected num_heads, got heads"),
@@ -419,12 +413,6 @@ def test_the_hull_holds_every_mixture_and_nothing_else(draw):
             assert not inside(middle + 1.01 * (edge - middle), VALUES)
 
 
-def test_weights_that_are_no_numbers():
-    lab = WeightedSumLab()
-    told = ask(lab, weights=[0.5, "x", None, None, None])["trouble"]
-    assert told.startswith("⚠ WeightedSumLab: every token needs a number. expected finite numbers (5,)")
-
-
 # ---- the plane ----
 
 
@@ -509,54 +497,17 @@ def test_splitting_changes_the_patterns_and_not_the_parameters(width):
 # ---- words ----
 
 
-def test_words_from_people_reach_the_picture_as_words(scores):
-    tokens = [EVIL, "", "a\nb", "🙂", "مرحبا", "w" * 300]
-    for lab in (SoftmaxLab(scores, tokens), MaskLab(scores, tokens)):
-        assert lab.png()[1:4] == b"PNG"
-        assert any(one.get("names") == tokens or one.get("rows") == tokens for one in lab.view["panels"])
-
-
-def test_the_running_example_says_what_lesson_4_says():
-    cat = example.load()
-    scaled = cat.mha.steps(cat.x).scaled_scores[0, 1]
-    lab = SoftmaxLab(scaled, cat.tokens, word="it")
-    assert lab.text.startswith("it → cat 0.96; the row sums to 1.00; entropy 0.20 of at most 2.71 nats.")
-
-
 def test_odd_tokens_are_shown_in_sentences_and_titles():
-    odd = ["", "\n", "c\u202eat", "w" * 5000, "שלום"]
-    lab = SoftmaxLab(torch.eye(5), odd)
-    shown = ["(empty)", "⏎", "c�at", f"{'w' * 23}…", "\u2068שלום\u2069"]
+    odd = ["", "\n", "c\u202eat", "w" * 5000, "שלום", "<b>$x^$🙂"]
+    lab = SoftmaxLab(torch.eye(6), odd)
+    shown = ["(empty)", "⏎", "c�at", f"{'w' * 23}…", "\u2068שלום\u2069", "<b>$x^$🙂"]
+    assert lab.view["panels"][0]["names"] == odd
     for place, word in enumerate(shown):
         lab.set(word=place)
         assert f"“{word}”" in lab.view["panels"][0]["title"]
         assert f"“{word}”" in lab.view["panels"][1]["title"]
         assert word in lab.text
         assert lab.png()
-    mask = MaskLab(torch.eye(5), odd, mask=torch.zeros(5, 5, dtype=torch.bool))
+    mask = MaskLab(torch.eye(6), odd, mask=torch.zeros(6, 6, dtype=torch.bool))
+    assert mask.png()
     assert "“(empty)”, “⏎”, “c�at”" in mask.text
-
-
-def test_errors_stay_in_one_short_line():
-    def softmax(scores):
-        raise ValueError("\u202e" + "w" * 5000 + "\n" + "v")
-
-    lab = SoftmaxLab(torch.eye(2), ["a", "b"], softmax=softmax)
-    assert lab.view["trouble"].startswith("⚠ your softmax: ValueError: �www")
-    assert len(lab.view["trouble"]) < 310
-
-
-def test_an_interrupted_function_is_an_answer():
-    def softmax(scores):
-        if len(calls) == 1:
-            calls.append("stopped")
-            raise KeyboardInterrupt
-        calls.append("called")
-        return scores.softmax(-1)
-
-    calls = []
-    lab = SoftmaxLab(torch.eye(2), ["a", "b"], softmax=softmax)
-    lab.request = {"asker": "a", "number": 1, "moved": {"temperature": 0}}
-    assert (lab.view["number"], lab.view["trouble"][:29]) == (1, "⚠ your function was interrupt")
-    lab.request = {"asker": "a", "number": 2, "moved": {"temperature": 1}}
-    assert lab.view["trouble"] == ""

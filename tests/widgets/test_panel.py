@@ -1,7 +1,6 @@
-"""Panels answer to their controls, keep a static static, and saved notebooks need no kernel."""
+"""Panels answer to their controls, and keep a static picture."""
 
 import asyncio
-import copy
 import html
 import threading
 
@@ -11,8 +10,6 @@ import numpy as np
 import pytest
 
 from mha_course import plots
-from mha_course.cli.jupyter_hooks import WIDGET_VIEW, drop_widget_views
-from mha_course.plots.figures import figure_html
 from mha_course.widgets import Panel
 
 
@@ -40,14 +37,6 @@ def test_a_control_changes_picture_and_sentence(panel):
     assert not plt.get_fignums()
 
 
-def test_what_shows_without_a_kernel_is_the_figure_that_shows_with_one(panel):
-    data, metadata = panel._repr_mimebundle_()
-    assert data["text/plain"] == "Panel: An identity of 2 for “it”."
-    assert data["text/html"] == panel._image.value == figure_html(panel.png(), panel.text)
-    assert data[WIDGET_VIEW]["model_id"] == panel.model_id
-    assert (set(data), metadata) == ({"text/plain", "text/html", WIDGET_VIEW}, {})
-
-
 def test_an_error_is_shown_in_place_escaped_and_the_next_move_recovers(panel):
     panel._controls["size"].value = 3
     assert html.escape("ValueError: <three> is not drawn") in panel._image.value
@@ -58,33 +47,16 @@ def test_an_error_is_shown_in_place_escaped_and_the_next_move_recovers(panel):
     assert "<script>" not in panel._image.value
 
 
-def test_a_control_moved_in_another_thread_is_drawn_in_the_main_one(monkeypatch):
+def test_moves_in_other_threads_are_drawn_in_the_main_one_and_of_many_only_the_newest():
     """JupyterLab reports controls in a thread of their own, while the main one may be drawing."""
-    threads = []
-
-    def note(size):
-        threads.append(threading.current_thread())
-        assert not plt.get_fignums()  # else another thread could show it half drawn
-        picture = plots.heatmap(np.eye(size)), f"{size}"
-        assert not plt.get_fignums()
-        return picture
-
-    async def use():
-        panel = Panel(note, size=W.IntSlider(value=2))
-        await asyncio.to_thread(setattr, panel._controls["size"], "value", 4)
-        await asyncio.sleep(0)
-        return panel
-
-    assert repr(asyncio.run(use())) == "Panel: 4"
-    assert set(threads) == {threading.main_thread()}
-
-
-def test_of_values_that_came_while_it_drew_only_the_newest_is_drawn():
     drawn = []
 
     def note(size):
-        drawn.append(size)
-        return plots.heatmap(np.eye(2)), f"{size}"
+        drawn.append((size, threading.current_thread()))
+        assert not plt.get_fignums()  # else another thread could show it half drawn
+        picture = plots.heatmap(np.eye(2)), f"{size}"
+        assert not plt.get_fignums()
+        return picture
 
     async def use():
         slider = W.IntSlider(value=0)
@@ -103,7 +75,7 @@ def test_of_values_that_came_while_it_drew_only_the_newest_is_drawn():
         return panel
 
     assert repr(asyncio.run(use())) == "Panel: 50"
-    assert drawn == [0, 40, 50]
+    assert drawn == [(size, threading.main_thread()) for size in (0, 40, 50)]
 
 
 def test_texts_from_people_stay_in_their_line():
@@ -124,22 +96,3 @@ def test_a_helper_answers_the_browser(panel):
     helper = panel.children[1]
     helper.asked = {"number": 3}
     assert helper.answered == 3
-
-
-def test_saving_drops_live_views_that_have_a_static_picture():
-    static = {"output_type": "display_data", "data": {WIDGET_VIEW: {}, "text/html": "x", "text/plain": "Panel"}}
-    alone = {"output_type": "display_data", "data": {WIDGET_VIEW: {}, "text/plain": "IntSlider()"}}
-    stream = {"output_type": "stream", "name": "stdout", "text": "hello"}
-    model = {"type": "notebook", "content": {"cells": [{"outputs": [static, alone, stream]}, {"source": "no outputs"}]}}
-    before = copy.deepcopy(model)
-    drop_widget_views(model=model, path="lesson.ipynb")
-    assert WIDGET_VIEW not in static["data"]
-    assert static["data"]["text/html"] == "x"
-    assert model["content"]["cells"][0]["outputs"][1:] == before["content"]["cells"][0]["outputs"][1:]
-
-
-@pytest.mark.parametrize("model", [{"type": "file", "content": "text"}, {"type": "notebook", "content": None}, {}])
-def test_saving_leaves_all_else_alone(model):
-    before = copy.deepcopy(model)
-    drop_widget_views(model=model)
-    assert model == before

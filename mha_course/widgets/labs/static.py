@@ -62,7 +62,7 @@ def figure(question: str, panels: Sequence[Panel]) -> Figure:
         for ax, panel, share in zip(axes, row, shares, strict=False):
             KINDS[panel["kind"]].draw(ax, panel)
             title = textwrap.fill(panel["title"], round((share - 0.5) / 0.07))
-            ax.set_title(title, loc="left", fontsize=SMALL if panel.get("group") else TEXT)
+            ax.set_title(title, loc="left", fontsize=SMALL if panel.get("group") else TEXT, parse_math=False)
         for ax in axes[len(row) :]:
             ax.remove()
     return made

@@ -158,65 +158,39 @@ def _summary(lane: dict[str, Any]) -> str:
 
 
 def _tables(lanes: list[dict[str, Any]]) -> str:
-    """Return the strips and every reading of them as tables; what the second lane begins with alike comes once."""
+    """Return every reading as a table; what the second lane begins with alike comes once."""
     parts = []
     for beside, lane in enumerate(lanes):
-        starts = [(one["cells"], one["strips"][0], one["frames"][0]["ids"]) for one in (lane, lanes[0])]
-        for number, frame in enumerate(lane["frames"]):
-            if beside and not number and starts[0] == starts[1]:
+        for number, frame in enumerate(lane["frames"], start=1):
+            if beside and number == 1 and (frame, lane["cells"]) == (lanes[0]["frames"][0], lanes[0]["cells"]):
                 continue
-            if not number or frame["storage"] == "copy":
-                parts.append(_strip_table(lane, frame["strip"]))
-            parts.append(_grid_table(lane, frame, f"{'Beside it: ' if beside else ''}{number + 1}. "))
+            parts.append(_table(lane, frame, f"{'Beside it: ' if beside else ''}{number}. "))
             parts += [f"<p>⚠ {html.escape(text)}</p>" for text in (frame["mixing"], frame["warning"]) if text]
     return "".join(parts)
 
 
-def _table(caption: str, rows: list[str]) -> str:
-    return f'<table><caption style="text-align:left">{html.escape(caption)}</caption>{"".join(rows)}</table>'
-
-
-def _strip_table(lane: dict[str, Any], number: int) -> str:
-    """Return a strip of memory, about a dozen places in a row."""
-    strip, rows, run = lane["strips"][number], [], min([12, *lane["frames"][0]["shape"][-1:]])
-    width = 12 - 12 % run
-    for start in range(0, len(strip), width):
-        row = strip[start : start + width]
-        tds = "".join(_td(lane, n, place, f"was {n}" if number else "", "whose") for place, n in row)
-        rows.append(f'<tr><th scope="row">places {row[0][0]} to {row[-1][0]}</th>{tds}</tr>')
-    return _table(f"Strip {number + 1} of memory: place, token and head", rows)
-
-
-def _grid_table(lane: dict[str, Any], frame: dict[str, Any], which: str) -> str:
-    """Return one reading, heads side by side where there is room."""
-    axes, shape = frame["axes"] or ["1"], frame["shape"] or [1]
-    last = len(shape) - 1
-    beside = last > 1 and axes[last - 2] != "B" and shape[last - 2] * shape[last] <= 16
-    across = [last - 2, last] if beside else [last]
-
-    def lines(some: list[int]) -> list[tuple[str, int]]:
-        """Name the indices along some axes, and say where they begin."""
-        indices = list(product(*(range(shape[k]) for k in some)))
-        names = ["<br>".join(_index(axes[k], i) for k, i in zip(some, index, strict=True)) for index in indices]
-        begins = [sum(i * math.prod(shape[k + 1 :]) for k, i in zip(some, index, strict=True)) for index in indices]
-        return list(zip(names, begins, strict=True))
-
-    heads = "".join(f'<th scope="col">{name}</th>' for name, _ in lines(across))
+def _table(lane: dict[str, Any], frame: dict[str, Any], which: str) -> str:
+    """Return one reading: a column for each index of the last axis, a row for those of all others."""
+    sizes = zip(frame["axes"] or ["1"], frame["shape"] or [1], strict=True)
+    *outer, last = [[_index(axis, i) for i in range(size)] for axis, size in sizes]
+    heads = "".join(f'<th scope="col">{name}</th>' for name in last)
     rows = [f"<tr><td></td>{heads}</tr>"]
-    for name, begin in lines([k for k in range(last + 1) if k not in across]):
-        row = [begin + offset for _, offset in lines(across)]
-        tds = [_td(lane, frame["ids"][i], frame["places"][i], "⚠" if i in frame["odd"] else "") for i in row]
-        rows.append(f'<tr><th scope="row">{name}</th>{"".join(tds)}</tr>')
+    for number, index in enumerate(product(*outer)):
+        places = range(number * len(last), (number + 1) * len(last))
+        tds = "".join(_td(lane, frame, i) for i in places)
+        rows.append(f'<tr><th scope="row">{", ".join(index)}</th>{tds}</tr>')
     read = "read as if it were" if frame["odd"] else "read as"
-    return _table(f"{which}{frame['sentence']} Strip {frame['strip'] + 1}, {read} {frame['reading']}.", rows)
+    caption = f"{which}{frame['sentence']} Strip {frame['strip'] + 1}, {read} {frame['reading']}."
+    return f'<table><caption style="text-align:left">{html.escape(caption)}</caption>{"".join(rows)}</table>'
 
 
 def _index(axis: str, i: int) -> str:
     return html.escape("qkv"[i] if axis == "3" else str(i) if axis in ("?", "1") else f"{axis}={i}")
 
 
-def _td(lane: dict[str, Any], n: int, place: int, note: str, tag: str = "tag") -> str:
-    cell = lane["cells"][str(n)]
-    small = " ".join(word for word in (cell[tag], note) if word)
+def _td(lane: dict[str, Any], frame: dict[str, Any], i: int) -> str:
+    """Return a cell: its place in memory, whose number it is, and a mark where that is not what the axes say."""
+    cell = lane["cells"][str(frame["ids"][i])]
     style = f"background:{cell['fill']};color:#1f2430;text-align:center"
-    return f'<td style="{style}">{place}<br><small>{small}</small></td>'
+    mark = " ⚠" if i in frame["odd"] else ""
+    return f'<td style="{style}">{frame["places"][i]}<br><small>{cell["tag"]}{mark}</small></td>'
