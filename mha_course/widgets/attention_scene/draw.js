@@ -162,7 +162,16 @@ export class Picture {
   }
 
   /** Show what is followed, at a stage, and a cell with what it is made of. */
-  show({ stage, row, head, best }, cell, inside) {
+  show(view, cell, inside) {
+    const { stage, row, head } = view;
+    const followed = `${stage} ${row} ${head}`;
+    if (this.shown !== followed) this.follow(view); // who points at numbers changes nothing else
+    this.shown = followed;
+    this.pointed.replaceChildren(...(cell ? this.outline(this.cellBox(cell, stage), "ink") : []));
+    this.inside.replaceChildren(...(inside ? insideParts(inside, this.palettes, this.plan.bars) : []));
+  }
+
+  follow({ stage, row, head, best }) {
     this.showThings(stage, head);
     for (const { node, row: own, key, head: whose } of this.texts) {
       const followed = row >= 0 && own === row;
@@ -170,8 +179,6 @@ export class Picture {
       node.classList.toggle("lit", followed || whose === head || (key !== undefined && key === best?.column));
     }
     this.followed.replaceChildren(...(row < 0 ? [] : this.followedParts(stage, row, head, best)));
-    this.pointed.replaceChildren(...(cell ? this.outline(this.cellBox(cell, stage), "ink") : []));
-    this.inside.replaceChildren(...(inside ? insideParts(inside, this.palettes, this.plan.bars) : []));
   }
 
   showThings(stage, head) {

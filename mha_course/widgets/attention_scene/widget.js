@@ -189,27 +189,23 @@ class Scene extends Stage {
   }
 
   draw() {
-    if (!this.paper.clientWidth) return; // it is out of sight
-    const view = this.view();
-    this.picture.zoom(clamp(this.paper.clientWidth / this.steps.plan.width, LEAST, MOST));
+    const zoom = this.paper.clientWidth / this.steps.plan.width; // read before anything is written: one layout, not two
+    if (!zoom) return; // it is out of sight
+    const [view, narrow] = [this.view(), zoom < LEAST];
+    this.picture.zoom(clamp(zoom, LEAST, MOST));
     const pointed = this.hover ?? this.cursor;
     const cell = pointed && { head: view.head, ...pointed };
     const shown = cell ?? this.startOf(view);
     const inside = shown && lookInside(this.steps, shown);
     this.picture.show(view, cell, inside);
-    if (this.stage !== view.stage) this.scrollTo(view.stage);
+    if (narrow && this.stage !== view.stage) this.scrollTo(view.stage);
     this.stage = view.stage;
-    this.write(view, inside && (cell || this.narrow()) ? inside.text : ""); // where it is narrow bars may be out of sight
+    this.write(view, inside && (cell || narrow) ? inside.text : ""); // where it is narrow bars may be out of sight
     this.root.dataset.drawn = `${this.steps.serial} ${view.stage} ${view.row} ${view.head}`;
-  }
-
-  narrow() {
-    return this.paper.clientWidth < this.steps.plan.width * LEAST;
   }
 
   /** Bring what is lit into sight, where the picture is wider than its place. */
   scrollTo(stage) {
-    if (!this.narrow()) return;
     const lit = stage < 0 ? [] : STAGES[stage].lit.map((name) => this.steps.plan.parts[name]).filter(Boolean);
     const left = lit.length ? (Math.min(...lit.map(({ x }) => x)) - 80) * LEAST : 0;
     this.paper.scrollTo({ left });
