@@ -26,6 +26,8 @@ def split_heads(x, num_heads):
     batch, length, width = x.shape
     return x.reshape(batch, num_heads, length, width // num_heads)"""
 CHECK = 'check("split_heads", split_heads)'
+UNMARKED = """.jp-Collapser { visibility: hidden }
+.jp-Cell { border-color: transparent !important; outline: none !important; box-shadow: none !important }"""
 TRACE = 'trace(split_heads, torch.randn(2, 5, 12), 3, axes={"x": "B S C"}, sizes={"H": 3, "D": 4})'
 
 
@@ -69,7 +71,7 @@ def walk(page):
 
 def mistake(page):
     """Keep what is said of a reshape that mixes tokens and heads: by the check, and by the tracer."""
-    page.add_style_tag(content=".jp-Collapser { visibility: hidden } .jp-Cell { border-color: transparent !important }")
+    page.add_style_tag(content=UNMARKED)
     page.wait_for_timeout(500)
     cells = page.locator(".jp-CodeCell")
     boxes = [cells.nth(n).bounding_box() for n in range(3)]

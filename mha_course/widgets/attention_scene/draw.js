@@ -6,7 +6,7 @@ import { STAGES } from "./numbers.js";
 
 const FAINT = 0.14; // what is not lit while walking
 const NO_NUMBER = [230, 30, 107, 255]; // red, green, blue, alpha
-const BAR = { left: 76, step: 44, wide: 20 }; // of what a number is made of
+const BAR = { left: 76, step: 44, wide: 20, few: 9, apart: 62 }; // of what a number is made of; few have words below
 const TOGETHER = 7; // the stage from which contexts stand side by side
 
 /** Return red, green, blue and alpha of a number between -1 and 1, or of a weight. */
@@ -256,7 +256,8 @@ export class Picture {
 
 /** Draw what a number is made of as bars, below the matrices. */
 function insideParts({ title, parts, total, note = "" }, palettes, { top, tall }) {
-  const { left, step, wide } = BAR;
+  const { left, wide } = BAR;
+  const step = parts.length > BAR.few ? BAR.step : BAR.apart;
   const base = top + 18 + tall;
   const text = (words, x, y, look = "ink center") => svg("text", { class: look, x, y }, words);
   const heading = text(title, left, top, "ink bold large left");
