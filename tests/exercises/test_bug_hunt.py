@@ -42,7 +42,8 @@ def solve(suspect):
     return what_mistakes_show(suspect.sizes)[tuple(findings(suspect.module).items())]
 
 
-@pytest.mark.parametrize("sizes", [SIZES[0], *(pytest.param(s, marks=pytest.mark.slow) for s in SIZES[1:])], ids=str)
+@pytest.mark.slow
+@pytest.mark.parametrize("sizes", SIZES, ids=str)
 def test_no_two_mistakes_look_alike_to_the_probes(sizes):
     assert len(what_mistakes_show(sizes)) == len(EVERYTHING)
 

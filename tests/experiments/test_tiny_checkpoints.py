@@ -30,6 +30,7 @@ def test_what_ships_has_learned_what_it_is_shown_for(family):
     assert max(chance["pronoun"], chance["repeated"], chance["induction"].max()) < 0.1
 
 
+@pytest.mark.train
 @pytest.mark.parametrize("family", checkpoints.FAMILIES)
 def test_they_are_made_again_from_the_seed(family, tmp_path, monkeypatch):
     monkeypatch.setitem(tiny_checkpoints.TRAINING, family, (3, 1e-3))

@@ -263,7 +263,7 @@ def test_training_twice_gives_the_same_bits():
     "train",
     [
         pytest.param(example.train_model, marks=pytest.mark.train),
-        language.train_language_model,
+        pytest.param(language.train_language_model, marks=pytest.mark.train),
         translation.train_translator,
     ],
 )
