@@ -134,6 +134,13 @@ def translated(axes: Patterns, patterns: Mapping[str, Sequence[str]]) -> tuple[s
     return tuple(f"{one} was read as {other}" for one, other in dict.fromkeys(pairs))
 
 
+def head_widths(patterns: Mapping[str, Sequence[str]], found: Mapping[str, int]) -> tuple[str, ...]:
+    """Return a note where D may be meant as the whole width: there are heads, but neither C nor an axis of heads."""
+    alone = [" ".join(words) for words in patterns.values() if "D" in words and "H" not in words]
+    unsure = alone and found.get("H", 1) > 1 and "C" not in found
+    return (f"in {alone[0]}, D is the width of one head; if it is the whole width, write C",) if unsure else ()
+
+
 def solve(
     patterns: dict[str, tuple[str, ...]],
     tensors: dict[str, torch.Tensor],

@@ -23,6 +23,7 @@ from mha_course.tracing.patterns import (
     bind,
     channels,
     declared,
+    head_widths,
     modules_of,
     named_tensors,
     referred,
@@ -126,7 +127,7 @@ def _prepare(
     names = AxisNamer(found, given, [name for name in {**hints, **sizes} if name in found], whole)
     parameters = {id(p): name for module in modules_of(fn) for name, p in module.named_parameters()}
     recorder = Recorder(names, parameters)
-    recorder.notes = dict.fromkeys(translated(axes, patterns))
+    recorder.notes = dict.fromkeys((*translated(axes, patterns), *head_widths(patterns, found)))
     batched = any(len(words) > 2 for words in patterns.values())
     for name, tensor in tensors.items():
         if id(tensor) not in recorder.values:

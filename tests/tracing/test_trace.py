@@ -934,6 +934,18 @@ def test_the_letters_of_other_people(axes, sizes, expected, x):
     assert found.notes == (() if axes == expected else (f"{axes} was read as {expected}",))
 
 
+@pytest.mark.parametrize(
+    ("axes", "sizes", "noted"),
+    [("B T D", {"H": H}, True), ("B T D", {}, False), ("B T D", {"H": 1}, False), ("B T D", {"H": H, "C": C}, False)],
+)
+def test_what_may_be_the_whole_width_is_noted(axes, sizes, noted, draw):
+    width = D if "C" in sizes else C
+    found = trace(lambda x: x * 2, draw(B, S, width), axes=axes, sizes=sizes)
+    note = "in B T D, D is the width of one head; if it is the whole width, write C"
+    assert found.notes == ((note,) if noted else ())
+    assert trace(lambda q: q * 2, draw(B, H, S, D), axes="B H T D", sizes={"H": H}).notes == ()
+
+
 def test_the_height_of_a_picture_is_not_heads(draw):
     found = trace(nn.Conv2d(3, 5, 1).double(), draw(2, 3, 8, 8), axes="N C H W", sizes={})
     assert found.steps[0].axes == ("B", "?", "Y", "X")
