@@ -1,6 +1,6 @@
 """Lesson 19: modules that run, train and are wrong, drawn by a seed, and what is said of an accusation.
 
-``python3 -m mha_course.exercises.bug_hunt 7`` prints the answer key of the sheet that seed 7 draws.
+``python -m mha_course.exercises.bug_hunt 7`` prints the answer key of the sheet that seed 7 draws.
 """
 
 from __future__ import annotations

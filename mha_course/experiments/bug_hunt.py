@@ -1,6 +1,6 @@
 """What a mistake in attention costs: small language models trained with it, and measured as they would be used.
 
-``python3 -m mha_course.experiments.bug_hunt`` makes ``data/bug_hunt.json``; with names behind it, these alone.
+``python -m mha_course.experiments.bug_hunt`` makes ``data/bug_hunt.json``; with names behind it, these alone.
 """
 
 from __future__ import annotations

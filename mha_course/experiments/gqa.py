@@ -1,6 +1,6 @@
 """What happens to the trained model when its heads have to share keys and values.
 
-``python3 -m mha_course.experiments.gqa`` makes ``data/uptraining.json``, in about five minutes.
+``python -m mha_course.experiments.gqa`` makes ``data/uptraining.json``, in about five minutes.
 
 Axes: G key-value heads.
 """

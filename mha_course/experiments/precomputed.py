@@ -1,6 +1,6 @@
 """Figures of lessons 3 and 13 to 17 that took too long for a lesson.
 
-``python3 -m mha_course.experiments.precomputed`` makes them in about an hour: ``data/heads.json``. With names of parts
+``python -m mha_course.experiments.precomputed`` makes them in about an hour: ``data/heads.json``. With names of parts
 behind it, such as ``thin``, it makes these alone.
 """
 

@@ -1,6 +1,6 @@
 """The three small checkpoints that ship, in the layouts of published GPT-2, BERT and Llama: trained and measured.
 
-``python3 -m mha_course.experiments.tiny_checkpoints [gpt2 bert llama]`` makes them again, two minutes each.
+``python -m mha_course.experiments.tiny_checkpoints [gpt2 bert llama]`` makes them again, two minutes each.
 
 Axes: B rows, S tokens, V tokens in the vocabulary, L layers, H heads.
 """
