@@ -486,7 +486,9 @@ def test_what_the_learner_raises_comes_through_with_the_steps(heads):
     assert traceback.extract_tb(error.__traceback__)[-1].line == "return swapped.view(2, 5, 24)"
 
 
-@pytest.mark.parametrize("fn", [lambda x: nn.Linear(7, 7)(x.flatten(0, 1)), lambda x: x @ x])
+@pytest.mark.parametrize(
+    "fn", [lambda x: nn.Linear(7, 7)(x.flatten(0, 1)), lambda x: x @ x, lambda x: x @ x[:1].repeat(3, 1, 1).mT]
+)
 def test_sizes_that_do_not_fit_are_no_mistake_with_heads(fn, x):
     with pytest.raises(RuntimeError) as caught:
         trace(fn, x, axes="B S C")
