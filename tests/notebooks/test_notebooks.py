@@ -15,6 +15,12 @@ from mha_course import exercises
 from mha_course.cli import authoring, slides
 from mha_course.cli.jupyter_hooks import WIDGET_VIEW
 
+NAMES = [  # whoever links to a lesson counts on its name
+    *("00_start_here", "01_projection", "02_head_splitting", "03_scaling", "04_softmax", "05_weighted_sum"),
+    *("06_concatenation", "07_multi_head_attention", "08_masks", "09_cross_attention", "10_positions", "11_kv_cache"),
+    *("12_flash_attention", "13_encoder_block", "14_vision", "15_language_model", "16_why_many_heads"),
+    *("17_what_heads_do", "18_real_models", "19_bug_hunt"),
+]
 EXPERIMENTS = {"16_why_many_heads", "19_bug_hunt"}  # lessons without an exercise: experiments, or cases, are it
 FREE = {"nbval-ignore-output"}
 
@@ -83,7 +89,8 @@ def output_problems(output, free):
             yield "a path or an address in memory"
 
 
-def test_nothing_but_lessons_lies_beside_them():
+def test_names_are_those_of_the_course():
+    assert [path.stem for path in LESSONS] == NAMES
     assert {path.suffix for path in authoring.LESSONS.glob("[!.]*") if path.is_file()} == {".ipynb"}
 
 
