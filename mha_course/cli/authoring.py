@@ -96,7 +96,7 @@ def normalise(notebook: NotebookNode) -> None:
                 output.get("data", {}).pop(WIDGET_VIEW, None)
                 joined.append(output)
         cell.outputs = joined
-    notebook.cells[0].source = re.sub(r"About \d+ minutes.*", minutes_line(notebook), notebook.cells[0].source)
+    notebook.cells[0].source = re.sub(r"About \d+ minutes[^.]*\.", minutes_line(notebook), notebook.cells[0].source)
 
 
 def minutes(notebook: NotebookNode) -> tuple[int, int]:
@@ -124,7 +124,7 @@ def minutes(notebook: NotebookNode) -> tuple[int, int]:
 def minutes_line(notebook: NotebookNode) -> str:
     """Return the sentence in which a lesson's opening says how long it takes."""
     core, everything = minutes(notebook)
-    return f"About {core} minutes" + (f"; {everything} with all that is under Deeper." if everything > core else ".")
+    return f"About {core} minutes" + (f", {everything} with *Deeper*." if everything > core else ".")
 
 
 def fold_source(cell: NotebookNode) -> None:
