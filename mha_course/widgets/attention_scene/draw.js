@@ -4,7 +4,7 @@
 import { clamp, make, number, svg } from "../dom.js";
 import { STAGES } from "./numbers.js";
 
-const FAINT = 0.14; // what is not lit while walking
+const FAINT = 0.28; // what is not lit while walking
 const NO_NUMBER = [230, 30, 107, 255]; // red, green, blue, alpha
 const BAR = { left: 76, step: 44, wide: 20, few: 9, apart: 62 }; // of what a number is made of; few have words below
 const TOGETHER = 7; // the stage from which contexts stand side by side
