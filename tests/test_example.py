@@ -9,7 +9,6 @@ import torch
 from rewriting import refused
 
 from mha_course import example
-from mha_course.cli import authoring
 from mha_course.datasets import grammar
 from mha_course.errors import ShapeError
 from mha_course.experiments import head_analysis
@@ -208,9 +207,3 @@ def test_measures_on_weights_that_are_known():
         head_analysis.relation_weights(weights, texts, "subject")
     with pytest.raises(ValueError, match="no sentence has the relation 'subject'"):
         head_analysis.accuracy(example.trained_model(), texts, "subject")
-
-
-@pytest.mark.slow
-def test_the_report_of_the_shipped_model():
-    lines = authoring.report(example.trained_model()).splitlines()
-    assert [line.split()[0] for line in lines] == list(authoring.RELATIONS)

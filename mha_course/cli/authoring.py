@@ -18,14 +18,10 @@ from nbformat import NotebookNode
 from mha_course import example
 from mha_course.cli import launch
 from mha_course.cli.jupyter_hooks import WIDGET_VIEW, is_progress
-from mha_course.datasets.grammar import sentences
-from mha_course.experiments import head_analysis
-from mha_course.models import MaskedWordModel
 
 ROOT, LESSONS = launch.ROOT, launch.ROOT / launch.LESSONS
 COLAB = {"accelerator": "GPU", "colab": {"gpuType": "T4", "provenance": [], "toc_visible": True}}
 KERNEL = {"display_name": "Python 3 (ipykernel)", "language": "python", "name": "python3"}
-RELATIONS = ("pronoun", "subject", "adjective", "noun", "state", "adverb")
 EXERCISE = re.compile(r"\*\*(?:Exercise `\w+`|Case \d+)\*\* [●○]+ (\d+) minutes")
 MOVES = re.compile(r"\b\w*(?:Lab|Explorer|Player|Tracer|Scene|Panel)\(")
 HIDDEN = {"setup", "drawing"}  # tags of cells whose source a reader opens only to see how it is done
@@ -33,23 +29,10 @@ SHIPPED_SEED = 10
 
 
 def train_command(seed: int) -> None:
-    """Train the model of the running example, save it, and report on test sentences."""
+    """Train the model of the running example and save it."""
     model, losses = example.train_model(seed)
     example.save(model)
-    print(f"seed {seed}: loss {sum(losses[-100:]) / 100:.3f}. On test sentences:\n{report(model)}")
-
-
-def report(model: MaskedWordModel) -> str:
-    """Measure the weights of all heads, accuracy, and accuracy without the best head, on test sentences."""
-    texts, heads, lines = sentences(2000, "test", seed=2), head_analysis.all_heads(model), []
-    for relation, weights in zip(RELATIONS, head_analysis.relation_table(model, texts, RELATIONS), strict=True):
-        layer, head = heads[int(weights.argmax())]
-        ablated = head_analysis.ablate_heads(model, [(layer, head)])
-        with_it, without = (head_analysis.accuracies(each, texts, [relation]).item() for each in (model, ablated))
-        table = " | ".join(" ".join(f"{w:.2f}" for w in row) for row in weights.view(len(model.blocks), -1).tolist())
-        best = f"layer {layer} head {head}; accuracy {with_it:.2f}, without it {without:.2f}"
-        lines.append(f"{relation:9s} weights {table}; best: {best}")
-    return "\n".join(lines)
+    print(f"seed {seed}: loss {sum(losses[-100:]) / 100:.3f}")
 
 
 def render_command(numbers: Sequence[str]) -> None:
@@ -140,7 +123,7 @@ def main(argv: Sequence[str]) -> int:
     """Run one authoring command."""
     parser = argparse.ArgumentParser(prog="python3 -m mha_course")
     commands = parser.add_subparsers(required=True)
-    train = commands.add_parser("train", help="train the model of the running example, save it and report on it")
+    train = commands.add_parser("train", help="train the model of the running example and save it")
     train.set_defaults(run=train_command)
     train.add_argument("seed", nargs="?", type=int, default=SHIPPED_SEED)
     rendering = commands.add_parser("render", help="execute lessons in place")

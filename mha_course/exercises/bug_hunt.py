@@ -12,7 +12,6 @@ from dataclasses import dataclass, field
 from functools import cache
 from typing import Any
 
-import ipywidgets
 import torch
 from matplotlib.figure import Figure
 
@@ -210,8 +209,7 @@ def _menu(suspect: Case) -> Panel:
     def draw(mistake: str) -> tuple[Figure, str]:
         return losses(suspect), repr(_judge(suspect, [mistake])).replace("`", "") if mistake else asking
 
-    options = [("choose", ""), *sorted((explain(name)[0], name) for name in SINGLE)]
-    return Panel(draw, mistake=ipywidgets.Dropdown(options=options, description="mistake"))
+    return Panel(draw, mistake={"choose": "", **dict(sorted((explain(name)[0], name) for name in SINGLE))})
 
 
 @dataclass(frozen=True)

@@ -5,7 +5,7 @@ its Axes, one that draws several returns their Figure; ``show`` shows either wit
 """
 
 from mha_course.plots.blocks import block_wirings, norm_groups
-from mha_course.plots.cache import cache_sizes, decoding_step, kv_sharing
+from mha_course.plots.cache import decoding_step, kv_sharing
 from mha_course.plots.charts import Lines, bars, curves, learning_curves, line_panels, small_curves, token_bars
 from mha_course.plots.diagrams import Matrix, pipeline, product, weighted_sum
 from mha_course.plots.figures import (
@@ -34,7 +34,7 @@ from mha_course.plots.scene import attention_scene
 
 __all__ = [
     "ACCENT", "BAR", "HATCH", "INK", "LINE", "QUIET", "Lines", "Listing", "MaskGrid", "Matrix", "attention_overlay",
-    "attention_scene", "bars", "block_wirings", "cache_sizes", "cross_attention", "curves", "decoding_step",
+    "attention_scene", "bars", "block_wirings", "cross_attention", "curves", "decoding_step",
     "display_width", "encoding_waves", "fold_out", "head_grid", "head_rows", "heatmap", "heatmap_row", "image_grid",
     "kv_sharing", "learning_curves", "line_panels", "listings", "mask_grids", "memory_traffic", "new_figure",
     "norm_groups", "number_tables", "online_softmax", "page", "patches", "pipeline", "png", "product", "recomputation",

@@ -1,4 +1,4 @@
-"""Pictures of the KV cache: one decoding step, heads that share keys and values, and how large caches get."""
+"""Pictures of the KV cache: one decoding step, and heads that share keys and values."""
 
 from __future__ import annotations
 
@@ -8,11 +8,10 @@ import numpy as np
 import seaborn as sns
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.patches import Patch, Rectangle
+from matplotlib.patches import Rectangle
 from numpy.typing import NDArray
 from torch import Tensor
 
-from mha_course.experiments.model_sizes import Published, amount, length
 from mha_course.plots.figures import ACCENT, BAR, INK, QUIET, SMALL, TEXT, new_figure
 from mha_course.plots.inputs import as_array
 from mha_course.plots.words import numbered
@@ -85,30 +84,3 @@ def kv_sharing(num_heads: int, groups: Sequence[int]) -> Figure:
         ax.set(xlim=(-0.6, num_heads - 0.4), ylim=(-0.35, 1.35))
         ax.axis("off")
     return figure
-
-
-def cache_sizes(models: Sequence[Published], lengths: Sequence[int], *, ax: Axes | None = None) -> Axes:
-    """Mark, for each model, the bytes of its cache at several lengths, and those of its weights.
-
-    A length beyond the model's own is drawn hollow. All in float16, for one text.
-    """
-    ax = ax or new_figure(10.5, 1.2 + 0.42 * len(models)).subplots()
-    shades = sns.color_palette("cividis", len(lengths))
-    for row, model in enumerate(models):
-        sizes = [model.cache_bytes(tokens) for tokens in lengths]
-        ax.plot((min(sizes), max(sizes)), (row, row), color=QUIET, linewidth=5, zorder=1, solid_capstyle="round")
-        for tokens, size, shade in zip(lengths, sizes, shades, strict=True):
-            face = shade if tokens <= model.context else "white"
-            ax.scatter(size, row, s=90, color=face, edgecolor=shade, linewidth=2, zorder=2)
-        ax.scatter(model.weight_bytes, row - 0.24, s=70, marker="D", color=ACCENT, edgecolor=INK, zorder=3)
-    ax.set_xscale("log", base=2)
-    ticks = [2.0**power for power in range(12, 42, 4)]
-    ax.set_xticks(ticks, [amount(tick).replace(".00", "").replace(".0", "") for tick in ticks])
-    ax.set_yticks(range(len(models)), [f"{model.name}, {model.kind}" for model in models])
-    ax.tick_params(axis="y", length=0)
-    ax.invert_yaxis()
-    handles = [Patch(color=shade, label=f"cache at {length(n)}") for n, shade in zip(lengths, shades, strict=True)]
-    handles.append(Patch(facecolor=ACCENT, edgecolor=INK, label="weights"))
-    ax.legend(handles=handles, frameon=False, ncols=len(handles), loc="lower left", bbox_to_anchor=(0, 1))
-    sns.despine(ax=ax, left=True)
-    return ax

@@ -83,16 +83,19 @@ def display_width(data: bytes) -> int:
     return round(int.from_bytes(data[16:20], "big") / 150 * 92)
 
 
-def figure_html(data: bytes, caption: str) -> str:
-    """Write a PNG and its caption as one HTML figure; the caption is its alt text, too, and not read out twice.
+def image_html(data: bytes, alt: str) -> str:
+    """Write a PNG as HTML, with its alt text.
 
     The picture is a white card with room around it: no ink can be read on both a light and a dark page. Only styles
     that JupyterLab keeps in a notebook which is not trusted.
     """
-    text = html.escape(caption)
     source = f"data:image/png;base64,{base64.b64encode(data).decode()}"
-    image = f'<img width="{display_width(data)}" src="{source}" alt="{text}" style="{CARD}" />'
-    return frame_html(image, caption, ' aria-hidden="true"')
+    return f'<img width="{display_width(data)}" src="{source}" alt="{html.escape(alt)}" style="{CARD}" />'
+
+
+def figure_html(data: bytes, caption: str) -> str:
+    """Write a PNG and its caption as one HTML figure; the caption is its alt text, too, and not read out twice."""
+    return frame_html(image_html(data, caption), caption, ' aria-hidden="true"')
 
 
 def frame_html(content: str, caption: str, attributes: str = "") -> str:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import base64
 import json
 import re
-import warnings
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -90,17 +89,17 @@ def error_line(error: Exception) -> str:
     return visible(words if len(words) <= MOST else f"{words[: MOST - 1]}…")
 
 
-class StaticFallback:
+class StaticFallbackWidget(anywidget.AnyWidget):
     """A picture that answers to controls; where it cannot, a static figure shows, whose caption is ``text``.
 
-    A subclass sets ``text`` (one sentence) before it is displayed. The static figure is ``static`` (HTML that needs no
-    script and no style sheet), or what ``picture`` draws; on a slide it is live if it ``needs_kernel`` not.
+    A subclass sets ``_esm`` and ``_css`` to the files beside it, and ``text`` (one sentence) before it is displayed.
+    The static figure is ``static`` (HTML that needs no script and no style sheet), or what ``picture`` draws; on a
+    slide it is live if it ``needs_kernel`` not.
     """
 
     text: str
     static: str = ""
-    needs_kernel = True
-    model_id: str
+    needs_kernel = False
 
     # ipywidgets 7 defines this method, and IPython prefers it to _repr_mimebundle_: the static picture would be lost.
     _ipython_display_ = None
@@ -114,22 +113,15 @@ class StaticFallback:
 
     def png(self) -> bytes:
         """Return the static picture as PNG."""
-        with plots.unregistered(), warnings.catch_warnings():
-            warnings.filterwarnings("ignore", "Glyph .* missing from", UserWarning)  # a box stands for an emoji
+        with plots.unregistered():
             return plots.png(self.picture())
 
     def _repr_mimebundle_(self, **_: Any) -> tuple[dict[str, Any], dict[str, Any]]:
         view = {"version_major": 2, "version_minor": 1, "model_id": self.model_id}
         data: dict[str, Any] = {"text/plain": repr(self), WIDGET_VIEW: view}
-        if plots.figures.ON_SLIDES and not self.needs_kernel and isinstance(self, anywidget.AnyWidget):
+        if plots.figures.ON_SLIDES and not self.needs_kernel:
             return data | {DECK_VIEW: alone(self)}, {}
         return data | {"text/html": self.static or figure_html(self.png(), self.text)}, {}
-
-
-class StaticFallbackWidget(StaticFallback, anywidget.AnyWidget):
-    """A picture that runs in the browser: a subclass sets ``_esm`` and ``_css`` to the files beside it."""
-
-    needs_kernel = False
 
 
 class RecomputingWidget(StaticFallbackWidget):

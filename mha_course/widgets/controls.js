@@ -56,6 +56,7 @@ const buildChoice = ({ name, label, words }, moved, scope) => {
 
 const buildMenu = ({ words }, moved) => {
   const select = make("select", "", ...words.map((one, i) => new Option(one, i)));
+  select.dataset.lmSuppressShortcuts = true; // else JupyterLab takes its arrow keys
   select.addEventListener("change", () => moved(select.selectedIndex));
   return { parts: [select], show: (value) => (select.selectedIndex = value), read: () => select.selectedIndex };
 };

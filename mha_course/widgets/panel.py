@@ -1,87 +1,70 @@
-"""A picture and a sentence that follow a few controls."""
+"""A picture that Python draws anew, and a sentence, that follow a few controls."""
 
 from __future__ import annotations
 
 import asyncio
-import html
 import threading
-from collections.abc import Callable
-from pathlib import Path
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-import anywidget
-import ipywidgets as W
 import traitlets
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from mha_course import plots
-from mha_course.plots.figures import figure_html
+from mha_course.plots.figures import image_html
 from mha_course.plots.words import visible
-from mha_course.widgets.base import StaticFallback, error_line, esm
+from mha_course.widgets.controls import ChoiceControl
+from mha_course.widgets.labs import Lab
+from mha_course.widgets.labs.panels import Panels
 
-HERE = Path(__file__).parent
-
-
-class _Helper(anywidget.AnyWidget):
-    """Gives the controls beside it what ipywidgets lacks: names to be read aloud, and word of a kernel that is gone."""
-
-    _esm = esm("panel.js", folder=HERE)
-    _css = HERE / "panel.css"
-    asked = traitlets.Dict().tag(sync=True, echo_update=False)
-    answered = traitlets.Int(0).tag(sync=True)
-
-    @traitlets.observe("asked")
-    def _answer(self, change: dict[str, Any]) -> None:
-        self.answered = change["new"]["number"]
+FEW = 8  # values that stand side by side as buttons; more are a slider
 
 
-class Panel(StaticFallback, W.VBox):  # type: ignore[misc]
+class Panel(Lab):
     """Draw anew whenever a control moves.
 
     Args:
         draw: takes the controls' values by name, returns a picture and the sentence that says what it shows.
-        controls: ipywidgets with a ``value``, by the names that draw takes.
+        controls: by the names that draw takes, the values to choose from, the first at the start; a mapping from words
+            to values is a menu.
 
     Without a kernel the picture of the last reading shows instead. What ``draw`` raises is shown in place, and
     the next move of a control tries again.
     """
 
-    def __init__(self, draw: Callable[..., tuple[Axes | Figure, str]], **controls: Any) -> None:
-        self._draw, self._controls = draw, controls
-        self._image, self.text, self._png = W.HTML(), "", b""
-        self._due = False  # whether a drawing waits for the main thread
-        row = W.HBox(list(controls.values()), layout={"flex_flow": "row wrap"})
-        super().__init__([row, _Helper(), self._image])
-        self.add_class("mha-panel")
+    def __init__(
+        self, draw: Callable[..., tuple[Axes | Figure, str]], **controls: Sequence[Any] | Mapping[str, Any]
+    ) -> None:
+        self._draw, self._png = draw, b""
         try:
             self._loop: asyncio.AbstractEventLoop | None = asyncio.get_running_loop()
         except RuntimeError:  # no kernel: controls then move in the main thread only
             self._loop = None
-        for control in controls.values():
-            control.observe(self._follow, names="value")
-            control.style.description_width = "initial"  # as wide as the word
-        self._redraw()
+        super().__init__([_control(name, values) for name, values in controls.items()])
 
     def png(self) -> bytes:
         """Return the picture of the last reading."""
-        return self._png
+        return self._png or super().png()
 
-    def _follow(self, _: Any = None) -> None:
-        """Redraw in the main thread: JupyterLab may report a control in another, and matplotlib bears only one."""
+    def draw(self, **values: Any) -> tuple[Panels, str]:
+        """Draw the picture."""
+        with plots.unregistered():
+            picture, said = self._draw(**values)
+            text, self._png = visible(" ".join(said.split())), plots.png(picture)
+        return ({"kind": "picture", "title": "", "note": "", "html": image_html(self._png, text)},), text
+
+    @traitlets.observe("request")
+    def _answer(self, change: dict[str, Any]) -> None:
+        """Draw in the main thread: JupyterLab may report a control in another, and matplotlib bears only one."""
         if self._loop is None or threading.current_thread() is threading.main_thread():
-            self._redraw()
-        elif not self._due:  # else the one that waits will see this value too
-            self._due = True
-            self._loop.call_soon_threadsafe(self._redraw)
+            super()._answer(change)
+        else:
+            self._loop.call_soon_threadsafe(super()._answer, change)
 
-    def _redraw(self) -> None:
-        self._due = False
-        try:
-            with plots.unregistered():
-                picture, text = self._draw(**{name: control.value for name, control in self._controls.items()})
-                self.text, self._png = visible(" ".join(text.split())), plots.png(picture)
-        except Exception as error:  # shown to whoever moved the control
-            self._image.value = f"<p>⚠ {html.escape(error_line(error))}</p>"
-            return
-        self._image.value = figure_html(self._png, self.text)
+
+def _control(name: str, values: Sequence[Any] | Mapping[str, Any]) -> ChoiceControl:
+    label, options = name.replace("_", " "), tuple(values.values() if isinstance(values, Mapping) else values)
+    if isinstance(values, Mapping):
+        return ChoiceControl(name, label, "menu", options, options[0], tuple(values))
+    return ChoiceControl(name, label, "choice" if len(options) <= FEW else "slider", options, options[0])

@@ -2,7 +2,6 @@
 
 CELL = """
 import time
-import ipywidgets as W
 import numpy as np
 import torch
 from mha_course import plots
@@ -24,11 +23,12 @@ def draw(size):
 
 display(HeadExplorer(torch.eye(3), recompute=slow))
 display(SoftmaxLab(torch.eye(3), ["a", "b", "c"], softmax=soft))
-display(Panel(draw, size=W.IntSlider(value=2, min=1, max=9)))
+display(Panel(draw, size=range(2, 12)))
 """
+PANEL = ".mha-lab[aria-label=Panel]"
 GONE = "⚠ The kernel does not answer. If it is busy, wait; if it is gone, run the cell again."
 # Returns what each of the three says, as it is seen.
-SAID = """() => ['.mha-heads', '.mha-lab', '.mha-panel'].map((name) => {
+SAID = """() => ['.mha-heads', '.mha-lab[aria-label=SoftmaxLab]', '.mha-lab[aria-label=Panel]'].map((name) => {
   const line = document.querySelector(`${name} .trouble`);
   const mark = getComputedStyle(line, '::before').content;
   return (mark === 'none' ? '' : JSON.parse(mark)) + line.textContent;
@@ -39,10 +39,10 @@ NOW = "([name, text]) => document.querySelector(`${name} .trouble`).textContent.
 def test_all_widgets_say_the_same_of_a_kernel_that_does_not_answer(lab_page):
     page = lab_page([CELL], height=1600)
     page.wait_for_selector(".mha-heads[data-drawn]")
-    page.wait_for_selector(".mha-panel img")
+    page.wait_for_selector(f"{PANEL} img")
     assert page.evaluate(SAID) == ["", "", ""]
     explorer, lab = page.locator(".mha-heads .control.log input"), page.locator(".mha-lab input[type=range]").first
-    panel = page.locator(".mha-panel [role=slider]")
+    panel = page.locator(f"{PANEL} input[type=range]")
     loops = {".mha-heads": lambda: explorer.fill("1"), ".mha-lab": lambda: lab.fill("0")}
     for number, (name, loop) in enumerate(loops.items()):
         loop()
@@ -54,9 +54,9 @@ def test_all_widgets_say_the_same_of_a_kernel_that_does_not_answer(lab_page):
         page.wait_for_function("(name) => !document.querySelector(`${name} .trouble`).textContent", arg=name)
     panel.focus()
     page.keyboard.press("ArrowRight")
-    page.wait_for_function(NOW, arg=[".mha-panel", "does not answer"])  # it draws for four seconds
-    page.wait_for_function("() => !document.querySelector('.mha-panel .trouble').textContent")
-    assert "An identity of 3" in page.locator(".mha-panel").inner_text()
+    page.wait_for_function(NOW, arg=[PANEL, "does not answer"])  # it draws for four seconds
+    page.wait_for_function("(name) => !document.querySelector(`${name} .trouble`).textContent", arg=PANEL)
+    assert "An identity of 3" in page.locator(PANEL).inner_text()
     page.evaluate("jupyterapp.shell.currentWidget.sessionContext.session.kernel.shutdown()")
     page.wait_for_timeout(500)
     explorer.fill("0.2")

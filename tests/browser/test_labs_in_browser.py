@@ -252,7 +252,7 @@ def test_keys_stay_in_the_lab(labs):
     for _ in range(40):  # Tab leads through all that can be moved, and out again
         page.keyboard.press("Tab")
         seen.add(page.evaluate("document.activeElement.dataset.control ?? document.activeElement.className"))
-    names = {"divide_by", "follow", "word", "temperature", "shift", "over", "preset", "n", "fill", "free",
+    names = {"divide_by", "word", "temperature", "shift", "over", "preset", "n", "fill", "free",
              "num_heads"}  # fmt: skip
     assert names | {"cells big pick", "cells big paint", "again"} <= seen
 

@@ -128,7 +128,7 @@ import ipywidgets as W
 slider = W.IntSlider()
 slider.observe(lambda change: 1 / 0, "value")
 box = W.VBox([slider])
-box.add_class("mha-panel")
+box.add_class("mha-lab")
 box
 """
 

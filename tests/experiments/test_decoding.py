@@ -184,14 +184,3 @@ def test_sharing_draws_neighbours_together(groups):
     assert below == sorted(below)
     assert len(set(below)) == groups
     assert [below.count(place) for place in set(below)] == [6 // groups] * groups
-
-
-def test_against_weights_marks_each_size_and_hollows_what_is_too_long():
-    ax = plots.cache_sizes(model_sizes.MODELS[:2], (1, 131072))
-    places = [tuple(dots.get_offsets()[0]) for dots in ax.collections]
-    first = model_sizes.MODELS[0]
-    assert places[0] == (first.cache_bytes(1), 0)
-    assert places[1] == (first.cache_bytes(131072), 0)
-    assert places[2][0] == first.weight_bytes
-    faces = [tuple(dots.get_facecolor()[0][:3]) for dots in ax.collections]
-    assert faces[1] == (1, 1, 1) != faces[0]

@@ -16,7 +16,6 @@ from widget_cases import START, call_of
 from mha_course import plots
 from mha_course.attention import MultiHeadAttention
 from mha_course.example import SENTENCE
-from mha_course.experiments import model_sizes
 from mha_course.masks import causal_mask
 from mha_course.plots import figures
 from mha_course.plots.words import numbered
@@ -31,7 +30,6 @@ MATRICES = (
 )
 ONE_PANEL = {
     "bars": lambda ax: plots.bars([1, 2], ["it", "cat"], ax=ax),
-    "cache_sizes": lambda ax: plots.cache_sizes(model_sizes.MODELS, [1, 4096, 131072], ax=ax),
     "cross_attention": lambda ax: plots.cross_attention(5, 7, ax=ax),
     "curves": lambda ax: plots.curves([1, 2], {"a": [1, 2]}, xlabel="x", ylabel="y", ax=ax),
     "heatmap": lambda ax: plots.heatmap(torch.eye(15), queries=WORDS, title="head 1", ax=ax),

@@ -172,12 +172,11 @@ READ = """() => {
   }
   return found;
 }"""
-BY_JUPYTER = {"Panel"}  # drawn by ipywidgets and matplotlib
 
 
 @pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
 def test_words_of_widgets_can_be_read(lab_page, dark):
-    calls = [call for name, (call, *_) in CASES.items() if name not in BY_JUPYTER]
+    calls = [call for call, *_ in CASES.values()]
     page = lab_page([f"import torch, numpy as np{START}", *calls], dark=dark, height=1000)
     page.wait_for_function(f"document.querySelectorAll('.jp-OutputArea [class^=mha-]').length >= {len(calls)}")
     page.wait_for_timeout(1500)  # until all are drawn

@@ -4,7 +4,7 @@ import json
 
 from mha_course.cli.jupyter_hooks import WIDGET_VIEW, is_progress
 
-WIDGETS = ".mha-lab, .mha-heads, .mha-layout, .mha-tracer, .mha-panel, .mha-card"
+WIDGETS = ".mha-lab, .mha-heads, .mha-layout, .mha-tracer, .mha-card"
 CONTROLS = "input, select, textarea, button, summary, [role=slider], [tabindex='0']"
 # Not on the way of Tab, because arrow keys lead there from something that is: heads, steps, the other radio buttons.
 ROVING = ".head, .pill, .step, .link, input[type=radio], .widget-readout"

@@ -59,8 +59,7 @@ CASES = {
         "abs(made._maps.numbers[0, :1] - weights(5).numpy()).max() < 1e-3", "packet",
     ),
     "LayoutPlayer": ("LayoutPlayer(followed)", {"position": 2}, "made.position == 2", None),
-    "Panel": ("Panel(draw, size=W.IntSlider(2))", {"value": 5}, "made.text == 'An identity of 5.'", "value"),
+    "Panel": ("Panel(draw, size=range(2, 12))", None, "made.text == 'An identity of 3.'", "view"),
     "ShapeTracer": ("ShapeTracer(followed)", {"position": 1}, "made.position == 1", None),
     **{name: (call_of(lab), None, "made.view['number'] == 1", "view") for name, lab in LABS.items()},
 }  # fmt: skip
-MOVED = {"Panel": "made._controls['size']"}  # which model the browser moves, where it is not the widget itself

@@ -56,6 +56,14 @@ const lines = afresh((panel, { width }) => {
   return make("div", "", root, make("div", "legend", ...legend));
 });
 
+/** A picture that Python drew. */
+function picture(panel) {
+  const node = make("div");
+  const update = ({ html }) => (node.innerHTML = html);
+  update(panel);
+  return { node, update };
+}
+
 /** How each kind is drawn, and how many pixels it needs and can use at most. */
 export const KINDS = {
   bars: { draw: bars, room: () => [230, 430] },
@@ -64,4 +72,5 @@ export const KINDS = {
   arrows: { draw: arrows, room: ({ size }) => (size === "small" ? [140, 140] : [300, 420]) },
   shares: { draw: shares, room: () => [380, 900] },
   table: { draw: table, room: () => [270, 420] },
+  picture: { draw: picture, room: () => [300, 1100] },
 };

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from typing import Any
 
 from torch import Tensor
@@ -19,19 +18,7 @@ DIVISORS = ("√D", "nothing", "D", "√C")
 YOURS = "yours"
 HEADS = 8  # H, for d_model = H · D
 SHOWN = 12  # shares of one row that are drawn
-GRADIENTS = "gradient at the softmax's input", "gradient at q"
-# What can be followed along D: its name, and the lines that it has with what each is of a measurement.
-CURVES: dict[str, Callable[[Saturation], dict[str, float]]] = {
-    "largest share": lambda found: {"largest share, mean": found.top},
-    "spread of the scores": lambda found: {"spread": found.spread},
-    "decided rows": lambda found: {"rows with a share above .99": found.saturated},
-    GRADIENTS[0]: lambda found: _lengths(found.at_scores),
-    GRADIENTS[1]: lambda found: _lengths(found.at_q),
-}
-
-
-def _lengths(gradient: Tensor) -> dict[str, float]:
-    return {"median": float(gradient.median()), "mean": float(gradient.mean())}
+SHARE = "largest share, mean"
 
 
 class ScalingLab(Lab):
@@ -39,8 +26,7 @@ class ScalingLab(Lab):
 
     Args:
         scores: your ``scaled_scores(q, k)``, one more thing to divide by: ``yours``.
-    The set-up is that of ``experiments``: 400 queries, each with 64 keys of its own; values of width 16;
-    d_model = 8 · D.
+    The set-up is that of ``experiments``: 400 queries, each with 64 keys of its own; d_model = 8 · D.
     """
 
     question = "Which divisor makes a row look alike at every width D?"
@@ -53,30 +39,35 @@ class ScalingLab(Lab):
             [
                 ChoiceControl("head_dim", "D", "slider", WIDTHS, 64),
                 ChoiceControl("divide_by", "divide by", "choice", options, "nothing" if scores is None else YOURS),
-                ChoiceControl("follow", "follow along D", "menu", tuple(CURVES), next(iter(CURVES))),
             ]
         )
 
-    def draw(self, head_dim: int, divide_by: str, follow: str) -> tuple[Panels, str]:
-        """Draw one row's weights, the measurements, and one of them along D."""
+    def draw(self, head_dim: int, divide_by: str) -> tuple[Panels, str]:
+        """Draw one row's weights, the measurements, and the largest share along D, that of √D faintly beside it."""
         at, along = WIDTHS.index(head_dim), self._measured(divide_by)
         found = along[at]
         row = found.weights[0, :SHOWN]
         names = [f"{n + 1}." for n in range(SHOWN)]
+        rows = [
+            ["spread of the scores", f"{found.spread:.2f}"],
+            [SHARE, f"{found.top:.2f}"],
+            ["rows with a share above .99", f"{found.saturated:.0%}"],
+        ]
+        drawn = [{"name": SHARE, "style": "main", "values": [each.top for each in along]}]
+        if divide_by != "√D":
+            roots = [each.top for each in self._measured("√D")]
+            drawn.insert(0, {"name": f"{SHARE}, ÷ √D", "style": "faint", "values": roots})
+        title = f"largest share, {YOURS if divide_by == YOURS else f'÷ {divide_by}'}"
         panels = (
             bars(f"one query: its {SHOWN} largest of {KEYS} shares", names, row, lit=[0]),
-            self._table(found, follow),
-            self._curve(follow, divide_by, at),
+            table("over 400 queries", ["", ""], rows, "Unit-normal q and k."),
+            lines(title, WIDTHS, drawn, at=at, xlabel="D"),
         )
         said = self._scores.caption if divide_by == YOURS else ""
         by = "scaled by your scaled_scores" if divide_by == YOURS else f"divided by {divide_by}"
-        gradient = ""
-        if follow in GRADIENTS:
-            median, mean = CURVES[follow](found).values()
-            gradient = f" The {follow}: median {median:.3f}, mean {mean:.3f}."
         return panels, (
             f"D = {head_dim}, {by}: the scores spread by {found.spread:.2f}, the largest of {KEYS} shares is "
-            f"{found.top:.2f} on average, and {found.saturated:.0%} of the rows give one key more than .99.{gradient} "
+            f"{found.top:.2f} on average, and {found.saturated:.0%} of the rows give one key more than .99. "
             f"Over 400 queries.{said}"
         )
 
@@ -94,31 +85,6 @@ class ScalingLab(Lab):
 
     def _yours(self, q: Tensor, k: Tensor) -> Tensor:
         return self._scores(q, k, shape=(len(q), 1, 1, KEYS))
-
-    def _table(self, found: Saturation, follow: str) -> dict[str, Any]:
-        rows = [
-            ["spread of the scores", f"{found.spread:.2f}"],
-            ["largest share, mean", f"{found.top:.2f}"],
-            ["rows with a share above .99", f"{found.saturated:.0%}"],
-        ]
-        head, note = ["", ""], "Unit-normal q and k."
-        if follow in GRADIENTS:
-            head = ["", "median", "mean"]
-            rows.append([follow, *(f"{length:.3f}" for length in CURVES[follow](found).values())])
-            note = "Unit-normal q and k, values of width 16, a unit-normal gradient at the context."
-        return table("over 400 queries", head, rows, note)
-
-    def _curve(self, follow: str, divide_by: str, at: int) -> dict[str, Any]:
-        """Follow one measurement along D, and that of √D faintly beside it."""
-        measured = [CURVES[follow](found) for found in self._measured(divide_by)]
-        names, drawn = list(measured[0]), []
-        if divide_by != "√D":
-            roots = [CURVES[follow](found)[names[0]] for found in self._measured("√D")]
-            drawn.append({"name": f"{names[0]}, ÷ √D", "style": "faint", "values": roots})
-        for name, style in zip(names, ("main", "dashed"), strict=False):
-            drawn.append({"name": name, "style": style, "values": [each[name] for each in measured]})
-        by = YOURS if divide_by == YOURS else f"÷ {divide_by}"
-        return lines(f"{follow}, {by}", WIDTHS, drawn, at=at, xlabel="D")
 
 
 def _scaled_scores(q: Tensor, k: Tensor) -> Tensor:
