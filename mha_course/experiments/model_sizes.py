@@ -57,9 +57,9 @@ class Published(NamedTuple):
 
 MODELS = (
     Published(
-        "GPT-2 XL", 48, 25, 25, 64, 1.542e9, 1024,
+        "GPT-2 XL", 48, 25, 25, 64, 1.558e9, 1024,
         "Radford et al. 2019, Language Models are Unsupervised Multitask Learners, table 2 (48 layers, width 1600) "
-        "and section 2.3; 25 heads: hparams.json of the released model",
+        "and section 2.3; 25 heads and parameters (1542M in the table): the released model",
     ),
     Published(
         "GPT-3", 96, 96, 96, 128, 175e9, 2048,
