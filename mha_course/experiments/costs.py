@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import re
 import time
 import timeit
-import warnings
 import weakref
 from collections.abc import Callable, Iterable
 from functools import partial
@@ -13,7 +11,7 @@ from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
-from torch.nn.attention import SDPBackend, sdpa_kernel
+from torch.nn.attention import SDPBackend
 
 from mha_course import errors
 from mha_course.attention import MultiHeadAttention
@@ -27,7 +25,6 @@ _KERNELS = {
     "cudnn": SDPBackend.CUDNN_ATTENTION,
     "math": SDPBackend.MATH,
 }
-_ON_CPU = ("flash", "math")
 
 
 class Cost(NamedTuple):
@@ -138,31 +135,3 @@ def sdpa_choice(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None = None, *, 
     errors.require_attention_inputs("sdpa_choice", q, k, v, mask)
     names = {int(backend): name for name, backend in _KERNELS.items()}  # type: ignore[call-overload]
     return names[sdpa_backend(q, k, v, mask, causal)]
-
-
-def sdpa_kernels(
-    q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None = None, *, causal: bool = False
-) -> dict[str, str]:
-    """Return for each kernel of this device why it cannot take these inputs; "" if it can.
-
-    Args: as for sdpa_choice. Raises: ShapeError.
-
-    >>> sdpa_kernels(*torch.zeros(2, 2, 4, 5, 6), torch.zeros(2, 4, 5, 8))["flash"].split(".")[0]
-    'Flash attention requires q,k,v to have the same last dimension'
-    """
-    errors.require_attention_inputs("sdpa_kernels", q, k, v, mask)
-    names = _ON_CPU if q.device.type == "cpu" else tuple(_KERNELS)
-    return {name: _refusal(_KERNELS[name], q, k, v, mask, causal) for name in names}
-
-
-def _refusal(backend: SDPBackend, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, causal: bool) -> str:
-    """Allow one kernel alone, and return what PyTorch then warns of."""
-    with warnings.catch_warnings(record=True) as caught, sdpa_kernel([backend]):
-        warnings.simplefilter("always")
-        try:
-            sdpa_backend(q, k, v, mask, causal)
-        except RuntimeError as error:
-            texts = [re.sub(r" *\(Triggered internally.*", "", str(w.message), flags=re.DOTALL) for w in caught]
-            reasons = [text for text in texts if not text.endswith("not used because:")]
-            return " ".join(reasons) or str(error).split(".")[0] + "."
-    return ""
