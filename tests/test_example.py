@@ -70,12 +70,6 @@ def test_batches_hide_a_fifth_half_of_it_by_other_words():
         assert got != want or len(classes[vocabulary[want]]) == 1
 
 
-@pytest.mark.train
-def test_training_learns():
-    losses = example.train_model(5, steps=60, progress=False)[1]
-    assert sum(losses[-10:]) < 0.8 * sum(losses[:10])
-
-
 def test_padding_does_not_reach_the_words():
     model = example.trained_model()
     short, long = DRAWN[0].words[:9], DRAWN[1].words
@@ -194,18 +188,10 @@ def test_without_any_head_a_bias_is_left_and_the_model_stays(draw):
             head_analysis.ablate_heads(model, [(-1, head)])
 
 
-def test_measures_on_weights_that_are_known():
+def test_a_relation_must_stand_in_a_sentence():
     texts = [grammar.sentence(random.Random(n), "because_object", "cat", "dogs") for n in range(3)]
-    texts += [grammar.sentence(random.Random(n), "because_subject", "cat", "dogs") for n in range(3)]
-    weights = torch.zeros(1, 6, 1, 11, 11)
-    for n, text in enumerate(texts):
-        for start, end in text.pairs["pronoun"]:
-            weights[0, n, 0, start, end] = 1.0
-    assert head_analysis.relation_weights(weights, texts, "pronoun").item() == 1
-    assert head_analysis.relation_weights(weights, texts, "distractor").item() == 0
-    assert head_analysis.position_baseline(weights, texts, "pronoun").item() == 0
     with pytest.raises(ValueError, match="no sentence has the relation 'subject'"):
-        head_analysis.relation_weights(weights, texts, "subject")
+        head_analysis.relation_weights(torch.zeros(1, 3, 1, 11, 11), texts, "subject")
     with pytest.raises(ValueError, match="no sentence has the relation 'subject'"):
         head_analysis.accuracy(example.trained_model(), texts, "subject")
 

@@ -4,7 +4,6 @@ import itertools
 
 import pytest
 import torch
-from rewriting import one_thread  # noqa: F401
 
 from mha_course import example, masks, plots
 from mha_course.attention import MultiHeadAttention, attention
@@ -96,16 +95,6 @@ def test_latents_are_cached_in_the_place_of_keys_and_values():
         weights = q @ absorbed.mT
         weights @ absorbed[..., :512]
     assert sum(counter.flops_by_op.values()) / (7 * 576 * 2) == pytest.approx(model.flops_per_byte)
-
-
-def test_the_table_lines_up_and_marks_what_is_too_long():
-    lines = model_sizes.table((1, 4096, 131072)).splitlines()
-    assert len(lines) == len(model_sizes.MODELS) + 1
-    assert len(set(map(len, lines))) == 1
-    assert max(map(len, lines)) <= plots.LINE
-    assert {"2.00", "(64.0"} <= set(next(line for line in lines if line.startswith("Llama 2 7B")).split())
-    assert model_sizes.sources().count("\n") >= len(model_sizes.MODELS) - 1
-    assert max(map(len, model_sizes.sources().splitlines())) <= plots.LINE
 
 
 def test_shared_heads_are_means_in_every_layer():

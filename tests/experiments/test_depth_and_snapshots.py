@@ -6,7 +6,6 @@ import pytest
 import torch
 from matplotlib import colors
 from matplotlib.patches import FancyBboxPatch
-from rewriting import one_thread  # noqa: F401
 from torch.nn import functional as F
 
 from mha_course import example, models, plots

@@ -100,21 +100,6 @@ def readings():
     return {reading.reader: reading for reading in mask_conventions.mask_readings(REAL, NAMES).readings}
 
 
-def test_the_readers_read_as_pytorch_documents():
-    before = torch.get_rng_state()
-    seen, other, every = tuple(REAL.tolist()), tuple((~REAL).tolist()), (True,) * S
-    assert {name: reading.given for name, reading in readings().items()} == {
-        "attention(q, k, v, mask)": seen,
-        "scaled_dot_product_attention": seen,
-        "nn.MultiheadAttention, attn_mask": other,
-        "nn.MultiheadAttention, key_padding_mask": other,
-        "added to the scores": every,
-    }
-    assert {reading.converted for reading in readings().values()} == {seen}
-    assert {reading.convention for reading in readings().values()} == {"bool", "sdpa", "multihead", "additive"}
-    assert torch.equal(before, torch.get_rng_state())
-
-
 def test_the_table_says_the_same_as_text_and_as_html():
     found = mask_conventions.mask_readings(torch.tensor([True, True, False]), ["the", "<b>", "<pad>"])
     text, html = repr(found), found._repr_html_()

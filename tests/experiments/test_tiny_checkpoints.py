@@ -4,7 +4,6 @@ import json
 
 import pytest
 import torch
-from rewriting import one_thread  # noqa: F401
 from tokenizers import Tokenizer
 
 from mha_course.datasets.grammar import recognise, sentences, vocabulary

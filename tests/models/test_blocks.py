@@ -4,7 +4,7 @@ import copy
 
 import pytest
 import torch
-from rewriting import fails, one_thread  # noqa: F401
+from rewriting import fails
 from torch import nn
 from torch.nn import functional as F
 

@@ -5,7 +5,7 @@ import pickle
 
 import pytest
 import torch
-from rewriting import fails, one_thread, refused  # noqa: F401
+from rewriting import fails, refused
 from safetensors.torch import load_file, save_file
 from tokenizers import Tokenizer
 from torch.nn.utils.rnn import pad_sequence

@@ -5,7 +5,6 @@ import itertools
 import numpy as np
 import pytest
 import torch
-from rewriting import one_thread  # noqa: F401
 from torch import nn
 from torch.nn import functional as F
 from training_cache import train_once

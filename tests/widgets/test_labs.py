@@ -495,19 +495,3 @@ def test_splitting_changes_the_patterns_and_not_the_parameters(width):
 
 
 # ---- words ----
-
-
-def test_odd_tokens_are_shown_in_sentences_and_titles():
-    odd = ["", "\n", "c\u202eat", "w" * 5000, "שלום", "<b>$x^$🙂"]
-    lab = SoftmaxLab(torch.eye(6), odd)
-    shown = ["(empty)", "⏎", "c�at", f"{'w' * 23}…", "\u2068שלום\u2069", "<b>$x^$🙂"]
-    assert lab.view["panels"][0]["names"] == odd
-    for place, word in enumerate(shown):
-        lab.set(word=place)
-        assert f"“{word}”" in lab.view["panels"][0]["title"]
-        assert f"“{word}”" in lab.view["panels"][1]["title"]
-        assert word in lab.text
-        assert lab.png()
-    mask = MaskLab(torch.eye(6), odd, mask=torch.zeros(6, 6, dtype=torch.bool))
-    assert mask.png()
-    assert "“(empty)”, “⏎”, “c�at”" in mask.text

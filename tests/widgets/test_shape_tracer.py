@@ -49,15 +49,6 @@ def reference():
     return trace(MultiHeadAttention(24, 4), torch.zeros(2, 5, 24), axes="B S C", sizes={"H": 4})
 
 
-def test_the_sentence_says_how_many_steps_lead_where(reference):
-    widget = ShapeTracer(reference)
-    told = repr(widget)
-    way = "from query (B 2, S 5, C 24) to out (B 2, T 5, C 24)"
-    assert told.startswith(f"ShapeTracer: {len(reference.steps)} steps {way}: ")
-    assert told.endswith(reference.summary().partition(": ")[2] + ".")
-    assert widget.static == reference._repr_html_()
-
-
 def test_the_browser_gets_all_that_it_shows(reference):
     data = json.loads(json.dumps(payload(reference)))
     for step, sent in zip(reference.steps, data["steps"], strict=True):
