@@ -196,12 +196,3 @@ def test_a_model_is_read_when_it_is_needed():
     del gpt2.model
     assert gpt2.model is not first
     assert torch.equal(gpt2.model.token_embedding.weight, first.token_embedding.weight)
-
-
-def test_the_likeliest_tokens_are_named_with_their_probability():
-    gpt2 = real_models.open_checkpoint("gpt2")
-    (cat,), (dog,) = (gpt2.tokenizer.encode(word).ids for word in (" cat", " dogs"))
-    logits = torch.full((gpt2.model.token_embedding.num_embeddings,), -torch.inf)
-    logits[cat], logits[dog] = torch.tensor([0.75, 0.25]).log()
-    assert gpt2.likeliest(logits, 2) == "“·cat” 0.75  “·dogs” 0.25"
-    assert gpt2.encode("The cat")[1] == ["The", "·cat"]

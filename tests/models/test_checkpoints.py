@@ -19,14 +19,9 @@ library = pytest.importorskip(
 
 B, S, C, L, V, PLACES = 3, 7, 24, 2, 31, 11
 GPT2 = {
-    "n_embd": C,
-    "n_head": 4,
-    "n_layer": L,
-    "vocab_size": V,
-    "n_positions": PLACES,
-    "bos_token_id": 1,
-    "eos_token_id": 2,
-}
+    "n_embd": C, "n_head": 4, "n_layer": L, "vocab_size": V, "n_positions": PLACES,
+    "bos_token_id": 1, "eos_token_id": 2,
+}  # fmt: skip
 BERT = {
     "hidden_size": C, "num_attention_heads": 4, "num_hidden_layers": L, "intermediate_size": 10, "vocab_size": V,
     "max_position_embeddings": PLACES, "type_vocab_size": 3,
@@ -273,15 +268,6 @@ def test_hidden_rows_stay_finite_and_padding_changes_nothing(kind, tmp_path):
     assert torch.equal(model(ids(), mask)[mask], model(other, mask)[mask])
     later = torch.cat((ids()[:, :4], ids(seed=2)[:, 4:]), dim=1)
     assert torch.allclose(model(ids())[:, :4], model(later)[:, :4]) == (kind != "bert")
-
-
-def test_rotary_attention_is_causal_by_name_too():
-    attention = published.RotaryAttention(C, 4, 2, 10, bias=True, base=100.0)
-    x, mask = torch.randn(B, S, C), torch.ones(S, S, dtype=torch.bool).tril()
-    out, weights = attention(x, mask=mask)
-    for options in ({"mask": mask}, {"is_causal": True}):
-        assert torch.equal(attention(x, **options)[1], weights)
-        close(attention(x, need_weights=False, **options)[0], out)
 
 
 def test_it_computes_on_as_many_threads_as_asked(tmp_path):

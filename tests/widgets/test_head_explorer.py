@@ -77,12 +77,6 @@ def test_any_float_on_any_device(draw, device, dtype):
     assert facts[0]["entropy"] is not None  # rounding is no mistake of the softmax
 
 
-@pytest.mark.parametrize("given", [np.full((3, 2), 7), [[0.5, 0.5], [1, 0]], [torch.eye(2)[0]] * 2, causal_mask(3)])
-def test_arrays_and_lists(given):
-    cells = opened(HeadExplorer(given).packet)[2]
-    assert cells[0].tolist() == [list(map(float, row)) for row in given]
-
-
 def test_what_is_no_number_stays_none(draw):
     given = draw(2, 4, 4)
     given[0, 1, 2], given[0, 2, 3], given[1, 3, 0] = math.nan, -math.inf, math.inf
