@@ -9,7 +9,6 @@ import torch
 from rewriting import refused
 
 from mha_course import example
-from mha_course.cli import authoring
 from mha_course.datasets import grammar
 from mha_course.errors import ShapeError
 from mha_course.experiments import head_analysis
@@ -194,9 +193,3 @@ def test_a_relation_must_stand_in_a_sentence():
         head_analysis.relation_weights(torch.zeros(1, 3, 1, 11, 11), texts, "subject")
     with pytest.raises(ValueError, match="no sentence has the relation 'subject'"):
         head_analysis.accuracy(example.trained_model(), texts, "subject")
-
-
-@pytest.mark.slow
-def test_the_report_of_the_shipped_model():
-    lines = authoring.report(example.trained_model()).splitlines()
-    assert [line.split()[0] for line in lines] == list(authoring.RELATIONS)

@@ -205,7 +205,7 @@ WRONG = {
         "ragged end lost": {"_grid": grid_with(lambda r, c, width, more, causal: c.stop - c.start == width)},
     },
     test_no_operation_makes_more_than_a_block: {
-        "queries not in blocks": {"_grid": grid_with(lambda *block: True, height=max)},
+        "queries not in blocks": {"_grid": grid_with(lambda *block: True, height=max)}
     },
     test_nothing_is_kept_but_context_and_one_number_a_row: {"scores kept": {"_RecomputeBackward": ScoresKept}},
 }

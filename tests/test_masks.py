@@ -98,7 +98,7 @@ WRONG = {
     test_padded_sentences_attend_as_they_do_alone: {
         "padding on the other side": {
             "padding_mask": lambda lengths, most, side="right": right_padding(lengths, most, side=OTHER_SIDE[side])
-        },
+        }
     },
 }
 

@@ -91,7 +91,7 @@ WRONG = {
         "the wrong order back": {"to_half_split": positions.to_interleaved},
     },
     test_weights_of_one_layout_work_in_the_other: {
-        "rows across heads": {"projection_to_half_split": lambda weight, _: RIGHT.projection_to_half_split(weight, 1)},
+        "rows across heads": {"projection_to_half_split": lambda weight, _: RIGHT.projection_to_half_split(weight, 1)}
     },
 }
 

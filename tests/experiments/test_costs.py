@@ -129,15 +129,6 @@ def test_what_is_said_of_kernels_is_so(device):
     assert refused
 
 
-def test_reasons_are_pytorchs_own():
-    q, k, v = (torch.zeros(B, H, n, D) for n in (T, S, S))
-    wide = torch.zeros(B, H, S, 9)
-    assert costs.sdpa_kernels(q, k, v) == {"flash": "", "math": ""}
-    assert "same last dimension" in costs.sdpa_kernels(q, k, wide)["flash"]
-    assert "Value.size(-1): 9" in costs.sdpa_kernels(q, k, wide)["flash"]
-    assert costs.sdpa_choice(q, k, wide) == "math"
-
-
 def test_the_gpu_allocator_agrees(device):
     if device == "cpu":
         pytest.skip("the CPU's allocator does not tell")

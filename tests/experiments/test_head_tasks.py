@@ -19,7 +19,7 @@ from mha_course.exercises.lessons.l06_concatenation import build_subtractor
 from mha_course.exercises.lessons.l17_what_heads_do import other_weights
 from mha_course.experiments import alternative_weights, head_analysis, head_tasks, induction, precomputed, scaling
 from mha_course.experiments.head_tasks import AssociativeRecall, ParallelAttention, TwoTokenSum, learn
-from mha_course.widgets import AblationLab, HeadExplorer
+from mha_course.widgets import AblationLab
 from mha_course.widgets.labs.ablation import LEAST, SENTENCES
 
 QUICK = {"runs": 3, "steps": 300}
@@ -561,12 +561,3 @@ def test_tables_have_one_scale(columns, shape):
     assert first.collections[0].get_clim() == second.collections[0].get_clim() == pytest.approx((0, 0.9))
     assert [text.get_text() for text in second.texts] == ["0.90"] * 2 * columns
     assert first.get_title("left") == "small"
-
-
-@pytest.mark.parametrize(("layers", "named"), [(1, "head {}"), (2, "layer 1, head {}")])
-def test_a_picture_of_heads_names_their_layer(layers, named):
-    maps = torch.full((layers, 1, 2, 3, 3), 1 / 3)
-    figure = HeadExplorer(maps, queries=["head 0", "b", "c"], layer=layers - 1).picture()
-    assert [ax.get_title("left") for ax in figure.axes[:-1]] == [named.format(n) for n in range(2)]
-    ax = HeadExplorer(-maps, queries=["a", "b", "c"], layer=layers - 1, head=1).picture()
-    assert ax.get_title("left") == named.format(1)

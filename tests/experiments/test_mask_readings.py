@@ -147,19 +147,6 @@ def test_leaks_have_a_colour_and_a_sign():
     assert [text.get_text() for text in ax.texts].count("!") == 3
 
 
-def test_signs_stand_between_the_masks():
-    mask = masks.causal_mask(4)
-    padding = masks.padding_mask([2], 4)
-    names = ["the", "cat", "<pad>", "<pad>"]
-    grids = plots.MaskGrid("a", mask, names), plots.MaskGrid("b", padding), plots.MaskGrid("c", mask & padding, names)
-    figure = plots.mask_grids(*grids, signs=("and", "gives"))
-    assert [[text.get_text() for text in ax.texts] for ax in figure.axes] == [[], ["and"], ["gives"]]
-    figure.canvas.draw()
-    labels = [label.get_window_extent() for label in figure.axes[2].get_yticklabels()]
-    sign = figure.axes[2].texts[0].get_window_extent()
-    assert figure.axes[1].get_window_extent().x1 < sign.x0 < sign.x1 < min(box.x0 for box in labels)
-
-
 @pytest.mark.parametrize(
     ("shape", "names", "expected", "message"),
     [

@@ -270,8 +270,9 @@ def test_weights_follow_a_control(draw):
         head, _, cells, _ = opened(explorer.packet)
         assert np.abs(cells[:3] - (scores / temperature).softmax(-1).numpy()).max() < 1e-5
         assert (head["serial"], head["tokens"]) == (explorer.request["serial"], [(tokens(4), tokens(4))])
-    assert "largest number is" in explorer.text
-    assert explorer.text == HeadExplorer((scores / 3).softmax(-1), queries=tokens(4)).text
+    course = HeadExplorer((scores / 3).softmax(-1), queries=tokens(4))
+    assert explorer.text == course.text
+    assert (explorer.packet["whose"], course.packet["whose"]) == ("These numbers are your function's.", "")
 
 
 @pytest.mark.parametrize(
@@ -434,6 +435,8 @@ def test_the_static_picture_draws_the_heads_that_are_shown(draw):
     given = weights(draw, 2, 4, 5, 5)
     explorer = HeadExplorer(given, layer=1)
     figure = explorer.picture()
+    assert [ax.get_title("left") for ax in figure.axes[:4]] == [f"layer 1, head {n}" for n in range(4)]
+    assert HeadExplorer(-given[0], head=1).picture().get_title("left") == "head 1"
     meshes = [ax.collections[0].get_array() for ax in figure.axes[:4]]
     for mesh, head in zip(meshes, given[1], strict=True):
         assert np.ma.getdata(mesh).reshape(5, 5) == pytest.approx(head.numpy(), abs=1e-6)
@@ -523,15 +526,6 @@ def test_what_is_unusual_is_noted():
 
 
 # ---- whose numbers, and what is wrong with what was typed ----
-
-
-def test_the_numbers_are_those_of_the_function_from_the_start():
-    explorer = HeadExplorer(np.eye(3), recompute=lambda temperature: np.full((3, 3), 1 / 3))
-    assert explorer.packet["whose"] == "These numbers are your function's."
-    assert np.allclose(opened(explorer.packet)[2], 1 / 3)
-    assert "0.33" in explorer.text
-    assert explorer.trouble["text"] == ""
-    assert HeadExplorer(np.eye(3)).packet["whose"] == ""
 
 
 def test_a_word_that_is_not_known_is_no_fault_of_the_function():
