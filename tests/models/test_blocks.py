@@ -136,21 +136,6 @@ def words(*shape, device="cpu", seed=5):
     return torch.randint(V, shape, generator=torch.Generator().manual_seed(seed)).to(device)
 
 
-def test_later_words_change_nothing(device):
-    model, ids = causal_model(device), words(B, 7, device=device)
-    logits = model(ids)
-    assert logits.shape == (B, 7, V)
-    for place in range(7):
-        changed = ids.clone()
-        changed[:, place] = (changed[:, place] + 1) % V
-        moved = (model(changed) != logits).any(-1)  # (B, 7)
-        assert not moved[:, :place].any()
-        assert moved[:, place:].all()
-    weights = model.attention_weights(ids)
-    assert weights.shape == (L, B, H, 7, 7)
-    assert not weights.triu(1).any()
-
-
 def test_a_causal_model_makes_no_mask(device):
     """A mask that is given keeps the flash kernel of a GPU away: the block is told that it is causal instead."""
     model, ids = causal_model(device), words(B, 7, device=device)
