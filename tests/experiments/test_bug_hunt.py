@@ -16,12 +16,6 @@ from mha_course.positions import rope
 
 RECORDS = bug_hunt.load()
 KEYS = {bug_hunt.RIGHT, *SINGLE, *map("+".join, PAIRS)}
-# What ends more than a fifth from the right one: they see ahead, or mix sentences, and a menu says so.
-ELSEWHERE = {
-    "mask-after-softmax", "softmax-over-queries", "view-without-transpose", "causal-leaks-next", "merge-batch-mixed",
-    "causal-missing",
-    "causal-leaks-next+scale-missing",
-}  # fmt: skip
 
 
 def module(*names, sizes=(24, 4, 2)):
@@ -96,12 +90,6 @@ def test_everything_was_measured():
     for record in RECORDS.values():
         assert len(record.losses) == bug_hunt.STEPS // bug_hunt.EVERY
         assert record.losses[-1] < record.losses[0] / 2  # it trains
-
-
-@pytest.mark.parametrize("name", sorted(KEYS - {bug_hunt.RIGHT}))
-def test_a_loss_is_near_that_of_the_right_one_but_where_that_is_said(name):
-    ratio = RECORDS[name].losses[-1] / RECORDS[bug_hunt.RIGHT].losses[-1]
-    assert (abs(ratio - 1) > 0.2) == (name in ELSEWHERE)
 
 
 def test_what_never_runs_in_training_changes_no_loss():

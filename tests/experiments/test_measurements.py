@@ -71,10 +71,6 @@ def test_another_divisor_is_another_scale_of_the_same_model(monkeypatch):
         assert scaling.train_with(divisor, 0, steps=1) == pytest.approx([masked_word_loss(model, *batch).item()])
 
 
-def test_divisors_by_name():
-    assert scaling.divisors(64, 8) == {"√D": 8, "nothing": 1, "D": 64, "√C": math.sqrt(512)}
-
-
 @pytest.mark.parametrize("heads", [1, 4])
 def test_costs_are_those_of_the_formula(heads):
     found = costs.cost(24, heads, batch=2, tokens=7)

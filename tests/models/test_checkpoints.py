@@ -317,13 +317,19 @@ class Trap:
 
 
 WHOLE = "this kind of RoPE is not supported. expected rope_type 'default', of whole heads, got "
+NOT_SUPPORTED = [
+    ("gpt2", "scale_attn_by_inverse_layer_idx", False, True),
+    ("bert", "position_embedding_type", "absolute", "relative_key"),
+    ("llama", "sliding_window", None, 5),
+    ("llama", "quantization_config", None, {}),
+]
+FLOAT = "layer_norm_eps of config.json has the wrong type. expected a float, got layer_norm_eps='small'"
 CONFIG_ERRORS = [
     ("bert", {"model_type": "t5"}, "the model_type of config.json is not known. expected gpt2, bert, llama, got 't5'"),
     ("gpt2", {"n_layer": None}, "n_layer must be a positive int. expected n_layer >= 1, got n_layer=None"),
-    (
-        "gpt2",
-        {"scale_attn_by_inverse_layer_idx": True},
-        "scale_attn_by_inverse_layer_idx of config.json is not supported. expected False, got True",
+    *(
+        (kind, {name: got}, f"{name} of config.json is not supported. expected {expected!r}, got {got!r}")
+        for kind, name, expected, got in NOT_SUPPORTED
     ),
     (
         "gpt2",
@@ -331,22 +337,7 @@ CONFIG_ERRORS = [
         "activation_function of config.json is not known. "
         "expected gelu, gelu_new, gelu_fast, gelu_pytorch_tanh and 3 more, got 'gelu_10'",
     ),
-    (
-        "bert",
-        {"position_embedding_type": "relative_key"},
-        "position_embedding_type of config.json is not supported. expected 'absolute', got 'relative_key'",
-    ),
-    (
-        "bert",
-        {"layer_norm_eps": "small"},
-        "layer_norm_eps of config.json has the wrong type. expected a float, got layer_norm_eps='small'",
-    ),
-    ("llama", {"sliding_window": 5}, "sliding_window of config.json is not supported. expected None, got 5"),
-    (
-        "llama",
-        {"quantization_config": {}},
-        "quantization_config of config.json is not supported. expected None, got {}",
-    ),
+    ("bert", {"layer_norm_eps": "small"}, FLOAT),
     (
         "llama",
         {"num_key_value_heads": 3},

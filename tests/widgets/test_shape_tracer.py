@@ -147,25 +147,3 @@ def test_nothing_sticks_out_at_any_width(show, width, number, size, heads):
         stays_inside(page, ".mha-tracer")
     code, stage = page.locator(".code").bounding_box(), page.locator(".stage").bounding_box()
     assert (stage["y"] == code["y"]) == (width > 760)
-
-
-def test_the_code_can_be_scrolled_with_keys_and_all_rings_are_alike(show, reference):
-    page = show(reference)
-    rings = set()
-    for name in ("input", ".lines", "button.play"):
-        page.locator(name).focus()
-        page.keyboard.press("Shift+Tab")
-        page.keyboard.press("Tab")
-        assert page.evaluate("name => document.activeElement.matches(name)", name)
-        rings.add(page.evaluate("(({ outline }) => outline)(getComputedStyle(document.activeElement))"))
-    assert len(rings) == 1
-    assert "solid 2px" in rings.pop()
-    lines = page.locator(".lines")
-    lines.evaluate("(node) => (node.style.maxHeight = '60px')")
-    lines.focus()
-    page.evaluate("leaked.length = 0")
-    before = lines.evaluate("(node) => node.scrollTop")
-    page.keyboard.press("PageDown")
-    page.wait_for_timeout(300)
-    assert lines.evaluate("(node) => node.scrollTop") > before
-    assert page.evaluate("leaked") == []
