@@ -63,18 +63,6 @@ def test_work_is_what_the_formulas_say(tokens):
     assert cached.total == 8 * C * C + 4 * tokens * C
 
 
-# What is known without the table: bytes of the weights by counting a decoder's matrices, and well-known figures.
-def test_published_sizes_are_consistent():
-    for model in model_sizes.MODELS:
-        assert model.num_heads % model.num_kv_heads == 0
-        width = model.num_heads * model.head_dim
-        attention_alone = model.layers * width * (2 * width + 2 * model.num_kv_heads * model.head_dim)
-        if not model.latent:
-            assert 2 < model.parameters / attention_alone < 16, model.name  # the rest is feed-forward and vocabulary
-        assert model.source
-    assert {model.kind for model in model_sizes.MODELS} == {"MHA", "GQA", "MQA", "MLA"}
-
-
 def test_cache_bytes_are_those_of_tensors():
     model = model_sizes.Published("toy", 3, 4, 2, 6, 10.0, 50, "here")
     made = [torch.zeros(2, 5, 2, 7, 6, dtype=torch.float16) for _ in range(model.layers)]

@@ -1,6 +1,5 @@
 """What lessons 16 and 17 rest on: a task that one head cannot do, tables of heads, ablation, induction, pictures."""
 
-import itertools
 import math
 import re
 
@@ -191,22 +190,6 @@ def test_heads_that_start_alike_stay_alike_until_dropout_parts_them():
         assert torch.equal(weight[:, 0], weight[:, 1])
     assert found.r2.max() < TwoTokenSum().bound
     assert (parted.layers[0].w_q[:, 0] - parted.layers[0].w_q[:, 1]).abs().flatten(1).amax(1).min() > 0.01
-
-
-@pytest.mark.train
-def test_two_layers_of_one_head_do_it_and_pruned_heads_do_not():
-    """On seeds that no lesson uses."""
-    deep = train_once(learn, TwoTokenSum(), 1, seed=105, num_layers=2, score_dim=12, value_dim=12)
-    assert deep.parameters == 2424
-    assert (deep.r2 > 0.98).sum() >= 3
-    four = train_once(learn, TwoTokenSum(), 4, seed=106)
-    pairs = list(itertools.combinations(range(4), 2))
-    for refit, least, most in ((False, 0.4, 0.95), (True, 0.98, 1)):
-        best = torch.stack([head_tasks.prune(four.layers[0], TwoTokenSum(), pair, refit=refit) for pair in pairs]).amax(
-            0
-        )
-        assert best.min() > least
-        assert best.max() < most + 1e-4
 
 
 def test_the_same_seed_gives_the_same_bits_and_leaves_the_random_state_alone():

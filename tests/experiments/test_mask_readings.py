@@ -1,5 +1,7 @@
 """What lesson 8 shows: who reads a mask how, which output feels which token, and pictures of masks."""
 
+import re
+
 import pytest
 import torch
 from matplotlib.colors import to_hex
@@ -102,13 +104,9 @@ def readings():
 def test_the_table_says_the_same_as_text_and_as_html():
     found = mask_conventions.mask_readings(torch.tensor([True, True, False]), ["the", "<b>", "<pad>"])
     text, html = repr(found), found._repr_html_()
-    assert text.splitlines()[1].split("  ")[0] == "attention(q, k, v, mask)"
-    assert text.count("✔ the <b> ·") == 7
-    assert text.count("✘ · · <pad>") == 2
     assert (html.count("✔"), html.count("✘")) == (text.count("✔"), text.count("✘")) == (7, 3)
-    assert "<b>" not in html
-    assert "<pad>" not in html
-    assert html.count("<tr>") == 6
+    assert "<b>" in text
+    assert not {"<b>", "<pad>"} & set(re.findall("<.*?>", html))
 
 
 @pytest.mark.parametrize("mask", [torch.ones(3).bool(), torch.zeros(3).bool(), torch.tensor([1, 0, 1])])

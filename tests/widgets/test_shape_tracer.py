@@ -35,20 +35,9 @@ def reference():
     return trace(MultiHeadAttention(24, 4), torch.zeros(2, 5, 24), axes="B S C", sizes={"H": 4})
 
 
-def test_the_browser_gets_all_that_it_shows(reference):
-    data = json.loads(json.dumps(payload(reference)))
-    for step, sent in zip(reference.steps, data["steps"], strict=True):
-        assert sent["form"] == [list(step.axes), list(step.shape), [[COLORS[axis]] for axis in step.axes]]
-        assert [(source, tuple(form[1])) for source, form in sent["inputs"]] == [
-            (operand.source, operand.shape) for operand in step.inputs
-        ]
-        for name in ("op", "storage", "bytes", "contiguous", "flops", "hidden_copies", "warning", "stage"):
-            assert sent[name] == getattr(step, name)
-        assert sent["strides"] == list(step.strides)
-        source = data["sources"][sent["source"]]
-        assert source["code"].split("\n")[sent["lineno"] - source["first"]].strip() == step.line
+def test_the_browser_gets_the_axes_of_products_with_their_colours():
     made = trace(lambda x: x.flatten(0, 1).unsqueeze(0), torch.zeros(2, 4, 5, 6), axes="B H S D")
-    axes, _, colors = payload(made)["steps"][-1]["form"]
+    axes, _, colors = json.loads(json.dumps(payload(made)))["steps"][-1]["form"]
     assert (axes[:2], colors[:2]) == (["1", "B*H"], [["#ffffff"], [COLORS["B"], COLORS["H"]]])
 
 
