@@ -21,8 +21,6 @@ from mha_course.experiments.head_tasks import AssociativeRecall, ParallelAttenti
 from mha_course.widgets import AblationLab
 from mha_course.widgets.labs.ablation import LEAST, SENTENCES
 
-QUICK = {"runs": 3, "steps": 300}
-
 
 def generator(seed=0):
     return torch.Generator().manual_seed(seed)
@@ -158,38 +156,6 @@ def test_pruning_cuts_heads_and_refitting_is_least_squares(hand_made):
 
 
 # What is learned
-
-
-@pytest.mark.train
-def test_two_heads_do_what_one_cannot():
-    """A seed that no lesson uses."""
-    one, two = (train_once(learn, TwoTokenSum(), heads, seed=101, **QUICK) for heads in (1, 2))
-    assert one.parameters == two.parameters == 2400
-    assert one.r2.min() > 0.4
-    assert one.r2.max() < TwoTokenSum().bound
-    assert one.weights.amax(-1).min() > 0.7
-    assert one.weights.amin(-1).max() < 0.3
-    solved = two.r2 > 0.98
-    assert solved.any()
-    assert two.weights[solved].amax(1).min() > 0.7  # a and b are both looked at, by one head or the other
-    assert ((two.r2 < TwoTokenSum().bound) | solved).all()  # all or half
-    assert one.curve.shape == (3, 300)
-
-
-@pytest.mark.train
-@pytest.mark.parametrize(("sign", "heads", "seed"), [(-1, 4, 104), (1, 1, 102)])
-def test_four_heads_learn_the_difference_and_one_the_sum(sign, heads, seed):
-    assert train_once(learn, TwoTokenSum(sign=sign), heads, seed=seed, **QUICK).r2.min() > 0.98
-
-
-@pytest.mark.train
-def test_heads_that_start_alike_stay_alike_until_dropout_parts_them():
-    found = train_once(learn, TwoTokenSum(), 2, seed=103, identical_heads=True, **QUICK)
-    parted = train_once(learn, TwoTokenSum(), 2, seed=104, identical_heads=True, dropout=0.1, **QUICK)
-    for weight in (weight for weight in found.layers.parameters() if weight.dim() > 2):
-        assert torch.equal(weight[:, 0], weight[:, 1])
-    assert found.r2.max() < TwoTokenSum().bound
-    assert (parted.layers[0].w_q[:, 0] - parted.layers[0].w_q[:, 1]).abs().flatten(1).amax(1).min() > 0.01
 
 
 def test_the_same_seed_gives_the_same_bits_and_leaves_the_random_state_alone():
@@ -490,20 +456,6 @@ def test_attention_alone_is_causal_and_has_a_map_for_each_layer():
     later[:, 12:] = 0
     assert torch.allclose(model(later)[:, :12], logits[:, :12], atol=1e-6)
     assert not torch.allclose(model(later)[:, 12:], logits[:, 12:], atol=1e-3)
-
-
-@pytest.mark.train
-def test_induction_takes_two_layers():
-    """On a seed that the lesson does not use."""
-    deep = train_once(induction.learn, 2, 1, seed=107)
-    flat = train_once(induction.learn, 1, 2, seed=107)
-    assert deep.accuracy > 0.95
-    assert flat.accuracy < 0.4
-    assert deep.previous[0, 0] > 0.7
-    assert deep.previous[1, 0] < 0.3
-    assert deep.after[1, 0] > 0.8
-    assert deep.after[0, 0] < 0.3
-    assert flat.after.max() < 0.3
 
 
 @pytest.mark.train

@@ -7,7 +7,6 @@ import pytest
 import torch
 from torch import nn
 from torch.nn import functional as F
-from training_cache import train_once
 
 from mha_course import models, plots
 from mha_course.datasets import shapes
@@ -126,13 +125,6 @@ def trained(steps):
 
 def test_training_repeats_itself():
     assert trained(5)[1] == trained(5)[1]
-
-
-@pytest.mark.train
-def test_a_short_training_learns():
-    pictures = drawn(500)
-    assert vision.accuracy(train_once(trained, 160)[0], pictures) > 0.8
-    assert vision.accuracy(vision.new_model(0), pictures) < 0.65
 
 
 class Looking(nn.Module):
