@@ -69,14 +69,6 @@ def test_batches_hide_a_fifth_half_of_it_by_other_words():
         assert got != want or len(classes[vocabulary[want]]) == 1
 
 
-def test_padding_does_not_reach_the_words():
-    model = example.trained_model()
-    short, long = DRAWN[0].words[:9], DRAWN[1].words
-    alone, _ = example.encode([short])
-    beside, mask = example.encode([short, (*long, *long)[:15]])
-    assert torch.allclose(model(alone)[0], model(beside, mask)[0, : len(short)], atol=1e-4)
-
-
 def test_loading_runs_no_code_and_is_what_was_saved(tmp_path):
     model = example.new_model(3)
     example.save(model, tmp_path / "weights.npz")
@@ -122,19 +114,6 @@ def test_guess_wants_one_gap():
     assert example.guess("the <mask> cat near the loud dogs was hungry and ate greedily", 2)[0][0] in ("grey", "sleek")
     with pytest.raises(ShapeError, match="one word must be hidden"):
         example.guess("the grey cat")
-
-
-def test_without_any_head_a_bias_is_left_and_the_model_stays(draw):
-    model = example.trained_model()
-    attention = model.blocks[-1].attention
-    x = draw(1, 7, 48, dtype=torch.float32)
-    before, _ = attention(x)
-    every = head_analysis.ablate_heads(model, [(-1, head) for head in range(4)]).blocks[-1].attention
-    assert torch.allclose(every(x)[0], every.out_proj.bias.expand_as(x), atol=1e-6)
-    assert torch.equal(attention(x)[0], before)
-    for head in (-1, 4):
-        with pytest.raises(IndexError, match=f"there is no head {head}, expected 0 to 3"):
-            head_analysis.ablate_heads(model, [(-1, head)])
 
 
 def test_a_relation_must_stand_in_a_sentence():

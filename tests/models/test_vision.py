@@ -8,7 +8,7 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
-from mha_course import models, plots
+from mha_course import plots
 from mha_course.datasets import shapes
 from mha_course.errors import ShapeError
 from mha_course.models import vision
@@ -115,16 +115,6 @@ def test_votes_are_a_mean_of_single_patches():
 
 
 # What is learned and measured
-
-
-def trained(steps):
-    model = vision.new_model(0)
-    batches = vision.training_batches(1)
-    return model, models.train(model, batches, vision.answer_loss, steps=steps, lr=3e-3, progress=False)
-
-
-def test_training_repeats_itself():
-    assert trained(5)[1] == trained(5)[1]
 
 
 class Looking(nn.Module):

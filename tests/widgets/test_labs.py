@@ -13,7 +13,7 @@ from mha_course import masks
 from mha_course.attention import attention
 from mha_course.errors import ShapeError
 from mha_course.experiments import scaling
-from mha_course.widgets import MaskLab, PlaneLab, ScalingLab, SoftmaxLab, SplitLab, WeightedSumLab
+from mha_course.widgets import MaskLab, PlaneLab, ScalingLab, SoftmaxLab, SplitLab, TilingLab, WeightedSumLab
 from mha_course.widgets.controls import ChoiceControl, NumberControl, ToggleControl
 from mha_course.widgets.labs import LABS
 from mha_course.widgets.labs import scaling as scaling_lab
@@ -228,6 +228,7 @@ def test_ones_own_softmax_that_overflows_shows_it(scores):
     ("make", "message"),
     [
         (lambda s: SoftmaxLab(s, TOKENS[:5]), "scores has the wrong T and S. expected (T=5, S=5), got (T=6, S=6)"),
+        (lambda s: TilingLab(s, TOKENS[:5]), "scores has the wrong T and S. expected (T=5, S=5), got (T=6, S=6)"),
         (lambda s: SoftmaxLab(s[None].repeat(4, 1, 1), TOKENS),
          "scores must have 2 axes. expected (T=6, S=6), got (4, 6, 6), fix: scores[0, 0], one head of one sentence"),
         (lambda s: SoftmaxLab(s, "thecat"), "tokens must be a list of words. expected 1 to 32 tokens, got 'thecat'"),
