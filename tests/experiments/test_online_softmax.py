@@ -11,7 +11,6 @@ from mha_course.experiments import online_softmax
 from mha_course.widgets import TilingLab
 
 TOKENS = ["the", "grey", "cat", "that", "chased", "the", "loud", "dogs", "was", "hungry"]
-SIZES = (4, 3, 5, 8)
 
 
 @pytest.fixture
@@ -74,7 +73,7 @@ def panels(lab):
 
 
 @pytest.mark.parametrize("causal", [False, True])
-@pytest.mark.parametrize("size", SIZES)
+@pytest.mark.parametrize("size", [4, 3, 5, 8])
 def test_the_lab_walks_through_all_tiles(scores, size, causal):
     lab = TilingLab(scores, TOKENS)
     lab.set(size=size, causal=causal)
