@@ -23,6 +23,7 @@ from mha_course.attention import (
 )
 from mha_course.caching import GroupedQueryAttention
 from mha_course.masks import causal_mask, combine_masks, padding_mask
+from mha_course.models.published import RotaryAttention
 from mha_course.variants import from_torch, to_torch
 
 B, T, S, C, H, D = 2, 5, 7, 24, 4, 6
@@ -85,36 +86,20 @@ def divided_by(root):
     return types.SimpleNamespace(sqrt=root, inf=math.inf)
 
 
-def split_without_the_transpose(x, num_heads):
-    return x.reshape(x.size(0), num_heads, x.size(1), -1)
-
-
-def merge_without_the_transpose(x):
-    return x.reshape(x.size(0), x.size(2), -1)
-
-
-def softmax_over_the_queries(masked_scores, mask):
-    return masked_scores.softmax(-2)
-
-
-def hidden_where_it_may_attend(masked_scores, mask):
-    return right_softmax(masked_scores, mask if mask is None else ~mask)
-
-
-def fused_without_the_mask(q, k, v, mask, dropout, *, is_causal):
-    return fused_attention(q, k, v, None, dropout)
-
-
 right_softmax = reference._softmax_of_masked
 WRONG = {
     "scale by the full width": {"math": divided_by(lambda width: math.sqrt(width * H))},
     "no scale": {"math": divided_by(lambda width: 1.0)},
-    "split without the transpose": {"split_heads": split_without_the_transpose},
-    "merge without the transpose": {"merge_heads": merge_without_the_transpose},
-    "softmax over the queries": {"_softmax_of_masked": softmax_over_the_queries},
-    "hidden where it may attend": {"_softmax_of_masked": hidden_where_it_may_attend},
+    "split without the transpose": {"split_heads": lambda x, heads: x.reshape(x.size(0), heads, x.size(1), -1)},
+    "merge without the transpose": {"merge_heads": lambda x: x.reshape(x.size(0), x.size(2), -1)},
+    "softmax over the queries": {"_softmax_of_masked": lambda scores, mask: scores.softmax(-2)},
+    "hidden where it may attend": {
+        "_softmax_of_masked": lambda scores, mask: right_softmax(scores, mask if mask is None else ~mask)
+    },
     "heads not merged": {"merge_heads": lambda x: x[:, 0].repeat(1, 1, H)},
-    "mask ignored in the fused path": {"fused_attention": fused_without_the_mask},
+    "mask ignored in the fused path": {
+        "fused_attention": lambda q, k, v, mask, dropout, *, is_causal: fused_attention(q, k, v, None, dropout)
+    },
 }
 
 
@@ -260,7 +245,10 @@ def gradients_of(mha, x, **how):
 
 @pytest.mark.parametrize("need_weights", [True, False])
 @pytest.mark.parametrize("dtype", TOLERANCE)
-@pytest.mark.parametrize("make", [MultiHeadAttention, lambda width, heads: GroupedQueryAttention(width, heads, 2)])
+@pytest.mark.parametrize("make", [
+    MultiHeadAttention, lambda width, heads: GroupedQueryAttention(width, heads, 2),
+    lambda width, heads: RotaryAttention(width, heads, 2, D, bias=True, base=100.0),
+])  # fmt: skip
 def test_is_causal_is_the_causal_mask(make, dtype, need_weights, device, draw):
     mha, x = make(C, H).to(device, dtype), draw(B, S, C, dtype=dtype, device=device)
     mask = causal_mask(S, device=device)

@@ -1,10 +1,8 @@
 """Masks and their conventions against the modules of PyTorch that use them."""
 
-import types
-
 import pytest
 import torch
-from rewriting import bottom_right, fails_with, numbers, one_thread, refused, same, top_left, wrong_versions  # noqa: F401
+from rewriting import bottom_right, fails_with, numbers, refused, same, top_left, wrong_versions
 from torch.nn import functional as F
 from torch.nn.attention.bias import causal_lower_right, causal_upper_left
 
@@ -86,18 +84,9 @@ def test_both_masks_must_allow_it():
         assert both[b, 0, t, s] == (causal[t, s] and s < lengths[b])
 
 
-def written_as_it_is(mask, convention, *, dtype=torch.float32):
-    return masks.additive_mask(mask, dtype) if convention == "additive" else mask
-
-
-def padding_on_the_other_side(lengths, max_len, side="right"):
-    return RIGHT.padding_mask(lengths, max_len, side="left" if side == "right" else "right")
-
-
-RIGHT = types.SimpleNamespace(**vars(masks))
+right_padding, OTHER_SIDE = masks.padding_mask, {"left": "right", "right": "left"}
 # What must see each wrong version: {the test: {what is wrong: the wrong parts}}.
 WRONG = {
-    test_there_and_back_is_the_identity: {"written as it is": {"from_attend": written_as_it_is}},
     test_written_masks_mean_the_same_to_pytorch: {
         "both ways inverted": {"INVERTED": ("sdpa", "seaborn")},
         "multihead not inverted": {"INVERTED": ("seaborn",)},
@@ -107,7 +96,9 @@ WRONG = {
         "bottom right is top left": {"causal_mask_for_cache": top_left},
     },
     test_padded_sentences_attend_as_they_do_alone: {
-        "padding on the other side": {"padding_mask": padding_on_the_other_side},
+        "padding on the other side": {
+            "padding_mask": lambda lengths, most, side="right": right_padding(lengths, most, side=OTHER_SIDE[side])
+        }
     },
 }
 

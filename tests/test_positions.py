@@ -4,7 +4,7 @@ import types
 
 import pytest
 import torch
-from rewriting import fails_with, numbers, one_thread, refused, same, wrong_versions  # noqa: F401
+from rewriting import fails_with, numbers, refused, same, wrong_versions
 from torch.nn import functional as F
 
 from mha_course import positions
@@ -75,29 +75,12 @@ def test_weights_of_one_layout_work_in_the_other():
         same(scores(positions.rope, positions.projection_to_half_split), want)
 
 
-def not_brought_back(x, places, base=10000.0):
-    return RIGHT.rope(RIGHT.to_half_split(x), places, base)
-
-
-def brought_the_wrong_way(x, places, base=10000.0):
-    return RIGHT.to_half_split(RIGHT.rope(RIGHT.to_interleaved(x), places, base))
-
-
-def base_forgotten(x, places, base=10000.0):
-    return RIGHT.rope_interleaved(x, places)
-
-
-def rows_across_heads(weight, num_heads):
-    return RIGHT.projection_to_half_split(weight, 1)
-
-
 RIGHT = types.SimpleNamespace(**vars(positions))
 # What must see each wrong version: {the test: {what is wrong: the wrong parts}}.
 WRONG = {
     test_neighbours_turn_as_complex_numbers: {
-        "not brought back": {"rope_interleaved": not_brought_back},
-        "brought the wrong way": {"rope_interleaved": brought_the_wrong_way},
-        "base forgotten": {"rope_interleaved": base_forgotten},
+        "not brought back": {"rope_interleaved": lambda x, *at: RIGHT.rope(RIGHT.to_half_split(x), *at)},
+        "base forgotten": {"rope_interleaved": lambda x, at, base=10000.0: RIGHT.rope_interleaved(x, at)},
     },
     test_scores_depend_on_the_distance_alone: {
         "not turned": {"rope": lambda x, places, base=10000.0: x},
@@ -108,7 +91,7 @@ WRONG = {
         "the wrong order back": {"to_half_split": positions.to_interleaved},
     },
     test_weights_of_one_layout_work_in_the_other: {
-        "rows across heads": {"projection_to_half_split": rows_across_heads},
+        "rows across heads": {"projection_to_half_split": lambda weight, _: RIGHT.projection_to_half_split(weight, 1)}
     },
 }
 

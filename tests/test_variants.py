@@ -160,12 +160,8 @@ def test_split_combine_takes_zero_as_hidden_in_any_dtype(make, draw):
 
 
 def test_split_combine_attends_across(draw):
-    mha, x, memory, values = (
-        MultiHeadAttention(C, H).double(),
-        draw(B, 5, C),
-        draw(B, S, C, seed=1),
-        draw(B, S, C, seed=2),
-    )
+    mha = MultiHeadAttention(C, H).double()
+    x, memory, values = draw(B, 5, C), draw(B, S, C, seed=1), draw(B, S, C, seed=2)
     assert torch.allclose(SplitCombine.from_reference(mha)(x, memory, values), mha(x, memory, values)[0])
 
 

@@ -7,18 +7,22 @@ to binder/MEASURED.md. Linux and macOS; macOS cannot hold a process to a CPU.
 """
 
 import argparse
+import itertools
 import os
 import platform
 import resource
-import subprocess
 import sys
 import tempfile
+from concurrent.futures import ProcessPoolExecutor
 from importlib.metadata import version
+from multiprocessing import get_context
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "support"))
 
 import browsing
+import nbformat
+from nbclient import NotebookClient
 
 ROOT = Path(__file__).resolve().parents[2]
 TARGET = ROOT / "binder" / "MEASURED.md"
@@ -26,26 +30,13 @@ UNIT = 1 if sys.platform == "darwin" else 1024  # bytes in which ru_maxrss count
 MIB = 2**20
 
 
-def one(path):
-    """Run a lesson here; print seconds of CPU and MiB of its kernel."""
-    import nbformat  # noqa: PLC0415
-    from nbclient import NotebookClient  # noqa: PLC0415
-
-    notebook = nbformat.read(path, as_version=4)
-    NotebookClient(
-        notebook, timeout=600, kernel_name="python3", resources={"metadata": {"path": path.parent}}
-    ).execute()
-    kernel = resource.getrusage(resource.RUSAGE_CHILDREN)
-    print(kernel.ru_utime + kernel.ru_stime, kernel.ru_maxrss * UNIT / MIB)
-
-
 def row(path):
-    """Run a lesson in a process of its own, and return its name and numbers."""
-    command = [sys.executable, __file__, "--one", str(path)]
-    result = subprocess.run(command, capture_output=True, text=True, check=False)
-    if result.returncode:
-        raise SystemExit(f"{path.name} failed:\n{result.stderr[-2000:]}")
-    return path.stem, *map(float, result.stdout.split()[-2:])
+    """Run a lesson; return its name, seconds of CPU and MiB of its kernel."""
+    notebook = nbformat.read(path, as_version=4)
+    where = {"metadata": {"path": path.parent}}
+    NotebookClient(notebook, timeout=600, kernel_name="python3", resources=where).execute()
+    kernel = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return path.stem, kernel.ru_utime + kernel.ru_stime, kernel.ru_maxrss * UNIT / MIB
 
 
 def server():
@@ -65,10 +56,11 @@ def table(paths):
     lines = ["| lesson | seconds of CPU | peak memory, MiB |", "|---|---|---|"]
     print("\n".join(lines), flush=True)
     rows = []
-    for path in [None, *paths]:
-        rows.append(row(path) if path else server())
-        lines.append("| {} | {:.0f} | {:.0f} |".format(*rows[-1]))
-        print(lines[-1], flush=True)
+    with ProcessPoolExecutor(1, mp_context=get_context("spawn"), max_tasks_per_child=1) as processes:
+        for found in itertools.chain([server()], processes.map(row, paths)):
+            rows.append(found)
+            lines.append("| {} | {:.0f} | {:.0f} |".format(*found))
+            print(lines[-1], flush=True)
     _, work, memory = zip(*rows, strict=True)
     lines.append(f"| all lessons | {sum(work[1:]):.0f} | {max(memory):.0f} at most |")
     print(lines[-1])
@@ -80,20 +72,11 @@ def main():
     parser.add_argument("numbers", nargs="*", metavar="NN")
     parser.add_argument("--cpus", type=int, default=1)
     parser.add_argument("--write", action="store_true")
-    parser.add_argument("--one", type=Path, help=argparse.SUPPRESS)
     options = parser.parse_args()
     if hasattr(os, "sched_setaffinity"):
-        os.sched_setaffinity(
-            0, sorted(os.sched_getaffinity(0))[: options.cpus]
-        )  # what is started from here inherits it
-    if options.one:
-        return one(options.one)
-    paths = [
-        path
-        for path in sorted((ROOT / "notebooks").glob("*.ipynb"))
-        if not options.numbers or path.name[:2] in options.numbers
-    ]
-    found = table(paths)
+        os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[: options.cpus])  # what is started here inherits it
+    lessons = sorted((ROOT / "notebooks").glob("*.ipynb"))
+    found = table([path for path in lessons if not options.numbers or path.name[:2] in options.numbers])
     if options.write:
         said = ", ".join(f"{name} {version(name)}" for name in ("torch", "jupyterlab", "ipywidgets"))
         words = f"One run of each lesson on {options.cpus} CPU ({platform.machine()}), Python "
@@ -103,7 +86,6 @@ def main():
         )
         words += "`python tests/benchmarks/notebooks.py --write` measures again."
         TARGET.write_text(f"# What each lesson needs\n\n{words}\n\n{found}\n", encoding="utf-8")
-    return None
 
 
 if __name__ == "__main__":

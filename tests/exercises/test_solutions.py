@@ -8,7 +8,7 @@ import pytest
 import seaborn as sns
 import solutions
 import torch
-from rewriting import TOLERANCE, Largest, fails_with, numbers, one_thread, refused, same  # noqa: F401
+from rewriting import TOLERANCE, Largest, fails_with, numbers, refused, same
 from torch import nn
 from torch.nn import functional as F
 

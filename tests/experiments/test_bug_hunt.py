@@ -16,12 +16,6 @@ from mha_course.positions import rope
 
 RECORDS = bug_hunt.load()
 KEYS = {bug_hunt.RIGHT, *SINGLE, *map("+".join, PAIRS)}
-# What ends more than a fifth from the right one: they see ahead, or mix sentences, and a menu says so.
-ELSEWHERE = {
-    "mask-after-softmax", "softmax-over-queries", "view-without-transpose", "causal-leaks-next", "merge-batch-mixed",
-    "causal-missing",
-    "causal-leaks-next+scale-missing",
-}  # fmt: skip
 
 
 def module(*names, sizes=(24, 4, 2)):
@@ -47,9 +41,10 @@ def test_the_right_one_decodes_in_chunks_as_at_once():
     assert torch.allclose(torch.cat(parts, 1), ours(x), atol=1e-12)
 
 
+@pytest.mark.parametrize("sizes", [(24, 4, 2), (48, 6, 2), (60, 6, 3)], ids=str)
 @pytest.mark.parametrize("name", probes.PROBES)
-def test_a_probe_passes_right_modules_and_fails_wrong_ones(name):
-    assert [probes.PROBES[name](module(*names)) for names in ((), (INNOCENT,))] == ["", ""]
+def test_a_probe_passes_right_modules_and_fails_wrong_ones(name, sizes):
+    assert [probes.PROBES[name](module(*names, sizes=sizes)) for names in ((), (INNOCENT,))] == ["", ""]
     assert any(probes.PROBES[name](module(wrong)) for wrong in SINGLE)
 
 
@@ -90,28 +85,11 @@ def test_what_a_probe_says_is_what_was_done(name, probe, says):
     assert probes.PROBES[probe](module(name)).endswith(says)
 
 
-@pytest.mark.parametrize("pair", PAIRS, ids="+".join)
-def test_two_mistakes_lie_in_two_methods(pair):
-    assert len({*methods(pair[0]), *methods(pair[1])}) == 2
-
-
-@pytest.mark.parametrize("sizes", [(24, 4, 2), (48, 6, 2), (60, 6, 3)], ids=str)
-def test_right_modules_of_all_sizes_pass_all_probes(sizes):
-    with seeded(3):
-        assert probes.findings(CausalAttention(*sizes).double().eval()) == {}
-
-
 def test_everything_was_measured():
     assert set(RECORDS) == KEYS
     for record in RECORDS.values():
         assert len(record.losses) == bug_hunt.STEPS // bug_hunt.EVERY
         assert record.losses[-1] < record.losses[0] / 2  # it trains
-
-
-@pytest.mark.parametrize("name", sorted(KEYS - {bug_hunt.RIGHT}))
-def test_a_loss_is_near_that_of_the_right_one_but_where_that_is_said(name):
-    ratio = RECORDS[name].losses[-1] / RECORDS[bug_hunt.RIGHT].losses[-1]
-    assert (abs(ratio - 1) > 0.2) == (name in ELSEWHERE)
 
 
 def test_what_never_runs_in_training_changes_no_loss():

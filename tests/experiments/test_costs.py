@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from rewriting import numbers, one_thread  # noqa: F401
+from rewriting import numbers
 from torch import nn
 from torch.nn import functional as F
 from torch.nn.attention import SDPBackend, sdpa_kernel

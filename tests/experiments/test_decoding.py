@@ -4,7 +4,6 @@ import itertools
 
 import pytest
 import torch
-from rewriting import one_thread  # noqa: F401
 
 from mha_course import example, masks, plots
 from mha_course.attention import MultiHeadAttention, attention
@@ -64,18 +63,6 @@ def test_work_is_what_the_formulas_say(tokens):
     assert cached.total == 8 * C * C + 4 * tokens * C
 
 
-# What is known without the table: bytes of the weights by counting a decoder's matrices, and well-known figures.
-def test_published_sizes_are_consistent():
-    for model in model_sizes.MODELS:
-        assert model.num_heads % model.num_kv_heads == 0
-        width = model.num_heads * model.head_dim
-        attention_alone = model.layers * width * (2 * width + 2 * model.num_kv_heads * model.head_dim)
-        if not model.latent:
-            assert 2 < model.parameters / attention_alone < 16, model.name  # the rest is feed-forward and vocabulary
-        assert model.source
-    assert {model.kind for model in model_sizes.MODELS} == {"MHA", "GQA", "MQA", "MLA"}
-
-
 def test_cache_bytes_are_those_of_tensors():
     model = model_sizes.Published("toy", 3, 4, 2, 6, 10.0, 50, "here")
     made = [torch.zeros(2, 5, 2, 7, 6, dtype=torch.float16) for _ in range(model.layers)]
@@ -96,16 +83,6 @@ def test_latents_are_cached_in_the_place_of_keys_and_values():
         weights = q @ absorbed.mT
         weights @ absorbed[..., :512]
     assert sum(counter.flops_by_op.values()) / (7 * 576 * 2) == pytest.approx(model.flops_per_byte)
-
-
-def test_the_table_lines_up_and_marks_what_is_too_long():
-    lines = model_sizes.table((1, 4096, 131072)).splitlines()
-    assert len(lines) == len(model_sizes.MODELS) + 1
-    assert len(set(map(len, lines))) == 1
-    assert max(map(len, lines)) <= plots.LINE
-    assert {"2.00", "(64.0"} <= set(next(line for line in lines if line.startswith("Llama 2 7B")).split())
-    assert model_sizes.sources().count("\n") >= len(model_sizes.MODELS) - 1
-    assert max(map(len, model_sizes.sources().splitlines())) <= plots.LINE
 
 
 def test_shared_heads_are_means_in_every_layer():
@@ -144,15 +121,6 @@ def test_other_starts_of_shared_heads_are_the_first_of_a_group_or_new():
             assert drawn.abs().max() <= 48**-0.5  # as nn.Linear begins
         assert torch.equal(new.attention.q_proj.weight, block.attention.q_proj.weight)
     assert not torch.equal(anew.blocks[0].attention.k_proj.weight, anew.blocks[1].attention.k_proj.weight)
-
-
-def test_the_starts_that_ship_are_those_that_are_made():
-    shipped = gqa.load()
-    assert {start: set(runs) for start, runs in shipped.items()} == {start: {"1", "2", "3"} for start in gqa.STARTS}
-    for start in ("mean of the group", "drawn anew"):
-        way, groups = gqa.STARTS[start]
-        grouped = gqa.group_kv_heads(example.trained_model(), groups, way, seed=1)
-        assert gqa.guesses(grouped) == pytest.approx(shipped[start]["1"]["before"], abs=0.01)
 
 
 @pytest.mark.train

@@ -1,8 +1,11 @@
 """What lesson 8 shows: who reads a mask how, which output feels which token, and pictures of masks."""
 
+import re
+
 import pytest
 import torch
 from matplotlib.colors import to_hex
+from rewriting import refused
 from torch import nn
 from torch.nn import functional as F
 
@@ -79,9 +82,7 @@ def test_token_dependence_sees_what_the_weights_hide(mha):
     ],
 )  # fmt: skip
 def test_token_dependence_says_what_it_cannot_use(fn, message):
-    with pytest.raises(ShapeError) as caught:
-        leakage.token_dependence(fn, tokens())
-    assert str(caught.value) == message
+    refused(lambda: leakage.token_dependence(fn, tokens()), message)
 
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.float64])
@@ -100,31 +101,12 @@ def readings():
     return {reading.reader: reading for reading in mask_conventions.mask_readings(REAL, NAMES).readings}
 
 
-def test_the_readers_read_as_pytorch_documents():
-    before = torch.get_rng_state()
-    seen, other, every = tuple(REAL.tolist()), tuple((~REAL).tolist()), (True,) * S
-    assert {name: reading.given for name, reading in readings().items()} == {
-        "attention(q, k, v, mask)": seen,
-        "scaled_dot_product_attention": seen,
-        "nn.MultiheadAttention, attn_mask": other,
-        "nn.MultiheadAttention, key_padding_mask": other,
-        "added to the scores": every,
-    }
-    assert {reading.converted for reading in readings().values()} == {seen}
-    assert {reading.convention for reading in readings().values()} == {"bool", "sdpa", "multihead", "additive"}
-    assert torch.equal(before, torch.get_rng_state())
-
-
 def test_the_table_says_the_same_as_text_and_as_html():
     found = mask_conventions.mask_readings(torch.tensor([True, True, False]), ["the", "<b>", "<pad>"])
     text, html = repr(found), found._repr_html_()
-    assert text.splitlines()[1].split("  ")[0] == "attention(q, k, v, mask)"
-    assert text.count("✔ the <b> ·") == 7
-    assert text.count("✘ · · <pad>") == 2
     assert (html.count("✔"), html.count("✘")) == (text.count("✔"), text.count("✘")) == (7, 3)
-    assert "<b>" not in html
-    assert "<pad>" not in html
-    assert html.count("<tr>") == 6
+    assert "<b>" in text
+    assert not {"<b>", "<pad>"} & set(re.findall("<.*?>", html))
 
 
 @pytest.mark.parametrize("mask", [torch.ones(3).bool(), torch.zeros(3).bool(), torch.tensor([1, 0, 1])])
@@ -160,19 +142,6 @@ def test_leaks_have_a_colour_and_a_sign():
     (ax,) = plots.mask_grids(one_too_far, expected=masks.causal_mask(4)).axes
     assert sum(row.count(plots.ACCENT) for row in cells(ax)) == 3
     assert [text.get_text() for text in ax.texts].count("!") == 3
-
-
-def test_signs_stand_between_the_masks():
-    mask = masks.causal_mask(4)
-    padding = masks.padding_mask([2], 4)
-    names = ["the", "cat", "<pad>", "<pad>"]
-    grids = plots.MaskGrid("a", mask, names), plots.MaskGrid("b", padding), plots.MaskGrid("c", mask & padding, names)
-    figure = plots.mask_grids(*grids, signs=("and", "gives"))
-    assert [[text.get_text() for text in ax.texts] for ax in figure.axes] == [[], ["and"], ["gives"]]
-    figure.canvas.draw()
-    labels = [label.get_window_extent() for label in figure.axes[2].get_yticklabels()]
-    sign = figure.axes[2].texts[0].get_window_extent()
-    assert figure.axes[1].get_window_extent().x1 < sign.x0 < sign.x1 < min(box.x0 for box in labels)
 
 
 @pytest.mark.parametrize(

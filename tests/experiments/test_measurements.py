@@ -17,20 +17,6 @@ def test_the_spread_of_scores_is_that_of_theory(head_dim):
     assert scaling.saturation(head_dim, math.sqrt(head_dim)).spread == pytest.approx(1, rel=0.03)
 
 
-def test_saturation_grows_without_scaling_and_stays_with_it():
-    raw = [scaling.saturation(width, 1.0) for width in (8, 64, 256, 1024)]
-    scaled = [scaling.saturation(width, math.sqrt(width)) for width in (8, 64, 256, 1024)]
-    tops = [found.top for found in raw]
-    assert tops == sorted(tops)
-    assert raw[-1].at_scores.median() < 0.01
-    assert scaled[-1].at_scores.median() > 0.5
-    assert raw[-1].at_q.mean() > raw[0].at_q.mean() > scaled[0].at_q.mean()
-    assert all(torch.special.entr(found.weights).sum(-1).mean() == pytest.approx(3.68, abs=0.05) for found in scaled)
-    for found in raw:
-        assert torch.allclose(found.weights.sum(-1), torch.ones(400, dtype=torch.float64))
-        assert torch.equal(found.weights, found.weights.sort(-1, descending=True).values)
-
-
 def test_gradients_of_the_experiment_are_those_of_softmax():
     """At the scores of one row the gradient is w * (g - w · g); its length must be what is reported."""
     found = scaling.saturation(16, 4.0, count=3, seed=5)
@@ -69,10 +55,6 @@ def test_another_divisor_is_another_scale_of_the_same_model(monkeypatch):
             for parameter in block.attention.q_proj.parameters():
                 parameter.data *= math.sqrt(12) / divisor
         assert scaling.train_with(divisor, 0, steps=1) == pytest.approx([masked_word_loss(model, *batch).item()])
-
-
-def test_divisors_by_name():
-    assert scaling.divisors(64, 8) == {"√D": 8, "nothing": 1, "D": 64, "√C": math.sqrt(512)}
 
 
 @pytest.mark.parametrize("heads", [1, 4])

@@ -128,11 +128,6 @@ def test_scores_are_means_of_single_weights():
         assert torch.allclose(score(weights), want)
 
 
-def test_the_highest_come_first():
-    scores = torch.tensor([[0.1, 0.7, 0.2], [0.9, 0.3, 0.0]])
-    assert real_models.top_heads(scores, 3) == [(1, 0), (0, 1), (1, 1)]
-
-
 def test_pairs_become_places_of_tokens():
     bert = real_models.open_checkpoint("bert")
     words = ("the", "zyx", "cat", ",", "it"), ("the", "cat", "it")
@@ -172,6 +167,9 @@ def test_heads_of_published_models_are_ablated(opened):
     changed[..., 2 * width : 3 * width] = 0.0
     project, whole = without.blocks[1].attention.out_proj, opened.model.blocks[1].attention.out_proj
     assert torch.allclose(project(context), whole(changed), atol=1e-6)
+    for head in (-1, 4):
+        with pytest.raises(IndexError, match=f"there is no head {head}, expected 0 to 3"):
+            head_analysis.ablate_heads(opened.model, [(-1, head)])
     assert not torch.allclose(without(ids), opened.model(ids), atol=1e-4)
 
 
@@ -196,12 +194,3 @@ def test_a_model_is_read_when_it_is_needed():
     del gpt2.model
     assert gpt2.model is not first
     assert torch.equal(gpt2.model.token_embedding.weight, first.token_embedding.weight)
-
-
-def test_the_likeliest_tokens_are_named_with_their_probability():
-    gpt2 = real_models.open_checkpoint("gpt2")
-    (cat,), (dog,) = (gpt2.tokenizer.encode(word).ids for word in (" cat", " dogs"))
-    logits = torch.full((gpt2.model.token_embedding.num_embeddings,), -torch.inf)
-    logits[cat], logits[dog] = torch.tensor([0.75, 0.25]).log()
-    assert gpt2.likeliest(logits, 2) == "“·cat” 0.75  “·dogs” 0.25"
-    assert gpt2.encode("The cat")[1] == ["The", "·cat"]

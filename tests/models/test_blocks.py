@@ -4,13 +4,13 @@ import copy
 
 import pytest
 import torch
-from rewriting import fails, one_thread  # noqa: F401
+from rewriting import fails
 from torch import nn
 from torch.nn import functional as F
 
-from mha_course import example, masks, models
+from mha_course import masks, models
 from mha_course.errors import ShapeError
-from mha_course.models import CausalLanguageModel, Encoder, EncoderBlock, MaskedWordModel, language, translation
+from mha_course.models import CausalLanguageModel, Encoder, EncoderBlock, MaskedWordModel
 
 B, S, C, H, D_FF, L, V = 2, 5, 24, 4, 10, 3, 17
 TOLERANCE = {torch.float32: 1e-5, torch.float64: 1e-12}
@@ -68,26 +68,13 @@ def test_a_block_equals_pytorchs_layer(name, norm_first, dtype, device):
     equals_torchs_layer(EncoderBlock, name, norm_first, dtype, device)
 
 
-class OneNormTwice(EncoderBlock):
-    def forward(self, x, mask=None):
-        x = x + self.attention(self.norm1(x), mask=mask)[0]
-        return x + self.feed_forward(self.norm1(x))
-
-
-class NoResidual(EncoderBlock):
-    def forward(self, x, mask=None):
-        x = self.attention(self.norm1(x), mask=mask)[0]
-        return x + self.feed_forward(self.norm2(x))
-
-
 class MaskIgnored(EncoderBlock):
     def forward(self, x, mask=None):
         return super().forward(x)
 
 
-@pytest.mark.parametrize("wrong", [OneNormTwice, NoResidual, MaskIgnored])
-def test_a_wrong_block_differs(wrong):
-    assert fails(equals_torchs_layer, wrong)
+def test_a_wrong_block_differs():
+    assert fails(equals_torchs_layer, MaskIgnored)
 
 
 def test_dropout_is_there_in_training_alone(device):
@@ -140,21 +127,6 @@ def causal_model(device="cpu", seed=4):
 
 def words(*shape, device="cpu", seed=5):
     return torch.randint(V, shape, generator=torch.Generator().manual_seed(seed)).to(device)
-
-
-def test_later_words_change_nothing(device):
-    model, ids = causal_model(device), words(B, 7, device=device)
-    logits = model(ids)
-    assert logits.shape == (B, 7, V)
-    for place in range(7):
-        changed = ids.clone()
-        changed[:, place] = (changed[:, place] + 1) % V
-        moved = (model(changed) != logits).any(-1)  # (B, 7)
-        assert not moved[:, :place].any()
-        assert moved[:, place:].all()
-    weights = model.attention_weights(ids)
-    assert weights.shape == (L, B, H, 7, 7)
-    assert not weights.triu(1).any()
 
 
 def test_a_causal_model_makes_no_mask(device):
@@ -257,20 +229,6 @@ def test_training_twice_gives_the_same_bits():
         assert torch.get_num_threads() == 2
     finally:
         torch.set_num_threads(threads)
-
-
-@pytest.mark.parametrize(
-    "train",
-    [
-        pytest.param(example.train_model, marks=pytest.mark.train),
-        pytest.param(language.train_language_model, marks=pytest.mark.train),
-        translation.train_translator,
-    ],
-)
-def test_training_a_model_of_the_course_twice_gives_the_same_bits(train):
-    (one, losses), (other, again), (_, others) = (train(seed, steps=4, progress=False) for seed in (3, 3, 4))
-    assert losses == again != others
-    assert all(map(torch.equal, one.parameters(), other.parameters()))
 
 
 def test_training_learns_and_takes_the_steps_asked_for():

@@ -5,7 +5,7 @@ import pickle
 
 import pytest
 import torch
-from rewriting import fails, one_thread, refused  # noqa: F401
+from rewriting import fails, refused
 from safetensors.torch import load_file, save_file
 from tokenizers import Tokenizer
 from torch.nn.utils.rnn import pad_sequence
@@ -19,14 +19,9 @@ library = pytest.importorskip(
 
 B, S, C, L, V, PLACES = 3, 7, 24, 2, 31, 11
 GPT2 = {
-    "n_embd": C,
-    "n_head": 4,
-    "n_layer": L,
-    "vocab_size": V,
-    "n_positions": PLACES,
-    "bos_token_id": 1,
-    "eos_token_id": 2,
-}
+    "n_embd": C, "n_head": 4, "n_layer": L, "vocab_size": V, "n_positions": PLACES,
+    "bos_token_id": 1, "eos_token_id": 2,
+}  # fmt: skip
 BERT = {
     "hidden_size": C, "num_attention_heads": 4, "num_hidden_layers": L, "intermediate_size": 10, "vocab_size": V,
     "max_position_embeddings": PLACES, "type_vocab_size": 3,
@@ -275,15 +270,6 @@ def test_hidden_rows_stay_finite_and_padding_changes_nothing(kind, tmp_path):
     assert torch.allclose(model(ids())[:, :4], model(later)[:, :4]) == (kind != "bert")
 
 
-def test_rotary_attention_is_causal_by_name_too():
-    attention = published.RotaryAttention(C, 4, 2, 10, bias=True, base=100.0)
-    x, mask = torch.randn(B, S, C), torch.ones(S, S, dtype=torch.bool).tril()
-    out, weights = attention(x, mask=mask)
-    for options in ({"mask": mask}, {"is_causal": True}):
-        assert torch.equal(attention(x, **options)[1], weights)
-        close(attention(x, need_weights=False, **options)[0], out)
-
-
 def test_it_computes_on_as_many_threads_as_asked(tmp_path):
     publish(tmp_path, "llama")
     seen, before = [], torch.get_num_threads()
@@ -331,13 +317,19 @@ class Trap:
 
 
 WHOLE = "this kind of RoPE is not supported. expected rope_type 'default', of whole heads, got "
+NOT_SUPPORTED = [
+    ("gpt2", "scale_attn_by_inverse_layer_idx", False, True),
+    ("bert", "position_embedding_type", "absolute", "relative_key"),
+    ("llama", "sliding_window", None, 5),
+    ("llama", "quantization_config", None, {}),
+]
+FLOAT = "layer_norm_eps of config.json has the wrong type. expected a float, got layer_norm_eps='small'"
 CONFIG_ERRORS = [
     ("bert", {"model_type": "t5"}, "the model_type of config.json is not known. expected gpt2, bert, llama, got 't5'"),
     ("gpt2", {"n_layer": None}, "n_layer must be a positive int. expected n_layer >= 1, got n_layer=None"),
-    (
-        "gpt2",
-        {"scale_attn_by_inverse_layer_idx": True},
-        "scale_attn_by_inverse_layer_idx of config.json is not supported. expected False, got True",
+    *(
+        (kind, {name: got}, f"{name} of config.json is not supported. expected {expected!r}, got {got!r}")
+        for kind, name, expected, got in NOT_SUPPORTED
     ),
     (
         "gpt2",
@@ -345,22 +337,7 @@ CONFIG_ERRORS = [
         "activation_function of config.json is not known. "
         "expected gelu, gelu_new, gelu_fast, gelu_pytorch_tanh and 3 more, got 'gelu_10'",
     ),
-    (
-        "bert",
-        {"position_embedding_type": "relative_key"},
-        "position_embedding_type of config.json is not supported. expected 'absolute', got 'relative_key'",
-    ),
-    (
-        "bert",
-        {"layer_norm_eps": "small"},
-        "layer_norm_eps of config.json has the wrong type. expected a float, got layer_norm_eps='small'",
-    ),
-    ("llama", {"sliding_window": 5}, "sliding_window of config.json is not supported. expected None, got 5"),
-    (
-        "llama",
-        {"quantization_config": {}},
-        "quantization_config of config.json is not supported. expected None, got {}",
-    ),
+    ("bert", {"layer_norm_eps": "small"}, FLOAT),
     (
         "llama",
         {"num_key_value_heads": 3},

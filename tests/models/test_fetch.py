@@ -139,6 +139,23 @@ def test_a_connection_that_breaks_is_taken_up_again(hub):
     assert downloads(hub) == [None, "bytes=1000-", "bytes=1500-"]
 
 
+def test_an_interrupt_keeps_what_came(hub, monkeypatch):
+    whole = file_download.http_get
+
+    def interrupted(url, opened, **options):
+        if "model.safetensors" in url:
+            opened.write(hub.models["someone/bert"]["model.safetensors"][:700])
+            raise KeyboardInterrupt
+        whole(url, opened, **options)
+
+    monkeypatch.setattr(file_download, "http_get", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        checkpoints.fetch("someone/bert")
+    monkeypatch.setattr(file_download, "http_get", whole)
+    checkpoints.load(checkpoints.fetch("someone/bert"))
+    assert downloads(hub) == ["bytes=700-"]
+
+
 def test_a_download_that_broke_off_goes_on_with_the_next_call(hub):
     hub.cut = [1000, *[0] * 9]
     size = len(hub.models["someone/gpt2"]["model.safetensors"])
@@ -160,23 +177,6 @@ def test_at_once_it_comes_once(hub):
     with ThreadPoolExecutor(3) as pool:
         folders = set(pool.map(checkpoints.fetch, ["someone/gpt2"] * 3))
     assert len(folders) == len(downloads(hub)) == 1
-
-
-def test_an_interrupt_keeps_what_came(hub, monkeypatch):
-    whole = file_download.http_get
-
-    def interrupted(url, opened, **options):
-        if "model.safetensors" in url:
-            opened.write(hub.models["someone/bert"]["model.safetensors"][:700])
-            raise KeyboardInterrupt
-        whole(url, opened, **options)
-
-    monkeypatch.setattr(file_download, "http_get", interrupted)
-    with pytest.raises(KeyboardInterrupt):
-        checkpoints.fetch("someone/bert")
-    monkeypatch.setattr(file_download, "http_get", whole)
-    checkpoints.load(checkpoints.fetch("someone/bert"))
-    assert downloads(hub) == ["bytes=700-"]
 
 
 @pytest.mark.parametrize("name", ["gpt2", "someone/gpt2"])

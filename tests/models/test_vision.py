@@ -5,12 +5,10 @@ import itertools
 import numpy as np
 import pytest
 import torch
-from rewriting import one_thread  # noqa: F401
 from torch import nn
 from torch.nn import functional as F
-from training_cache import train_once
 
-from mha_course import models, plots
+from mha_course import plots
 from mha_course.datasets import shapes
 from mha_course.errors import ShapeError
 from mha_course.models import vision
@@ -117,23 +115,6 @@ def test_votes_are_a_mean_of_single_patches():
 
 
 # What is learned and measured
-
-
-def trained(steps):
-    model = vision.new_model(0)
-    batches = vision.training_batches(1)
-    return model, models.train(model, batches, vision.answer_loss, steps=steps, lr=3e-3, progress=False)
-
-
-def test_training_repeats_itself():
-    assert trained(5)[1] == trained(5)[1]
-
-
-@pytest.mark.train
-def test_a_short_training_learns():
-    pictures = drawn(500)
-    assert vision.accuracy(train_once(trained, 160)[0], pictures) > 0.8
-    assert vision.accuracy(vision.new_model(0), pictures) < 0.65
 
 
 class Looking(nn.Module):

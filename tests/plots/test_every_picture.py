@@ -146,6 +146,8 @@ def test_names_are_no_mathematics():
         plots.weighted_sum(torch.ones(2), torch.eye(2), words),
         plots.number_tables({"t": torch.eye(2)}, words, words),
         plots.head_rows({"layer 0": torch.eye(2)[None]}, words),
+        plots.heatmap(torch.eye(2), queries=words),
+        plots.token_bars({"each": [1, 2]}, words),
     ):
         assert plots.png(picture).startswith(b"\x89PNG")  # drawing it is where mathtext would raise
 

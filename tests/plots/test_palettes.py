@@ -3,7 +3,6 @@
 import itertools
 import re
 
-import matplotlib as mpl
 import numpy as np
 import pytest
 import seaborn  # noqa: F401  (registers vlag)
@@ -101,20 +100,6 @@ def test_marks_of_widgets_stand_out_in_both_themes(path):
 def test_colours_with_a_meaning_stay_apart(colors, least, sight):
     for one, other in itertools.combinations(colors, 2):
         assert apart(one, other, sight) >= least, (one, other)
-
-
-@pytest.mark.parametrize("sight", SIGHT)
-def test_palettes_of_numbers_keep_their_order(sight):
-    places = np.linspace(0, 1, 65)
-    light = [seen(color[:3], sight)[0] for color in mpl.colormaps["cividis"](places)]
-    assert (np.diff(light) > 0).all()
-    assert light[-1] - light[0] > 70
-    vlag = mpl.colormaps["vlag"](places)
-    light = np.array([seen(color[:3], sight)[0] for color in vlag])
-    assert (np.diff(light[:33]) > -0.1).all()
-    assert (np.diff(light[32:]) < 0.1).all()
-    assert light[32] - max(light[0], light[-1]) > 35
-    assert apart(vlag[0][:3], vlag[-1][:3], sight) > 25  # the two ends are not one
 
 
 # How the words of a page stand out from what lies beneath them, opacity of all that they stand in included.

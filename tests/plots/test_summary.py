@@ -49,8 +49,3 @@ def test_it_prints_on_one_sheet(new_page):
     assert len(re.findall(rb"/Type\s*/Page\b", printed)) == 1
     rest = page.evaluate("document.body.scrollHeight")
     assert rest > 700  # it is not empty
-
-
-def test_a_lesson_shows_what_the_file_holds(capsys):
-    plots.page("summary")
-    assert "summary.html" in capsys.readouterr().out

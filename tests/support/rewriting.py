@@ -11,15 +11,6 @@ from mha_course.errors import ShapeError
 TOLERANCE = {torch.float64: 1e-12, torch.float32: 5e-6}
 
 
-@pytest.fixture(autouse=True)
-def one_thread():
-    """Work on one thread where this is imported: on a busy machine small tensors wait long for a second one."""
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(threads)
-
-
 def numbers(*shape, seed=0, dtype=torch.float64):
     """Draw normal numbers, the same in every run."""
     return torch.randn(*shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64).to(dtype)

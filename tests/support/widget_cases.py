@@ -23,11 +23,7 @@ def draw(size): return plots.heatmap(np.eye(size)), f"An identity of {size}."
 
 
 # What labs must be given, by the names of their parameters.
-GIVEN = {
-    "scores": "scores",
-    "tokens": "words",
-    "model": "CausalLanguageModel(len(language.WORDS), 32, **small)",
-}
+GIVEN = {"scores": "scores", "tokens": "words", "model": "CausalLanguageModel(len(language.WORDS), 32, **small)"}
 # What the browser moves in a lab, where its first control changes nothing that can be read.
 MOVED_IN_LABS = {"WeightedSumLab": {"weights": [0.1, 0.1, 0.1, 0.1, 0.6]}, "PlaneLab": {"length": 1.5}}
 

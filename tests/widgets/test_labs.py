@@ -13,8 +13,8 @@ from mha_course import masks
 from mha_course.attention import attention
 from mha_course.errors import ShapeError
 from mha_course.experiments import scaling
-from mha_course.widgets import MaskLab, PlaneLab, ScalingLab, SoftmaxLab, SplitLab, WeightedSumLab
-from mha_course.widgets.controls import ChoiceControl, NumberControl, PaintedControl, TextControl, ToggleControl
+from mha_course.widgets import MaskLab, PlaneLab, ScalingLab, SoftmaxLab, SplitLab, TilingLab, WeightedSumLab
+from mha_course.widgets.controls import ChoiceControl, NumberControl, ToggleControl
 from mha_course.widgets.labs import LABS
 from mha_course.widgets.labs import scaling as scaling_lab
 from mha_course.widgets.labs.mask import BY_HAND, COURSE, FINITE, PRESETS
@@ -123,22 +123,6 @@ def test_an_answer_names_who_asked():
     assert (lab.view["asker"], lab.view["serial"]) == (None, serial + 1)
 
 
-def test_controls_say_what_they_hold():
-    with pytest.raises(ShapeError, match="expected True or False, got 3"):
-        ToggleControl("free", "free").accept("Lab", 3)
-    assert PaintedControl("x", [1], lambda sent: sent[::-1]).accept("Lab", [1, 2]) == [2, 1]
-    assert ChoiceControl("x", "x", "menu", (0.5, 2), 2).spec()["words"] == ["0.5", "2"]
-    number, text = NumberControl("x", "x", 1.0, 0.1, 10, "log"), TextControl("sentence", "sentence", "it sat")
-    assert number.spec() == {"name": "x", "label": "x", "kind": "log", "start": 1.0, "low": 0.1, "high": 10}
-    assert (number.read("Lab", 3), NumberControl("n", "n", 3, 1, 8, "whole").read("Lab", 2.6)) == (3.0, 3)
-    for nonsense in (math.nan, math.inf, "2", True, None):
-        with pytest.raises(ShapeError, match=r"x is a number\. expected a finite number"):
-            number.read("Lab", nonsense)
-    assert text.read("Lab", "") == ""
-    with pytest.raises(ShapeError, match=r"sentence is a text\. expected a str, got 3"):
-        text.accept("Lab", 3)
-
-
 # ---- scaling ----
 
 
@@ -236,6 +220,7 @@ def test_ones_own_softmax_that_overflows_shows_it(scores):
     ("make", "message"),
     [
         (lambda s: SoftmaxLab(s, TOKENS[:5]), "scores has the wrong T and S. expected (T=5, S=5), got (T=6, S=6)"),
+        (lambda s: TilingLab(s, TOKENS[:5]), "scores has the wrong T and S. expected (T=5, S=5), got (T=6, S=6)"),
         (lambda s: SoftmaxLab(s[None].repeat(4, 1, 1), TOKENS),
          "scores must have 2 axes. expected (T=6, S=6), got (4, 6, 6), fix: scores[0, 0], one head of one sentence"),
         (lambda s: SoftmaxLab(s, "thecat"), "tokens must be a list of words. expected 1 to 32 tokens, got 'thecat'"),
@@ -258,6 +243,8 @@ def test_ones_own_softmax_that_overflows_shows_it(scores):
          "every token needs a number. expected finite numbers (5,), got [0.5, 'x', 0, 0, 0]"),
         (lambda s: SplitLab().set(num_heads=5),
          "num_heads has no such value. expected one of 1, 2, 3, 4, 6, 8, 12, 24, got 5"),
+        (lambda s: WeightedSumLab().set(free=3), "free is a switch. expected True or False, got 3"),
+        (lambda s: PlaneLab().set(length=math.nan), "length is a number. expected a finite number, got nan"),
         (lambda s: SplitLab().set(heads=2), "no control has this name. expected num_heads, got heads"),
     ],
 )  # fmt: skip

@@ -1,6 +1,5 @@
 """The layout player tells where every number lies: held against torch's own views and copies of 0, 1, 2, …"""
 
-import html
 import itertools
 import math
 import re
@@ -9,8 +8,8 @@ from functools import partial
 import pytest
 import torch
 from players import go, stays_inside
+from rewriting import refused
 
-from mha_course.errors import ShapeError
 from mha_course.tracing import trace
 from mha_course.widgets.layout_player.widget import LayoutPlayer
 
@@ -127,28 +126,25 @@ def test_odd_are_the_numbers_that_stand_elsewhere_in_the_right_split(batch, toke
 
 
 @pytest.mark.parametrize(
-    ("mixes", "shape", "known", "words"),
+    ("meant", "mixes", "shape", "known", "words"),
     [
-        (lambda x: x.reshape(1, 3, 8), (1, 2, 3, 4), {"axes": "B H S D"},
+        (merge, lambda x: x.reshape(1, 3, 8), (1, 2, 3, 4), {"axes": "B H S D"},
          "each token's row holds parts of 2 of 3 tokens"),
-        (lambda x: x.permute(0, 2, 3, 1).reshape(1, 3, 8), (1, 2, 3, 4), {"axes": "B H S D"},
+        (merge, lambda x: x.permute(0, 2, 3, 1).reshape(1, 3, 8), (1, 2, 3, 4), {"axes": "B H S D"},
          "the numbers of a head no longer lie side by side"),
-        (wrong, (1, 3, 8), KNOWN, "each head holds slices of 2 heads, from only 2 of 3 tokens"),
+        (right, wrong, (1, 3, 8), KNOWN, "each head holds slices of 2 heads, from only 2 of 3 tokens"),
     ],
 )  # fmt: skip
-def test_what_came_together_is_said(mixes, shape, known, words):
-    frame = lanes(LayoutPlayer(trace(mixes, counted(*shape), **known)))[0]["frames"][-1]
-    assert frame["mixing"] == words
-    assert frame["odd"]
-    assert not re.match(r"[\w-]+: ", frame["warning"])
-
-
-def test_a_wrong_merge_is_odd_where_another_number_belongs():
-    x = counted(1, 2, 3, 4)
-    bad = trace(lambda x: x.reshape(1, 3, 8), x, axes="B H S D")
-    one, two = lanes(LayoutPlayer(trace(merge, x, axes="B H S D"), bad))
+def test_what_came_together_is_said_and_what_stands_elsewhere_is_odd(meant, mixes, shape, known, words):
+    x = counted(*shape)
+    one, two = lanes(LayoutPlayer(trace(meant, x, **known), trace(mixes, x, **known)))
     assert not any(frame["odd"] for frame in one["frames"])
-    assert two["frames"][1]["odd"] == (merge(x) != x.reshape(1, 3, 8)).flatten().nonzero().flatten().tolist()
+    frame = two["frames"][-1]
+    assert frame["mixing"] == words
+    elsewhere = (meant(x) != mixes(x)).flatten().nonzero().flatten().tolist()
+    inside = words.startswith("the numbers of a head")  # what stays in its token and head is not odd
+    assert (set(frame["odd"]) < set(elsewhere)) if inside else (frame["odd"] == elsewhere)
+    assert not re.match(r"[\w-]+: ", frame["warning"])
 
 
 def test_a_strip_names_the_sentence_where_there_are_several(both):
@@ -170,31 +166,6 @@ def test_queries_keys_and_values_share_a_strip():
     assert {lane["cells"][str(n)]["tag"][0] for n in lane["frames"][-1]["ids"]} == {"k"}
 
 
-def test_the_words_of_a_frame(both):
-    good, _ = lanes(both)
-    assert [frame["sentence"] for frame in good["frames"]] == [
-        "x: 24 numbers in one strip of memory, read with strides (24, 8, 1).",
-        "view(1, 3, 2, 4): a view. No number moves; strides go from (24, 8, 1) to (24, 8, 4, 1).",
-        "transpose(1, 2): a view. No number moves; strides go from (24, 8, 4, 1) to (24, 4, 8, 1).",
-    ]
-    assert [frame["storage"] for frame in good["frames"]] == ["start", "view", "view"]
-    assert good["frames"][2]["line"] == "return x.view(1, 3, 2, 4).transpose(1, 2)"
-    assert good["frames"][2]["reading"] == "(B=1, H=2, S=3, D=4)"
-
-
-def test_the_words_of_a_copy():
-    def twice(context):
-        return context.transpose(1, 2).contiguous().contiguous().reshape(1, 3, 8)
-
-    frames = lanes(LayoutPlayer(trace(twice, counted(1, 2, 3, 4), axes="B H S D")))[0]["frames"]
-    assert frames[2]["sentence"] == (
-        "contiguous(): a copy. All 24 numbers are written anew, in the order of the axes, with strides (24, 8, 4, 1)."
-    )
-    assert frames[3]["sentence"] == "contiguous(): the very same tensor: it was contiguous already."
-    frames = lanes(LayoutPlayer(trace(merge, counted(1, 2, 3, 4), axes="B H S D")))[0]["frames"]
-    assert frames[2]["sentence"].endswith("(24, 4, 12, 1) could not be read in this shape, so reshape had to copy.")
-
-
 def test_a_line_with_two_calls_gives_each_its_own():
     def turn(x):
         return x.transpose(1, 2).transpose(0, 2).reshape(-1)
@@ -207,15 +178,6 @@ def test_a_line_with_two_calls_gives_each_its_own():
     assert (one["frames"][1]["call"], two["frames"][1]["call"]) == ("view(1, 3, 2, 4)", "view(1, 2, 3, 4)")
 
 
-def test_the_sentence_is_made_of_what_happened(both):
-    assert repr(both) == (
-        "LayoutPlayer: view, transpose: 1 strip of memory, no copy; beside it view: 1 strip of memory, no copy; "
-        "⚠ each head holds slices of 2 heads, from only 2 of 3 tokens."
-    )
-    merged = LayoutPlayer(trace(merge, counted(1, 2, 3, 4), axes="B H S D"))
-    assert merged.text == "transpose, reshape: 2 strips of memory, 1 copy."
-
-
 def test_the_first_chain_with_a_reshape_comes_before_others():
     def run(x, y):
         return x.transpose(1, 2) @ y.view(1, 3, 2, 4).flatten(2)
@@ -225,50 +187,21 @@ def test_the_first_chain_with_a_reshape_comes_before_others():
 
 
 def test_nothing_to_lay_out():
-    with pytest.raises(ShapeError) as caught:
-        LayoutPlayer(trace(torch.relu, torch.zeros(1, 3, 8)))
-    assert str(caught.value) == (
-        "LayoutPlayer: the trace must hold a step that lays a tensor out anew. "
-        "expected view, reshape, transpose, permute …, got relu"
+    rule = (
+        "the trace must hold a step that lays a tensor out anew. expected view, reshape, transpose, permute …, got relu"
     )
+    refused(lambda: LayoutPlayer(trace(torch.relu, torch.zeros(1, 3, 8))), f"LayoutPlayer: {rule}")
 
 
 @pytest.mark.parametrize("shape", [(2, 16, 32), (0, 3, 8)])
 def test_numbers_that_cannot_be_drawn(shape):
     batch, tokens, width = shape
-    with pytest.raises(ShapeError) as caught:
-        LayoutPlayer(trace(lambda x: x.view(batch, tokens, 2, width // 2), torch.zeros(shape), **KNOWN))
-    numbers = math.prod(shape)
-    assert str(caught.value) == (
+    made = trace(lambda x: x.view(batch, tokens, 2, width // 2), torch.zeros(shape), **KNOWN)
+    message = (
         f"LayoutPlayer: each number is drawn as a cell. expected 1 to 512 numbers, got (B={batch}, S={tokens}, "
-        f"C={width}), {numbers} numbers, fix: trace it with smaller sizes, e.g. B=1, S=3, C=8, H=2"
+        f"C={width}), {math.prod(shape)} numbers, fix: trace it with smaller sizes, e.g. B=1, S=3, C=8, H=2"
     )
-
-
-def read_tables(text):
-    """Return the captions of tables, and the tables: rows of cells, each a list of its lines."""
-    captions = [html.unescape(caption) for caption in re.findall(r"<caption[^>]*>(.*?)</caption>", text)]
-    tables = [re.findall(r"<tr>(.*?)</tr>", table) for table in re.findall(r"<table>(.*?)</table>", text)]
-    cells = [[re.findall(r"<t[dh][^>]*>(.*?)</t[dh]>", row) for row in rows] for rows in tables]
-    return captions, [[[re.findall(r"[^<>]+(?=<|$)", cell) for cell in row] for row in rows] for rows in cells]
-
-
-def test_the_static_picture_says_in_text_what_the_colours_say(both):
-    captions, tables = read_tables(both.static)
-    assert captions[2] == f"3. {lanes(both)[0]['frames'][2]['sentence']} Strip 1, read as (B=1, H=2, S=3, D=4)."
-    assert captions[3].endswith(" Strip 1, read as if it were (B=1, H=2, S=3, D=4).")
-    assert len(tables) == 4  # x, view, transpose; beside it view
-    heads = right(counted(1, 3, 8))
-    header, *rows = tables[2]
-    assert header[1:] == [[f"D={d}"] for d in range(4)]
-    for (head, token), (name, *cells) in zip(itertools.product(range(2), range(3)), rows, strict=True):
-        assert name == [f"B=0, H={head}, S={token}"]
-        assert cells == [[str(number), f"t{token} h{head}"] for number in heads[0, head, token].tolist()]
-    odd = [cell for row in tables[3][1:] for cell in row[1:] if "⚠" in cell[1]]
-    assert len(odd) == len(lanes(both)[1]["frames"][1]["odd"])
-    assert "⚠ each head holds slices of 2 heads, from only 2 of 3 tokens" in both.static
-    copied = read_tables(LayoutPlayer(trace(merge, counted(1, 2, 3, 4), axes="B H S D")).static)[1][-1]
-    assert [cell[0] for row in copied[1:] for cell in row[1:]] == [str(place) for place in range(24)]
+    refused(lambda: LayoutPlayer(made), message)
 
 
 GRID = """(lane) => [...document.querySelectorAll('#one .lane')[lane].querySelectorAll('.board .cell')].map((cell) => {
@@ -379,15 +312,3 @@ def test_nothing_sticks_out_at_any_width(show, width, name):
         stays_inside(page, ".lane")
     one, two = (lane.bounding_box() for lane in page.locator(".lane").all())
     assert (one["y"] == two["y"]) == (width > 900)
-
-
-def test_a_step_is_quick(show):
-    x = counted(2, 4, 8)
-    made = trace(lambda x: x.view(2, 4, 2, 4).transpose(1, 2).contiguous(), x, **KNOWN)
-    page = show(LayoutPlayer(made, made))
-    step = """(to) => {
-      const start = performance.now();
-      model.set('position', to);
-      document.body.offsetHeight;
-      return performance.now() - start; }"""
-    assert min(page.evaluate(step, at % 4) for at in range(1, 25)) < 50  # the machine may have other work, too

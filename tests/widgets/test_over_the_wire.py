@@ -113,15 +113,3 @@ def test_it_is_made_displayed_and_answers(name, kernel, folder):
     if answer:
         assert kernel.value("repr(made)") != before
     kernel.run("made.close() if hasattr(made, 'close') else None")
-
-
-def test_a_question_is_shown_with_a_field_and_marked(kernel):
-    sent = kernel.run("from mha_course.exercises import predict\npredict('typical-score')")
-    (shown,) = [one["content"]["data"] for one in sent if one["msg_type"] == "execute_result"]
-    assert sorted(shown) == sorted((WIDGET_VIEW, "text/html", "text/plain"))
-    states = {
-        one["content"]["comm_id"]: one["content"]["data"]["state"] for one in sent if one["msg_type"] == "comm_open"
-    }
-    (face,) = [model for model, state in states.items() if "asked" in state]
-    assert any(f"IPY_MODEL_{face}" in state.get("children", ()) for state in states.values())
-    assert "shown" in kernel.move(face, {"asked": {"number": 1, "action": "answer", "text": "√64"}})

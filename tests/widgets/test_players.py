@@ -129,6 +129,34 @@ def test_two_views_of_one_model_agree_and_leave_nothing_behind(page, last):
     assert now(page) == last
 
 
+def again_and_again(x):
+    for _ in range(60):
+        x = x.transpose(1, 2).transpose(1, 2)
+    return x.view(2, 4, 2, 4).transpose(1, 2).contiguous()
+
+
+@pytest.mark.parametrize("kind", [LayoutPlayer, ShapeTracer])
+def test_a_step_of_hundreds_is_quick(kind, widget_page):
+    made = trace(again_and_again, torch.zeros(2, 4, 8), axes="B S C", sizes={"H": 2})
+    page = widget_page(LayoutPlayer(made, made) if kind is LayoutPlayer else ShapeTracer(made))
+    times = page.evaluate(
+        """async () => {
+             const times = [];
+             for (let at = 1; at < 25; at++) {
+               await new Promise(requestAnimationFrame);
+               const start = performance.now();
+               model.set('position', 4 * at);
+               document.body.offsetHeight;
+               times.push(performance.now() - start);
+             }
+             return times.sort((a, b) => a - b); }"""
+    )
+    assert times[len(times) // 2] < 50
+    if kind is ShapeTracer:  # the step that is shown is in sight
+        here, line = (page.locator(name).bounding_box() for name in (".pill.now", ".timeline"))
+        assert line["x"] <= here["x"] <= here["x"] + here["width"] <= line["x"] + line["width"]
+
+
 @pytest.mark.parametrize("kind", [LayoutPlayer, ShapeTracer])
 def test_harmful_words_are_shown_as_words(kind, widget_page):
     player = kind(hostile())

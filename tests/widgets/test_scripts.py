@@ -45,29 +45,3 @@ def test_the_joined_script_of_a_widget_loads_and_draws(name, tmp_path):
     call = "import('./joined.mjs').then((module) => console.log(typeof module.default.render))"
     told = node("--eval", call, cwd=tmp_path)
     assert told.stdout.strip() == "function", told.stderr
-
-
-@pytest.fixture
-def scripts(tmp_path):
-    """Write scripts, join them, run what came of it, and return what it prints."""
-
-    def run(*names, **texts):
-        for name, text in texts.items():
-            (tmp_path / f"{name}.js").write_text(text, encoding="utf-8")
-        (tmp_path / "joined.mjs").write_text(base.esm(*names, folder=tmp_path), encoding="utf-8")
-        told = node("joined.mjs", cwd=tmp_path)
-        return told.stdout + told.stderr
-
-    return run
-
-
-def test_joined_scripts_keep_their_names_to_themselves(scripts):
-    told = scripts(
-        "main.js",
-        shared='console.log("once");\nexport const name = "shared";\nexport function tell() {\n  return name;\n}\n',
-        other='import { tell } from "./shared.js";\nconst name = "other";\n'
-        'export class Teller {\n  tell() {\n    return name + tell();\n  }\n}\nexport default { name };\n',
-        main='import { Teller } from "./other.js";\nimport {\n  name,\n  tell,\n} from "./shared.js";\n'
-        'const mine = "main";\nconsole.log(mine, name, tell(), new Teller().tell());\n',
-    )  # fmt: skip
-    assert told == "once\nmain shared shared othershared\n"

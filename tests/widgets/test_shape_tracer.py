@@ -6,7 +6,6 @@ import re
 import pytest
 import torch
 from players import go, now, stays_inside
-from torch import nn
 
 from mha_course.attention import MultiHeadAttention
 from mha_course.tracing import trace
@@ -31,47 +30,14 @@ def falls(x):
     return apart.view(2, 5, 24)
 
 
-class Deep(nn.Module):
-    """Attention over and over."""
-
-    def __init__(self, layers):
-        super().__init__()
-        self.layers = nn.ModuleList(MultiHeadAttention(24, 4) for _ in range(layers))
-
-    def forward(self, x):
-        for layer in self.layers:
-            x = x + layer(x)[0]
-        return x
-
-
 @pytest.fixture(scope="module")
 def reference():
     return trace(MultiHeadAttention(24, 4), torch.zeros(2, 5, 24), axes="B S C", sizes={"H": 4})
 
 
-def test_the_sentence_says_how_many_steps_lead_where(reference):
-    widget = ShapeTracer(reference)
-    told = repr(widget)
-    way = "from query (B 2, S 5, C 24) to out (B 2, T 5, C 24)"
-    assert told.startswith(f"ShapeTracer: {len(reference.steps)} steps {way}: ")
-    assert told.endswith(reference.summary().partition(": ")[2] + ".")
-    assert widget.static == reference._repr_html_()
-
-
-def test_the_browser_gets_all_that_it_shows(reference):
-    data = json.loads(json.dumps(payload(reference)))
-    for step, sent in zip(reference.steps, data["steps"], strict=True):
-        assert sent["form"] == [list(step.axes), list(step.shape), [[COLORS[axis]] for axis in step.axes]]
-        assert [(source, tuple(form[1])) for source, form in sent["inputs"]] == [
-            (operand.source, operand.shape) for operand in step.inputs
-        ]
-        for name in ("op", "storage", "bytes", "contiguous", "flops", "hidden_copies", "warning", "stage"):
-            assert sent[name] == getattr(step, name)
-        assert sent["strides"] == list(step.strides)
-        source = data["sources"][sent["source"]]
-        assert source["code"].split("\n")[sent["lineno"] - source["first"]].strip() == step.line
+def test_the_browser_gets_the_axes_of_products_with_their_colours():
     made = trace(lambda x: x.flatten(0, 1).unsqueeze(0), torch.zeros(2, 4, 5, 6), axes="B H S D")
-    axes, _, colors = payload(made)["steps"][-1]["form"]
+    axes, _, colors = json.loads(json.dumps(payload(made)))["steps"][-1]["form"]
     assert (axes[:2], colors[:2]) == (["1", "B*H"], [["#ffffff"], [COLORS["B"], COLORS["H"]]])
 
 
@@ -170,45 +136,3 @@ def test_nothing_sticks_out_at_any_width(show, width, number, size, heads):
         stays_inside(page, ".mha-tracer")
     code, stage = page.locator(".code").bounding_box(), page.locator(".stage").bounding_box()
     assert (stage["y"] == code["y"]) == (width > 760)
-
-
-def test_hundreds_of_steps_stay_quick(show):
-    page = show(trace(Deep(12), torch.zeros(2, 5, 24), axes="B S C", sizes={"H": 4}))
-    assert page.evaluate("model.get('data').steps.length") > 200
-    times = page.evaluate(
-        """async () => {
-             const times = [];
-             for (let at = 1; at < 120; at++) {
-               await new Promise(requestAnimationFrame);
-               const start = performance.now();
-               model.set('position', at);
-               document.body.offsetHeight;
-               times.push(performance.now() - start);
-             }
-             return times.sort((a, b) => a - b); }"""
-    )
-    assert times[len(times) // 2] < 50
-    now, line = page.locator(".pill.now").bounding_box(), page.locator(".timeline").bounding_box()
-    assert line["x"] <= now["x"] <= now["x"] + now["width"] <= line["x"] + line["width"]
-
-
-def test_the_code_can_be_scrolled_with_keys_and_all_rings_are_alike(show, reference):
-    page = show(reference)
-    rings = set()
-    for name in ("input", ".lines", "button.play"):
-        page.locator(name).focus()
-        page.keyboard.press("Shift+Tab")
-        page.keyboard.press("Tab")
-        assert page.evaluate("name => document.activeElement.matches(name)", name)
-        rings.add(page.evaluate("(({ outline }) => outline)(getComputedStyle(document.activeElement))"))
-    assert len(rings) == 1
-    assert "solid 2px" in rings.pop()
-    lines = page.locator(".lines")
-    lines.evaluate("(node) => (node.style.maxHeight = '60px')")
-    lines.focus()
-    page.evaluate("leaked.length = 0")
-    before = lines.evaluate("(node) => node.scrollTop")
-    page.keyboard.press("PageDown")
-    page.wait_for_timeout(300)
-    assert lines.evaluate("(node) => node.scrollTop") > before
-    assert page.evaluate("leaked") == []

@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 
 import { figure } from "../../../mha_course/widgets/labs/bars.js";
-import { inkOf, neighbour, shade } from "../../../mha_course/widgets/labs/matrix.js";
+import { neighbour, shade } from "../../../mha_course/widgets/labs/matrix.js";
 import { scaleOf } from "../../../mha_course/widgets/labs/plane.js";
 import { pathOf, ticksOf } from "../../../mha_course/widgets/labs/panels.js";
 
@@ -24,20 +24,6 @@ test("colours go from one end of a ramp to the other, and no further", () => {
   const colours = [-9, 0, 0.5, 1, 9].map((value) => shade(ramp, value, 0, 1));
   assert.deepEqual(colours, ["#000000", "#000000", "#808080", "#ffffff", "#ffffff"]);
   assert.equal(shade(ramp, 4, 4, 4), "#000000"); // a scale without length
-});
-
-test("the ink on a colour is the one with more contrast", () => {
-  const light = (color) => {
-    const parts = [1, 3, 5].map((at) => parseInt(color.slice(at, at + 2), 16) / 255);
-    const [r, g, b] = parts.map((value) => (value <= 0.04045 ? value / 12.92 : ((value + 0.055) / 1.055) ** 2.4));
-    return 0.2126 * r + 0.7152 * g + 0.0722 * b;
-  };
-  for (let red = 0; red < 256; red += 51)
-    for (let green = 0; green < 256; green += 51) {
-      const color = `#${[red, green, 120].map((part) => part.toString(16).padStart(2, "0")).join("")}`;
-      const [black, white] = [(light(color) + 0.05) / 0.05, 1.05 / (light(color) + 0.05)];
-      if (Math.abs(black - white) > 0.4) assert.equal(inkOf(color), black > white ? "#000" : "#fff", color);
-    }
 });
 
 test("ticks are round numbers within the scale, at most six, and 0 is one of them where it lies between", () => {

@@ -1,26 +1,10 @@
-"""What shows of every widget without a kernel: a figure with its sentence, and all that a saved notebook needs."""
+"""What is saved of a notebook: static figures in the place of live widgets, and all else as it was."""
 
 import copy
 
-import ipywidgets
 import pytest
-from widget_cases import CASES, START
 
 from mha_course.cli.jupyter_hooks import WIDGET_VIEW, drop_widget_views
-from mha_course.plots.figures import figure_html
-
-SPACE = {"W": ipywidgets}  # what the calls in CASES need
-exec(START, SPACE)
-
-
-@pytest.mark.parametrize("name", CASES)
-def test_a_widget_is_shown_with_a_static_figure_whose_caption_is_its_sentence(name):
-    made = eval(CASES[name][0], SPACE)
-    data, metadata = made._repr_mimebundle_()
-    assert data["text/plain"] == repr(made) == f"{name}: {made.text}"
-    assert data["text/html"] == (made.static or figure_html(made.png(), made.text))
-    assert data[WIDGET_VIEW]["model_id"] == made.model_id
-    assert (set(data), metadata) == ({"text/plain", "text/html", WIDGET_VIEW}, {})
 
 
 def test_saving_drops_live_views_that_have_a_static_picture():
