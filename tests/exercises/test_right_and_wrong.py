@@ -9,6 +9,7 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
+from mha_course import positions
 from mha_course.exercises import NAMES, check, diagnose
 from mha_course.exercises.catalogue import EXERCISES
 
@@ -358,6 +359,7 @@ RIGHT = {
     ],
     "gpt2_attention": [by_conv1d, by_module],
     "to_half_split": [
+        positions.projection_to_half_split,
         lambda w, h: w.view(h, w.size(0) // h // 2, 2, w.size(1)).transpose(1, 2).reshape(w.shape),
         lambda w, h: torch.stack((w[::2].unflatten(0, (h, -1)), w[1::2].unflatten(0, (h, -1))), 1).flatten(0, 2),
     ],
