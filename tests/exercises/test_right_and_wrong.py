@@ -1,4 +1,4 @@
-"""Right answers in other styles pass, and whatever else an exercise is answered with does not."""
+"""Right answers pass in other styles, in which references agree with PyTorch's own functions."""
 
 import math
 
@@ -10,7 +10,7 @@ from torch import nn
 from torch.nn import functional as F
 
 from mha_course import positions
-from mha_course.exercises import NAMES, check, diagnose
+from mha_course.exercises import NAMES, check
 from mha_course.exercises.catalogue import EXERCISES
 
 
@@ -383,79 +383,6 @@ def test_right_answers_pass_in_any_style(name):
     for answer in [EXERCISES[name].reference, *RIGHT.get(name, [])]:
         report = check(name, answer)
         assert report.status == "correct", report
-
-
-MOVED = {
-    "first axis flipped": lambda t: t.flip(0),
-    "last axis flipped": lambda t: t.flip(-1),
-    "rolled": lambda t: t.roll(1, -1),
-    "one axis more": lambda t: t[None],
-    "cut": lambda t: t[..., :-1],
-    "as a list": lambda t: t.tolist(),
-}
-CHANGES = MOVED | {
-    "times 1.5": lambda t: t * 1.5,
-    "plus a half": lambda t: t + 0.5,
-    "minus": lambda t: -t - 0.01,
-    "nothing": lambda t: t * 0 + 7,
-    "NaN": lambda t: t * math.nan,
-    "squared": lambda t: t * t + 0.003,
-}
-WHOLE = MOVED | {
-    "True for False": torch.logical_not,
-    "all": lambda t: t | True,
-    "none": lambda t: t & False,
-    "doubled": lambda t: torch.cat((t, t), -1),
-    "as text": str,
-    "floats": lambda t: t.float(),
-}
-
-
-def first_of(result):
-    return result[0] if isinstance(result, tuple) else result
-
-
-def altered(name, alter):
-    """Return the reference with a change made to every tensor that it gives."""
-    reference = EXERCISES[name].reference
-
-    def change(result):
-        return tuple(map(alter, result)) if isinstance(result, tuple) else alter(result)
-
-    if not isinstance(reference, type):
-        return lambda *arguments: change(reference(*arguments))
-
-    class Other(reference):
-        def forward(self, x, mask=None):
-            return change(super().forward(x, mask))
-
-    return Other
-
-
-def shows(alter, wanted):
-    """Say whether a change shows at all: a mask of all True stays the same."""
-    pairs = [(alter(want), want) for want in wanted]
-    return any(not torch.is_tensor(a) or a.dtype != b.dtype or not torch.equal(a, b) for a, b in pairs)
-
-
-@pytest.mark.parametrize("every", [4, pytest.param(1, marks=pytest.mark.slow)], ids=["few", "ten"])
-@pytest.mark.parametrize("name", EXERCISES)
-def test_wrong_answers_are_rejected(name, every, monkeypatch):
-    monkeypatch.setattr(diagnose, "MAX_PAIRS", 0)  # that takes most of the time, and none of these is two mistakes
-    exercise = EXERCISES[name]
-    with torch.no_grad():
-        wanted = [first_of(exercise.run(exercise.reference, *inputs())) for inputs in exercise.inputs]
-    if isinstance(wanted[0], int):
-        answers = [lambda *a, n=n: n for n in (0, 1, -1, 12, 2.5, True, "12", None, [1], math.nan, 10**9)]
-    else:
-        same = {"minus", "as a list"} if name == "build_subtractor" else set()  # signs cancel, lists will do
-        kinds = CHANGES if wanted[0].is_floating_point() else WHOLE
-        answers = [altered(name, alter) for kind, alter in kinds.items() if kind not in same and shows(alter, wanted)]
-    assert len(answers) >= 9
-    for report in [check(name, answer) for answer in answers[::every]]:
-        assert report.status in ("wrong", "error"), report
-        assert report.stage
-        assert report.message
 
 
 def with_a_mask(q, k, v, is_causal):
