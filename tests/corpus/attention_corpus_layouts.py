@@ -64,10 +64,6 @@ def chunks_of_heads_along_the_batch(p, x):
 # einsum, einops, and layouts of their own
 
 
-def by_head(linear, p):
-    return linear.weight.detach().view(p.H, p.D, p.C).transpose(1, 2).contiguous()
-
-
 @right(
     {"weights": "B*H|? T S", "context": "B*H|? D|? T", "out": "B|? * T"},
     axes="B C S",
@@ -98,6 +94,38 @@ class GuidedDiffusion(nn.Module):
 
 
 # One head at a time
+
+
+@right(
+    {name: pattern.replace("H ", "") for name, pattern in HEADS.items()},
+    truth=causal,
+    storage={"scores": "new", "merged": "copy"},
+)
+class Makemore(nn.Module):
+    class Head(nn.Module):
+        def __init__(self, p, rows):
+            super().__init__()
+            self.query, self.key, self.value = (p.linear(n, rows=rows) for n in ("q", "k", "v"))
+            self.later = p.later
+
+        def forward(self, x):
+            k = self.key(x)
+            q = self.query(x)
+            scores = q @ k.transpose(-2, -1) * k.shape[-1] ** -0.5
+            weights = F.softmax(scores.masked_fill(self.later, float("-inf")), dim=-1)
+            v = self.value(x)
+            context = weights @ v
+            return context
+
+    def __init__(self, p):
+        super().__init__()
+        self.heads = nn.ModuleList(self.Head(p, slice(h * p.D, (h + 1) * p.D)) for h in range(p.H))
+        self.proj = p.linear("o")
+
+    def forward(self, x):
+        merged = torch.cat([h(x) for h in self.heads], dim=-1)
+        out = self.proj(merged)
+        return out
 
 
 @right(

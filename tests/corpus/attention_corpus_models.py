@@ -187,31 +187,6 @@ class Swin(nn.Module):
         return out
 
 
-# Zeros like q have its tokens; whether S or T names the sum is a matter of taste.
-@right(
-    {"block": "B H T|S S|?|1", "largest": "B H T|S 1", "context": "B H T|S D", "merged": "B T|S C", "out": "B T|S C"},
-    truth=causal,
-)
-def online_softmax(p, x, size=2):
-    q, k, v = (f(x).view(p.B, p.S, p.H, p.D).transpose(1, 2) for f in (p.q, p.k, p.v))
-    total = torch.zeros_like(q)
-    largest = torch.full_like(q[..., :1], -torch.inf)
-    sums = torch.zeros_like(q[..., :1])
-    for start in range(0, p.S, size):
-        block = q @ k[:, :, start : start + size].transpose(-2, -1) * p.D**-0.5
-        block = block.masked_fill(p.later[:, start : start + size], -torch.inf)
-        new_largest = torch.maximum(largest, block.amax(dim=-1, keepdim=True))
-        powers = torch.exp(block - new_largest)
-        shrink = torch.exp(largest - new_largest)
-        sums = sums * shrink + powers.sum(dim=-1, keepdim=True)
-        total = total * shrink + powers @ v[:, :, start : start + size]
-        largest = new_largest
-    context = total / sums
-    merged = context.transpose(1, 2).reshape(p.B, p.S, p.C)
-    out = p.o(merged)
-    return out
-
-
 @right(
     {"rows": "B H * D", "context": "B H T|S|? D", "merged": "B T|S|? C", "out": "B T|S|? C"},
     truth=causal,

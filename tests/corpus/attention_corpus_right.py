@@ -159,16 +159,6 @@ class HfGPT2(nn.Module):
         return out
 
 
-@right(heads(scores=None, weights=None), truth=causal, storage={"q": "view", "v": "view", "context": "new"})
-def unflatten_sdpa(p, query):
-    q, k, v = torch.chunk(p.qkv(query), 3, dim=-1)
-    q, k, v = (t.unflatten(-1, [p.H, p.D]).transpose(1, 2) for t in (q, k, v))
-    context = F.scaled_dot_product_attention(q, k, v, dropout_p=0.0, is_causal=True)
-    merged = context.transpose(1, 2).flatten(-2)
-    out = p.o(merged)
-    return out
-
-
 # Three Linears
 
 

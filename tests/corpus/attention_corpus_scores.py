@@ -186,19 +186,6 @@ def hf_llama(p):
     return forward
 
 
-@right(heads(merged="B T C") | GROUPED, sizes=("H", "H_kv"), truth=lambda p: attend(p, kv_heads=p.H_kv, causal=True))
-def mistral(p):
-    k_proj, v_proj = grouped(p, "k"), grouped(p, "v")
-
-    def forward(x):
-        q = p.q(x).view(p.B, p.S, p.H, p.D).transpose(1, 2)
-        k, v = (f(x).view(p.B, p.S, p.H_kv, p.D) for f in (k_proj, v_proj))
-        k, v = (torch.repeat_interleave(t, repeats=p.H // p.H_kv, dim=2).transpose(1, 2) for t in (k, v))
-        return finish(p, q, k, v, p.later)
-
-    return forward
-
-
 @right(
     {"q": "B H_kv|? * S D", "k": "B H_kv S D", "scores": "B H_kv|? * T S", "merged": "B T C|?", "out": "B T C"},
     sizes=("H", "H_kv"),
