@@ -225,10 +225,6 @@ def decoded(p):
     return attend(p, p.token, torch.cat([p.x, p.token], dim=1))
 
 
-def tokens_first(p):
-    return attend(p).transpose(0, 1)
-
-
 def sequence_first(p):
     return (p.x.transpose(0, 1).contiguous(),)
 
@@ -254,16 +250,13 @@ def fill_attention(module, p):
     module.out_proj.load_state_dict(p.o.state_dict())
 
 
-def torch_block(p, *, decoder=False, norm_first=False, activation="gelu"):
-    """Return PyTorch's encoder or decoder layer with the weights of p (and of p.second() for the cross-attention)."""
-    make = nn.TransformerDecoderLayer if decoder else nn.TransformerEncoderLayer
-    options = {"activation": activation, "norm_first": norm_first, "batch_first": True, "dtype": torch.float64}
-    layer = make(p.C, p.H, 4 * p.C, **options).eval()
+def torch_decoder_layer(p):
+    """Return PyTorch's decoder layer with the weights of p, and of p.second() for the cross-attention."""
+    layer = nn.TransformerDecoderLayer(p.C, p.H, 4 * p.C, batch_first=True, dtype=torch.float64).eval()
     fill_attention(layer.self_attn, p)
-    if decoder:
-        fill_attention(layer.multihead_attn, p.second())
+    fill_attention(layer.multihead_attn, p.second())
     layer.linear1.load_state_dict(p.up.state_dict())
     layer.linear2.load_state_dict(p.down.state_dict())
-    for number in range(2 + decoder):
+    for number in range(3):
         getattr(layer, f"norm{number + 1}").load_state_dict(p.norm(number).state_dict())
     return layer

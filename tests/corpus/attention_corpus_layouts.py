@@ -6,9 +6,8 @@ from __future__ import annotations
 
 import math
 
-import pytest
 import torch
-from attention_corpus_base import apart, attend, causal, padded, sequence_first, tokens_first
+from attention_corpus_base import attend, causal, sequence_first
 from attention_corpus_right import HEADS, heads, right
 from torch import nn
 from torch.nn import functional as F
@@ -18,25 +17,6 @@ ONE = ("one_head", "one_item")
 # Heads folded into the batch
 
 FOLDED = {name: pattern.replace("B H", "B*H") for name, pattern in HEADS.items()}
-
-
-@right(
-    FOLDED | {"by_head": "B H T S"},
-    axes={"hidden_states": "B S C", "mask": "B S"},
-    truth=padded,
-    args=lambda p: (p.x, p.keep),
-)
-def bart(p, hidden_states, mask):
-    bsz, tgt_len, embed_dim = hidden_states.size()
-    q, k, v = (apart(p, f, hidden_states).contiguous() for f in (p.q, p.k, p.v))
-    q, k, v = q.view(bsz * p.H, -1, p.D), k.view(bsz * p.H, -1, p.D), v.view(bsz * p.H, -1, p.D)
-    scores = torch.bmm(q * p.D**-0.5, k.transpose(1, 2))
-    by_head = scores.view(bsz, p.H, tgt_len, tgt_len).masked_fill(~mask[:, None, None, :], float("-inf"))
-    weights = F.softmax(by_head.view(bsz * p.H, tgt_len, tgt_len), dim=-1)
-    context = torch.bmm(weights, v)
-    merged = context.view(bsz, p.H, tgt_len, p.D).transpose(1, 2).reshape(bsz, tgt_len, embed_dim)
-    out = p.o(merged)
-    return out
 
 
 @right(
@@ -82,63 +62,6 @@ def chunks_of_heads_along_the_batch(p, x):
 
 
 # einsum, einops, and layouts of their own
-
-
-@right(heads(), truth=padded, axes={"x": "B S C", "mask": "B S"}, args=lambda p: (p.x, p.keep))
-def einops_three_at_once(p):
-    einops = pytest.importorskip("einops")
-
-    def forward(x, mask):
-        q, k, v = einops.rearrange(p.qkv(x), "b n (three h d) -> three b h n d", three=3, h=p.H)
-        scores = q @ einops.rearrange(k, "b h n d -> b h d n") / math.sqrt(p.D)
-        scores = scores.masked_fill(~einops.rearrange(mask, "b j -> b 1 1 j"), -torch.finfo(x.dtype).max)
-        weights = scores.softmax(dim=-1)
-        context = weights @ v
-        merged = einops.rearrange(context, "b h n d -> b n (h d)")
-        out = p.o(merged)
-        return out
-
-    return forward
-
-
-def by_head(linear, p):
-    return linear.weight.detach().view(p.H, p.D, p.C).transpose(1, 2).contiguous()
-
-
-def back_by_head(p):
-    return p.o.weight.detach().T.reshape(p.H, p.D, p.C).contiguous()
-
-
-@right(
-    heads(q="B S H D", k="B S H D", v="B S H D", context="B T H D", merged=None),
-    axes={"x": "B S C", **dict.fromkeys(("W_Q", "W_K", "W_V"), "H C D"), "W_O": "H D C"},
-    truth=causal,
-    args=lambda p: (p.x, *(by_head(linear, p) for linear in (p.q, p.k, p.v)), back_by_head(p)),
-)
-def transformer_lens(p, x, W_Q, W_K, W_V, W_O):
-    pairs = zip((W_Q, W_K, W_V), (p.q, p.k, p.v), strict=True)
-    q, k, v = (torch.einsum("bsc,hcd->bshd", x, W) + f.bias.view(p.H, p.D) for W, f in pairs)
-    scores = torch.einsum("bqhd,bkhd->bhqk", q, k) / p.D**0.5
-    scores = scores.masked_fill(torch.triu(torch.ones_like(scores), diagonal=1).bool(), -1e5)
-    weights = scores.softmax(dim=-1)
-    context = torch.einsum("bkhd,bhqk->bqhd", v, weights)
-    out = torch.einsum("bqhd,hdc->bqc", context, W_O) + p.o.bias
-    return out
-
-
-@right(
-    {"q": "S B H D", "k": "S B H D", "scores": "T S B H", "weights": "T S B H", "context": "T B H D", "out": "T B C"},
-    axes="S B C",
-    truth=tokens_first,
-    args=sequence_first,
-)
-def labml(p, x):
-    q, k, v = (f(x).view(*x.shape[:-1], p.H, p.D) for f in (p.q, p.k, p.v))
-    scores = torch.einsum("ibhd,jbhd->ijbh", q, k) * (1 / math.sqrt(p.D))
-    weights = F.softmax(scores, dim=1)
-    context = torch.einsum("ijbh,jbhd->ibhd", weights, v)
-    out = p.o(context.reshape(*x.shape[:-1], -1))
-    return out
 
 
 @right(

@@ -7,38 +7,12 @@ from __future__ import annotations
 import math
 
 import torch
-from attention_corpus_base import PATCHES, across, attend, causal, torch_block
-from attention_corpus_right import heads, right
+from attention_corpus_base import PATCHES, attend, causal, torch_decoder_layer
+from attention_corpus_right import right
 from torch import nn
 from torch.nn import functional as F
 
 # Two sequences, blocks, models
-
-CROSS = heads(q="B H T D")
-
-
-@right(
-    CROSS | {"kv": "B S 2 H D"},
-    axes={"x": "B T C", "context_tokens": "B S C"},
-    truth=across,
-    args=lambda p: (p.target, p.x),
-    storage={"kv": "view"},
-)
-def cross_attention_with_fused_kv(p):
-    to_kv = p.linear("k", "v")
-
-    def forward(x, context_tokens):
-        q = p.q(x).unflatten(-1, (p.H, -1)).transpose(1, 2)
-        kv = to_kv(context_tokens).unflatten(-1, (2, p.H, p.D))
-        k, v = kv.permute(2, 0, 3, 1, 4).unbind()
-        scores = torch.einsum("bhtd,bhsd->bhts", q * p.D**-0.5, k)
-        weights = scores.softmax(dim=-1)
-        context = torch.einsum("bhts,bhsd->bhtd", weights, v)
-        merged = context.transpose(1, 2).flatten(2)
-        out = p.o(merged)
-        return out
-
-    return forward
 
 
 def learned_query(p):
@@ -77,18 +51,16 @@ class AttentionPooling(nn.Module):
 
 
 class Mixer(nn.Module):
-    """Self-attention as blocks have it inside."""
+    """Self-attention as models have it inside."""
 
-    def __init__(self, p, causal=False):
+    def __init__(self, p):
         super().__init__()
-        self.H, self.causal, self.qkv, self.proj = p.H, causal, p.linear("q", "k", "v"), p.linear("o")
+        self.H, self.qkv, self.proj = p.H, p.linear("q", "k", "v"), p.linear("o")
 
     def forward(self, x):
         B, S, C = x.shape
         q, k, v = self.qkv(x).view(B, S, 3, self.H, C // self.H).permute(2, 0, 3, 1, 4)
         scores = q @ k.transpose(-2, -1) * (C // self.H) ** -0.5
-        if self.causal:
-            scores = scores.masked_fill(torch.ones(S, S, dtype=torch.bool).triu(1), -torch.inf)
         weights = scores.softmax(dim=-1)
         context = weights @ v
         merged = context.transpose(1, 2).reshape(B, S, C)
@@ -96,46 +68,10 @@ class Mixer(nn.Module):
         return out
 
 
-@torch.no_grad()
-def pre_norm_truth(p, x=None):
-    return torch_block(p, norm_first=True)(p.x if x is None else x, src_mask=p.later)
-
-
-class PreNormBlock(nn.Module):
-    def __init__(self, p):
-        super().__init__()
-        self.ln_1, self.ln_2, self.attn = p.norm(0), p.norm(1), Mixer(p, causal=True)
-        self.c_fc, self.c_proj = p.linear("up"), p.linear("down")
-
-    def forward(self, x):
-        x = x + self.attn(self.ln_1(x))
-        inner = F.gelu(self.c_fc(self.ln_2(x)))
-        x = x + self.c_proj(inner)
-        return x
-
-
-@right(
-    heads(x="B S C", inner="B S 4*C|?"),
-    truth=lambda p: pre_norm_truth(p.second(), pre_norm_truth(p)),
-    storage={"x": "new"},
-)
-def two_blocks(p):
-    return nn.Sequential(PreNormBlock(p), PreNormBlock(p.second()))
-
-
-# Without a residual the second layer's tokens are called T, and are paired with themselves.
-@right(
-    {"scores": "B H T S|T|?", "weights": "B H T S|T|?", "context": "B H T D", "merged": "B T C", "out": "B T C"},
-    truth=lambda p: attend(p.second(), attend(p)),
-)
-def two_layers_without_residual(p):
-    return nn.Sequential(Mixer(p), Mixer(p.second()))
-
-
 @right(
     {"own": "B H T *", "seen": "B H T S", "weights": "B H T S", "context": "B H T D", "merged": "B T C", "x": "B T C"},
     axes={"x": "B T C", "memory": "B S C"},
-    truth=lambda p: torch_block(p, decoder=True, activation="relu")(
+    truth=lambda p: torch_decoder_layer(p)(
         p.target, p.x, tgt_mask=torch.ones(p.T, p.T, dtype=torch.bool).triu(1)
     ).detach(),
     args=lambda p: (p.target, p.x),
@@ -249,31 +185,6 @@ class Swin(nn.Module):
         tiles = self.proj(merged).view(-1, Y // 2, X // 2, self.window_size, self.window_size, C)
         out = tiles.permute(0, 1, 3, 2, 4, 5).contiguous().view(-1, Y, X, C)
         return out
-
-
-# Zeros like q have its tokens; whether S or T names the sum is a matter of taste.
-@right(
-    {"block": "B H T|S S|?|1", "largest": "B H T|S 1", "context": "B H T|S D", "merged": "B T|S C", "out": "B T|S C"},
-    truth=causal,
-)
-def online_softmax(p, x, size=2):
-    q, k, v = (f(x).view(p.B, p.S, p.H, p.D).transpose(1, 2) for f in (p.q, p.k, p.v))
-    total = torch.zeros_like(q)
-    largest = torch.full_like(q[..., :1], -torch.inf)
-    sums = torch.zeros_like(q[..., :1])
-    for start in range(0, p.S, size):
-        block = q @ k[:, :, start : start + size].transpose(-2, -1) * p.D**-0.5
-        block = block.masked_fill(p.later[:, start : start + size], -torch.inf)
-        new_largest = torch.maximum(largest, block.amax(dim=-1, keepdim=True))
-        powers = torch.exp(block - new_largest)
-        shrink = torch.exp(largest - new_largest)
-        sums = sums * shrink + powers.sum(dim=-1, keepdim=True)
-        total = total * shrink + powers @ v[:, :, start : start + size]
-        largest = new_largest
-    context = total / sums
-    merged = context.transpose(1, 2).reshape(p.B, p.S, p.C)
-    out = p.o(merged)
-    return out
 
 
 @right(

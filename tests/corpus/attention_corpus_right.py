@@ -64,25 +64,6 @@ class NanoGPT(nn.Module):
         return out
 
 
-@right(heads(qkv="3 B H S D"), storage={"qkv": "view", "k": "view", "v": "view", "merged": "copy"})
-class TimmUnbind(nn.Module):
-    def __init__(self, p):
-        super().__init__()
-        self.qkv, self.proj, self.num_heads, self.head_dim = p.linear("q", "k", "v"), p.linear("o"), p.H, p.D
-
-    def forward(self, x):
-        B, N, C = x.shape
-        qkv = self.qkv(x).reshape(B, N, 3, self.num_heads, self.head_dim).permute(2, 0, 3, 1, 4)
-        q, k, v = qkv.unbind(0)
-        q = q * self.head_dim**-0.5
-        scores = q @ k.transpose(-2, -1)
-        weights = scores.softmax(dim=-1)
-        context = weights @ v
-        merged = context.transpose(1, 2).reshape(B, N, C)
-        out = self.proj(merged)
-        return out
-
-
 @right(heads(qkv="B S H 3*D"), truth=causal, storage={"qkv": "view", "q": "view", "v": "view", "merged": "view"})
 class GptNeox(nn.Module):
     def __init__(self, p):
@@ -178,28 +159,7 @@ class HfGPT2(nn.Module):
         return out
 
 
-@right(heads(scores=None, weights=None), truth=causal, storage={"q": "view", "v": "view", "context": "new"})
-def unflatten_sdpa(p, query):
-    q, k, v = torch.chunk(p.qkv(query), 3, dim=-1)
-    q, k, v = (t.unflatten(-1, [p.H, p.D]).transpose(1, 2) for t in (q, k, v))
-    context = F.scaled_dot_product_attention(q, k, v, dropout_p=0.0, is_causal=True)
-    merged = context.transpose(1, 2).flatten(-2)
-    out = p.o(merged)
-    return out
-
-
 # Three Linears
-
-
-@right(heads(), storage=COPIED)
-def listing_in_a_notebook(p, x):
-    q, k, v = [linear(x).view(p.B, p.S, p.H, p.D).transpose(1, 2) for linear in (p.q, p.k, p.v)]
-    scores = q @ k.mT / p.D**0.5
-    weights = scores.softmax(-1)
-    context = weights @ v
-    merged = context.swapaxes(1, 2).flatten(2)
-    out = p.o(merged)
-    return out
 
 
 @right(
@@ -217,32 +177,4 @@ def raw_matrices(p, x, w_q, w_k, w_v, w_o, num_heads):
     context = weights @ v
     merged = context.transpose(1, 2).reshape(B, S, C)
     out = merged @ w_o.T + p.o.bias
-    return out
-
-
-@right(
-    {name: pattern.removeprefix("B ") for name, pattern in HEADS.items()},
-    axes="S C",
-    truth=lambda p: attend(p)[0],
-    storage=COPIED,
-    args=lambda p: (p.x[0],),
-)
-def one_sentence_without_batch(p, x):
-    q, k, v = (f(x).view(-1, p.H, p.D).transpose(0, 1) for f in (p.q, p.k, p.v))
-    scores = q @ k.transpose(1, 2) / p.D**0.5
-    weights = torch.softmax(scores, dim=-1)
-    context = torch.bmm(weights, v)
-    merged = context.transpose(0, 1).reshape(len(x), -1)
-    out = p.o(merged)
-    return out
-
-
-@right(heads(k="B H D S", v="B H D S", q="B H D S"), storage={"q": "view", "merged": "copy"})
-def width_before_tokens(p, x):
-    q, k, v = (f(x).transpose(1, 2).reshape(p.B, p.H, p.D, p.S) for f in (p.q, p.k, p.v))
-    scores = q.transpose(2, 3) @ k / p.D**0.5
-    weights = scores.softmax(dim=-1)
-    context = weights @ v.transpose(2, 3)
-    merged = context.permute(0, 2, 1, 3).reshape(p.B, p.S, p.C)
-    out = p.o(merged)
     return out

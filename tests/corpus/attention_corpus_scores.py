@@ -8,27 +8,12 @@ import math
 from functools import partial
 
 import torch
-from attention_corpus_base import SIZES, apart, attend, causal, decoded, finish, padded, torch_block, turned
+from attention_corpus_base import SIZES, apart, attend, decoded, finish, padded, torch_decoder_layer, turned
 from attention_corpus_right import heads, right
 from torch import nn
 from torch.nn import functional as F
 
 # Masks, softmax and scale
-
-
-@right(heads(largest="B H T 1", total="B H T 1"), truth=causal, storage={"weights": "new"})
-def softmax_by_hand(p, x):
-    q, k, v = (f(x).unflatten(2, (p.H, p.D)).transpose(1, 2) for f in (p.q, p.k, p.v))
-    scores = torch.matmul(q, k.transpose(-2, -1)) / p.D**0.5
-    scores = torch.where(p.later, -torch.inf, scores)
-    largest = scores.max(dim=-1, keepdim=True).values
-    powers = torch.exp(scores - largest)
-    total = powers.sum(dim=-1, keepdim=True)
-    weights = powers / total
-    context = torch.matmul(weights, v)
-    merged = context.transpose(1, 2).flatten(2)
-    out = p.o(merged)
-    return out
 
 
 @right(heads(), axes={"x": "B S C", "keep": "B S"}, truth=padded, args=lambda p: (p.x, p.keep))
@@ -71,7 +56,7 @@ def values_times_transposed_weights(p, x):
 # Its inside cannot be seen; x gives the names back.
 @right({"added": "B S|T C"}, truth=lambda p: p.x + attend(p), storage={"added": "new"})
 def pytorch_module(p):
-    mha = torch_block(p).self_attn
+    mha = torch_decoder_layer(p).self_attn
 
     def forward(x):
         out, weights = mha(x, x, x)
@@ -197,19 +182,6 @@ def hf_llama(p):
         merged = context.transpose(1, 2).contiguous().reshape(*input_shape, -1).contiguous()
         out = p.o(merged)
         return out
-
-    return forward
-
-
-@right(heads(merged="B T C") | GROUPED, sizes=("H", "H_kv"), truth=lambda p: attend(p, kv_heads=p.H_kv, causal=True))
-def mistral(p):
-    k_proj, v_proj = grouped(p, "k"), grouped(p, "v")
-
-    def forward(x):
-        q = p.q(x).view(p.B, p.S, p.H, p.D).transpose(1, 2)
-        k, v = (f(x).view(p.B, p.S, p.H_kv, p.D) for f in (k_proj, v_proj))
-        k, v = (torch.repeat_interleave(t, repeats=p.H // p.H_kv, dim=2).transpose(1, 2) for t in (k, v))
-        return finish(p, q, k, v, p.later)
 
     return forward
 

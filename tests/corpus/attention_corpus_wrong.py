@@ -36,18 +36,9 @@ def together(p, context):
 
 # view-without-transpose. With S = H the view is a right split, and what is missing is the transpose.
 VIEWED = {"one_head": "right", "all_four": "view-without-transpose|never-transposed"}
-TAIL = {"also": ("merge-without-transpose",)}
 
 
-@wrong("view-without-transpose", equal=VIEWED, where=("q", "k", "v", "scores"), **TAIL)
-def viewed_with_heads_first(p, x):
-    q, k, v = (f(x).view(p.B, p.H, p.S, p.D) for f in (p.q, p.k, p.v))
-    context = mix(q, k, v)
-    merged = context.transpose(1, 2).contiguous().view(p.B, p.S, p.C)
-    return p.o(merged)
-
-
-@wrong("view-without-transpose", equal=VIEWED, where=("q", "k", "v", "scores"), **TAIL)
+@wrong("view-without-transpose", equal=VIEWED, where=("q", "k", "v", "scores"), also=("merge-without-transpose",))
 def folded_without_transpose(p, x):
     q, k, v = (f(x).view(p.B * p.H, -1, p.D) for f in (p.q, p.k, p.v))
     scores = torch.bmm(q, k.transpose(1, 2)) / p.D**0.5
@@ -111,15 +102,6 @@ FOLD = {
 
 
 @wrong("fold-order-mixed", equal=FOLD, also=("merge-batch-mixed",), where=("unfolded", "merged"))
-def folded_by_sentence_unfolded_by_head(p, x):
-    q, k, v = (apart(p, f, x).flatten(0, 1) for f in (p.q, p.k, p.v))
-    context = mix(q, k, v)
-    unfolded = context.view(p.H, p.B, p.S, p.D)
-    merged = unfolded.permute(1, 2, 0, 3).reshape(p.B, p.S, p.C)
-    return p.o(merged)
-
-
-@wrong("fold-order-mixed", equal=FOLD, also=("merge-batch-mixed",), where=("unfolded", "merged"))
 def folded_by_head_unfolded_by_sentence(p, x):
     q, k, v = (
         f(x).view(p.B, p.S, p.H, p.D).permute(2, 0, 1, 3).contiguous().view(-1, p.S, p.D) for f in (p.q, p.k, p.v)
@@ -165,34 +147,14 @@ def merged_with_width_first(p, x):
     return p.o(merged)
 
 
-@wrong("merge-dim-before-heads", equal=ONE_HEAD_RIGHT, where=("context", "merged"))
-def einsum_with_heads_last(p, x):
-    q, k, v = (f(x).unflatten(-1, (p.H, p.D)) for f in (p.q, p.k, p.v))
-    weights = torch.softmax(torch.einsum("bthd,bshd->bhts", q, k) / p.D**0.5, dim=-1)
-    context = torch.einsum("bhts,bshd->btdh", weights, v)
-    merged = context.flatten(2)
-    return p.o(merged)
-
-
 # merge-batch-mixed. With one sentence, or with B = H = S, it is a merge without transpose.
-BATCH = {
-    "one_head": "right",
-    "one_item": "merge-batch-mixed|merge-without-transpose",
-    **dict.fromkeys(EQUAL, "merge-batch-mixed|merge-without-transpose|reshape-across-axes"),
-}
-
-
-@wrong("merge-batch-mixed", equal=BATCH, also=("merge-without-transpose",), where=("merged",))
-def heads_outermost_then_reshape(p, x):
-    q, k, v = (f(x).view(p.B, p.S, p.H, p.D).permute(2, 0, 1, 3) for f in (p.q, p.k, p.v))
-    context = mix(q, k, v)
-    merged = context.reshape(p.B, p.S, p.C)
-    return p.o(merged)
-
-
 @wrong(
     "merge-batch-mixed",
-    equal=BATCH | dict.fromkeys(EQUAL, "merge-batch-mixed|merge-without-transpose|reshape-across-axes|none"),
+    equal={
+        "one_head": "right",
+        "one_item": "merge-batch-mixed|merge-without-transpose",
+        **dict.fromkeys(EQUAL, "merge-batch-mixed|merge-without-transpose|reshape-across-axes|none"),
+    },
     also=("merge-without-transpose",),
     where=("merged",),
 )
@@ -233,14 +195,6 @@ def mean_of_heads(p, x):
 def concatenated_along_tokens(p, x):
     q, k, v = (f(x).chunk(p.H, dim=-1) for f in (p.q, p.k, p.v))
     merged = torch.cat([mix(q[h], k[h], v[h]) for h in range(p.H)], dim=1)
-    return p.o(merged)
-
-
-@wrong("heads-on-sequence-axis", equal=REFUSED, where=("merged",))
-def flattened_into_tokens(p, x):
-    q, k, v = (apart(p, f, x) for f in (p.q, p.k, p.v))
-    context = mix(q, k, v)
-    merged = context.reshape(p.B, -1, p.D)
     return p.o(merged)
 
 

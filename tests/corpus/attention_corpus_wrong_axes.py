@@ -3,19 +3,11 @@
 from __future__ import annotations
 
 import torch
-from attention_corpus_base import apart, attend, padded, sequence_first, tokens_first
+from attention_corpus_base import apart, attend, padded
 from attention_corpus_wrong import EQUAL, together, wrong
 from torch.nn import functional as F
 
 # softmax over the wrong axis
-
-
-@wrong("softmax-over-queries", where=("weights",))
-def softmax_down_the_columns(p, x):
-    q, k, v = (apart(p, f, x) for f in (p.q, p.k, p.v))
-    scores = q @ k.transpose(-2, -1) / p.D**0.5
-    weights = torch.softmax(scores, dim=-2)
-    return p.o(together(p, weights @ v))
 
 
 @wrong("softmax-over-queries", where=("total", "weights"))
@@ -26,15 +18,6 @@ def softmax_by_hand_down_the_columns(p, x):
     total = powers.sum(dim=2, keepdim=True)
     weights = powers / total
     return p.o(together(p, torch.einsum("bhqk,bhkd->bhqd", weights, v)))
-
-
-@wrong("softmax-over-queries", axes="S B C", truth=tokens_first, args=sequence_first, where=("weights",))
-def softmax_over_queries_where_tokens_come_first(p, x):
-    q, k, v = (f(x).view(p.S, p.B, p.H, p.D) for f in (p.q, p.k, p.v))
-    scores = torch.einsum("ibhd,jbhd->ijbh", q, k) / p.D**0.5
-    weights = F.softmax(scores, dim=0)
-    context = torch.einsum("ijbh,jbhd->ibhd", weights, v)
-    return p.o(context.reshape(p.S, p.B, p.C))
 
 
 @wrong("softmax-over-heads", where=("weights",))

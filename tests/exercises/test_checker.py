@@ -46,6 +46,13 @@ WRONG = [  # what has no name as a mistake, and the stage at which it is found
     ("similarity", lambda x: (x @ x.T).long(), "dtype"),
     ("similarity", lambda x: x.mul_(2) @ x.T, "input"),
     ("similarity", lambda x: (x @ x.T) / 0, "finite"),
+    ("similarity", lambda x: x @ x.T * float("nan"), "finite"),
+    ("similarity", lambda x: (x @ x.T)[None], "shape"),
+    ("causal_mask", lambda n: torch.ones(n, n).tril(), "dtype"),
+    ("causal_mask", lambda n: torch.ones(n, n).tril().bool()[None], "shape"),
+    ("causal_mask", lambda n: torch.ones(n, n).tril(1).bool(), "values"),
+    ("causal_mask", lambda n: str(torch.ones(n, n).tril().bool()), "type"),
+    ("next_token_targets", lambda ids: (ids[:, :-1].float(), ids[:, 1:].float()), "dtype"),
     ("project", lambda x, w, b: nn.Linear(24, 18)(x), "run"),
     ("project", lambda x, w, b: x @ w.T - b, "values"),
     ("project", lambda x, w, b: (x @ w.T + b).transpose(1, 2), "shape"),
@@ -64,6 +71,8 @@ WRONG = [  # what has no name as a mistake, and the stage at which it is found
     ("MultiHeadAttention", solutions.multi_head_attention, "signature"),
     ("parameter_count", lambda c, h, bias: str(4 * c * (c + bias)), "values"),
     ("parameter_count", lambda c, h, bias: torch.ones(2), "values"),
+    ("parameter_count", lambda c, h, bias: 4 * c * (c + bias) + 0.5, "values"),
+    ("to_attend", lambda mask, convention: True, "type"),
 ]
 
 
