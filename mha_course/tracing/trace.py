@@ -210,7 +210,7 @@ def _finish(recorder: Recorder, result: Any, notes: tuple[str, ...], failure: st
     recorder.running.finish()
     final = recorder.names.final
     for step, info in zip(recorder.steps, recorder.infos, strict=True):
-        step.axes = tuple(map(final, info.axes))
+        step.axes = final(info.axes)
         step.inputs = tuple(_named(operand, recorder.steps) for operand in step.inputs)
     stages.settle(recorder.steps, recorder.infos, recorder.names)
     for step, line in zip(recorder.steps, recorder.lines, strict=True):
@@ -221,9 +221,7 @@ def _finish(recorder: Recorder, result: Any, notes: tuple[str, ...], failure: st
             step.line = written[key].get(step.lineno) or linecache.getline(file, step.lineno).strip()
             step.source = shown.index(key) if key in shown else None
     sources = tuple(known[key] for key in shown)
-    arguments = tuple(
-        replace(made, axes=made.axes or tuple(map(final, value.axes))) for made, value in recorder.arguments.values()
-    )
+    arguments = tuple(replace(made, axes=made.axes or final(value.axes)) for made, value in recorder.arguments.values())
     steps, sizes = tuple(recorder.steps), dict(recorder.names.sizes)
     return Trace(steps, result, arguments, sources, sizes, notes, failure, recorder.aliases)
 

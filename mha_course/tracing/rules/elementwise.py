@@ -22,7 +22,10 @@ def copied(call: OpCall) -> list[list[Axis]]:
     target, source = call.first(), call.arg(1, "src")
     axes = call.axes(target)
     if isinstance(source, torch.Tensor):
-        pairs = zip(reversed(axes), reversed(call.axes(source)), strict=False)
+        pairs = list(zip(reversed(axes), reversed(call.axes(source)), strict=False))
+        for old, new in pairs:
+            if size_of(old) == size_of(new):
+                call.names.meet(old, new)
         met = [new if call.names.label(old) == "?" and size_of(new) == size_of(old) else old for old, new in pairs]
         axes = [*axes[: len(axes) - len(met)], *reversed(met)]
         call.info(target).learn(axes, call.names)

@@ -83,8 +83,8 @@ def _sliced(call: OpCall, axis: Axis, start: int, size: int, step: int) -> Axis:
     """Name a slice; every second number of the head width is half of it."""
     if step == 1:
         return call.names.slice_of(axis, start, size)
-    if step == 2 and call.names.label(axis) == "D" and 2 * size == size_of(axis):
-        return (Factor("D/2", size, axis[0]),)
+    if step == 2 and call.names.is_width(axis) and 2 * size == size_of(axis):
+        return call.names.half(axis)
     return axis[:1] if call.names.is_token(axis) and size == size_of(axis) else unknown(size)
 
 
@@ -113,7 +113,8 @@ def cat(call: OpCall) -> list[list[Axis]]:
     out[dim] = _concatenated(call, along, call.outs[0].shape[dim])
     picked, labels = _picked(call, parts), {call.names.label(axis) for axis in along}
     split = "H" in map(call.names.label, rows[0]) and any(map(call.names.is_token, rows[0]))
-    if split and len(parts) == 2 and labels in ({"B"}, {"H"}, {"D"}):
+    past = labels != {"D"} or not all(call.info(part).linear for part in parts)  # both of this call, as in MLA
+    if split and past and len(parts) == 2 and labels in ({"B"}, {"H"}, {"D"}):
         call.warn(warnings.warn("cache-joined", axis=warnings.WORDS[labels.pop()]))
     elif picked and call.names.is_token(along[0]):  # sentences one after another
         out[dim] = (*picked, *along[0])
@@ -156,6 +157,8 @@ def _concatenated(call: OpCall, along: list[Axis], size: int) -> Axis:
         return (Factor("H", heads), Factor("D", width))
     if set(labels) == {"C"} and len(along) in (2, 3):
         return (Factor(str(len(along)), len(along)), *along[0])
+    if len(along) == 2 and along[0] == along[1] and labels[0] == "?" and len(along[0]) == 1:
+        return names.double(along[0])
     return _concatenated_tokens(call, along, labels, size)
 
 

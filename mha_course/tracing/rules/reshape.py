@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 
 import torch
 
-from mha_course.tracing.axes import Axis, Factor, axis_of, kept, size_of, unknown
+from mha_course.tracing.axes import Axis, Factor, axis_of, kept, nameless, size_of, unknown
 from mha_course.tracing.rules import warnings
 from mha_course.tracing.rules.call import OpCall
 from mha_course.tracing.rules.factors import regroup
@@ -109,7 +109,7 @@ def _repeated(axis: Axis, size: int, inside: bool = False) -> Axis:
         return axis
     if size % old:
         return unknown(size)
-    copies = Factor("?", size // old, kind="repeated")
+    copies = nameless(size // old, "repeated")
     if old == 1:
         return (copies,)
     return (*axis, copies) if inside else (copies, *axis)
@@ -127,7 +127,7 @@ def complex_pairs(call: OpCall) -> list[list[Axis]]:
 
 
 def pad(call: OpCall) -> list[list[Axis]]:
-    """Grow some axes: these are new."""
+    """Grow or shrink some axes: these are new."""
     return [kept(call.axes(call.first()), call.outs[0].shape)]
 
 
@@ -141,5 +141,5 @@ VIEWS: dict[str, Rule] = {
     **dict.fromkeys(("expand", "expand_as", "broadcast_to"), expand),
     **dict.fromkeys(("repeat", "tile", "repeat_interleave"), repeat),
     **dict.fromkeys(("view_as_complex", "view_as_real"), complex_pairs),
-    "pad": pad,
+    **dict.fromkeys(("pad", "diff"), pad),
 }
