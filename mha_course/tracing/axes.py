@@ -172,7 +172,10 @@ class AxisNamer:
         if whole.size in sizes:
             return [(whole,) if size == whole.size else () for size in sizes]
         names = ["?"] * len(sizes)
-        if len(sizes) == 2 and whole.name == "D" and 2 in sizes and sizes[0] != sizes[1]:
+        if sizes == (2, 2) and self.is_width((whole,)):  # which of them is the half, what is done with them will tell
+            kind = f"either {next(_numbers)}"
+            return [(Factor("?", 2, whole, (position, sizes), kind),) for position in range(2)]
+        if len(sizes) == 2 and whole.name == "D" and 2 in sizes:
             names = ["2" if size == 2 else "D/2" for size in sizes]
         elif len(sizes) == 2 and whole.name == "H":
             names = next(([n, f"H/{n}"] for n, v in self.extra.items() if v == sizes[0]), names)
@@ -231,6 +234,12 @@ class AxisNamer:
         self.tokens.add(name)
         return (Factor(name, size),)
 
+    def take_apart(self, axis: Axis) -> None:
+        """Take note that the elements of an axis go apart: of a width of 4 in (2, 2) it is the 2, the other D/2."""
+        if len(axis) == 1 and axis[0].kind.startswith("either") and axis[0].whole and axis[0].part:
+            other = axis[0]._replace(part=(1 - axis[0].part[0], (2, 2)))
+            self.found |= {axis[0]: (Factor("2", 2),), other: self.half((axis[0].whole,))}
+
     def tidy(self, axis: Axis) -> Axis:
         """Put together again what belongs together: all parts of one whole, two halves, repeated heads."""
         out: list[Factor] = []
@@ -251,9 +260,15 @@ class AxisNamer:
 
     def _pair(self, left: Factor, right: Factor) -> list[Factor]:
         """Join two neighbours where they make something known."""
-        width, heads = self.sizes.get("D"), self.sizes.get("H", 0)
-        if {left.name, right.name} == {"D/2", "2"} or (left.name == "D/2" and right.size == 2):
-            return [Factor("D", width or left.size * right.size)]
+        heads = self.sizes.get("H", 0)
+        half, two = (left, right) if left.name.endswith("/2") else (right, left)
+        whole = half.whole or Factor("D", 2 * half.size)
+        if (
+            half.name == f"{whole.name}/2"
+            and self.is_width((whole,))
+            and (two.name == "2" or (two.size == 2 and two is right))
+        ):
+            return [whole]
         few, copies, kind = (left, right, "grouped") if right.kind == "repeated" else (right, left, "tiled")
         if copies.kind == "repeated" and few.name in self.extra and few.size * copies.size == heads:
             return [Factor("H", heads, kind=kind)]

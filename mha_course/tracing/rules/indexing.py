@@ -32,6 +32,7 @@ def unbind(call: OpCall) -> list[list[Axis]]:
     axes = call.axes(call.first())
     dim = call.arg(1, "dim", default=0) % len(axes)
     label = call.names.label(axes[dim])
+    call.names.take_apart(axes[dim])
     call.selections = [(Selection(axes[dim], label, position),) for position in range(len(call.outs))]
     return [[*axes[:dim], *axes[dim + 1 :]]] * len(call.outs)
 
@@ -46,6 +47,7 @@ def select(call: OpCall) -> list[list[Axis]]:
 def _select_one(call: OpCall, axes: list[Axis], dim: int, index: Any) -> None:
     """Drop an axis of which one element is taken, and note which one that was."""
     axis = axes.pop(dim)
+    call.names.take_apart(axis)
     if isinstance(index, int):
         call.selections = [(*sum(call.selections, ()), Selection(axis, call.names.label(axis), index % size_of(axis)))]
 
@@ -171,12 +173,10 @@ def _concatenated_tokens(call: OpCall, along: list[Axis], labels: list[str], siz
         given = next((n for n in ("S", *sorted(names.tokens)) if names.sizes.get(n) == size and n not in labels), None)
         same = len({names.root(label) for label in labels}) == 1
         return (Factor(labels[0] if same else given or "S", size),)
-    added = size - sum(size_of(axis) for axis in tokens)
-    if len(tokens) > 1 or added != 1:
+    patches = len(tokens[0]) > 1 and names.sizes.setdefault("S", size) == size  # with class tokens before them
+    if len(tokens) > 1 or (size != size_of(tokens[0]) + 1 and not patches):
         return unknown(size)
-    name = f"{names.label(tokens[0])}+1"
-    if len(tokens[0]) > 1 and names.sizes.setdefault("S", size) == size:  # a class token before patches
-        name = "S"
+    name = "S" if patches else f"{names.label(tokens[0])}+1"
     names.tokens.add(name)
     return (Factor(name, size),)
 
