@@ -62,14 +62,14 @@ def size_of(axis: Axis) -> int:
     return axis[0].size if len(axis) == 1 else math.prod([factor.size for factor in axis])
 
 
-def nameless(size: int, kind: str = "new") -> Factor:
-    """Return a factor without a name, which is another than all others."""
-    return Factor("?", size, None, (next(_numbers), ()), kind)
+def unique(size: int, kind: str = "new", name: str = "?") -> Factor:
+    """Return a factor that is another than all others, and mostly has no name."""
+    return Factor(name, size, None, (next(_numbers), ()), kind)
 
 
 def unknown(size: int) -> Axis:
     """Return an axis about which nothing is known."""
-    return () if size == 1 else (nameless(size),)
+    return () if size == 1 else (unique(size),)
 
 
 def _alone(axis: Axis) -> Factor | None:
@@ -79,7 +79,7 @@ def _alone(axis: Axis) -> Factor | None:
     whole = axis[0]
     while whole.whole:
         whole = whole.whole
-    return axis[0] if whole.name == "?" and whole.part else None
+    return axis[0] if whole.part else None
 
 
 def kept(axes: Sequence[Axis], shape: Sequence[int]) -> list[Axis]:
@@ -151,7 +151,7 @@ class AxisNamer:
                 return (Factor(name, value),)
             if width and size == value * width:
                 return (Factor(name, value), Factor("D", width))
-        return (Factor("4*C", size, kind="fresh") if full and size == 4 * full else nameless(size, "fresh"),)
+        return (Factor("4*C", size, kind="fresh") if full and size == 4 * full else unique(size, "fresh"),)
 
     def readings(self, factor: Factor) -> list[Axis]:
         """Return the ways to read a new axis such as 3*C, the usual order (3, H, D) first."""

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 
 import torch
 
-from mha_course.tracing.axes import Axis, AxisNamer, Factor, axis_of, kept, nameless, size_of, unknown
+from mha_course.tracing.axes import Axis, AxisNamer, Factor, axis_of, kept, size_of, unique, unknown
 from mha_course.tracing.rules import warnings
 from mha_course.tracing.rules.call import OpCall
 from mha_course.tracing.rules.factors import regroup
@@ -118,7 +118,7 @@ def _repeated(axis: Axis, size: int, inside: bool = False) -> Axis:
         return axis
     if size % old:
         return unknown(size)
-    copies = nameless(size // old, "repeated")
+    copies = unique(size // old, "repeated")
     if old == 1:
         return (copies,)
     return (*axis, copies) if inside else (copies, *axis)
