@@ -2,7 +2,8 @@
 
 An axis of the width C is kept as its factors (H, D) as soon as H is known, so that splitting, transposing and
 merging only move factors about. Sizes name an axis at two places only: where the caller says so, and at the output
-of a Linear, which is new.
+of a Linear, which is new. A factor without a name is told from all others; what it ran beside, in a sum or a product,
+names it when all has run, and only then, so that no warning rests on it.
 """
 
 from __future__ import annotations

@@ -403,19 +403,12 @@ def merged_from_the_other_end(x):
     return linear()(((q @ k.mT).softmax(-1) @ v).permute(3, 1, 2, 0).reshape(B, S, C))
 
 
-@program(WRONG, axes="b s d", b=B, s=S, d=C)
-def viewed_with_small_letters(x):
+def viewed(x):
     return x.view(B, H, S, D)
 
 
-@program(WRONG, axes="B T D", T=S, D=C)
-def viewed_with_other_letters(x):
-    return x.view(B, H, S, D)
-
-
-@program(WRONG, axes="batch seq embed", batch=B, seq=S, embed=C)
-def viewed_with_words(x):
-    return x.view(B, H, S, D)
+for letters in ("b s d", "B T D", "batch seq embed"):  # of other people
+    WRONG[letters] = viewed, letters, {"H": H, "D": D, **dict(zip(letters.split(), (B, S, C), strict=True))}
 
 
 @program(WRONG, axes="N L E", N=B, L=S, E=C)
