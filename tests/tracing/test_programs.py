@@ -1,4 +1,7 @@
-"""Short programs, right and wrong: the wrong ones get a warning or a question, the right ones no warning."""
+"""Short programs, right and wrong: the wrong ones get a warning or a question, the right ones no warning.
+
+Attention as people write it, whole and with the commonest mistakes, is in the corpus (test_on_corpus).
+"""
 
 import pytest
 import torch
@@ -207,12 +210,6 @@ def masks_made_inside(x):
     return merge(scores.masked_fill((at < 3)[None, None, None, :], -1e9).softmax(-1) @ v)
 
 
-@program(RIGHT, axes="B H S D,B S C", **SQUARE)
-def a_cache_that_grows(past, x):
-    k = torch.cat([past, split(linear(16)(x), 4)], dim=2)
-    return merge((split(linear(16)(x), 4) @ k.mT).softmax(-1) @ k)
-
-
 @program(RIGHT, axes="B S C,B S C", H=4, H_kv=2)
 def groups_repeated_alike(x, y):
     q = split(linear(16)(x), 4)
@@ -313,11 +310,6 @@ def kernel_on_tokens_before_heads(x):
     return F.scaled_dot_product_attention(q, k, v)
 
 
-@program(WRONG)
-def kernel_without_heads(x):
-    return F.scaled_dot_product_attention(linear()(x), linear()(x), linear()(x))
-
-
 @program(WRONG, axes="B H S D,B H T D", T=1)
 def cache_joined_along_the_heads(past, new):
     keys = torch.cat([past, new.expand(-1, -1, S, -1)], dim=1)
@@ -337,18 +329,6 @@ def cache_joined_along_the_width(past, new):
 @program(WRONG, axes="B S H D,B S H D", S=H)
 def cache_joined_along_the_heads_of_the_other_layout(past, new):
     return torch.cat([past, new], 2).transpose(1, 2)
-
-
-@program(WRONG)
-def softmax_without_an_axis(x):
-    q, k, v = qkv(x)
-    return (q @ k.mT).softmax(1) @ v
-
-
-@program(WRONG)
-def softmax_over_the_batch(x):
-    q, k, v = qkv(x)
-    return (q @ k.mT).softmax(0) @ v
 
 
 @program(WRONG, axes="B C Y X")
@@ -381,12 +361,6 @@ def mask_made_inside_on_the_heads(x):
     q, k, v = qkv(x, 4)
     hidden = torch.arange(x.size(1)) > 2
     return (q @ k.mT).masked_fill(hidden[None, :, None, None], -1e9).softmax(-1) @ v
-
-
-@program(WRONG)
-def merged_without_transpose(x):
-    q, k, v = qkv(x)
-    return linear()(((q @ k.mT).softmax(-1) @ v).contiguous().view(B, S, C))
 
 
 @program(WRONG)
