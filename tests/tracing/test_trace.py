@@ -1081,6 +1081,11 @@ def test_what_met_axes_of_two_kinds_is_none_of_them(draw):
     assert trace(fn, draw(2, 4, 4), axes="B Y X").arguments[1].axes == ("?",)
 
 
+def test_an_argument_and_what_reads_it_have_the_same_names(x):
+    found = trace(lambda x, mask: (x @ x.mT).masked_fill(mask, 0), x, torch.ones(S, S).bool(), axes=["B S C"])
+    assert found.arguments[1].axes == found.steps[-1].inputs[1].axes == ("T", "S")
+
+
 def halves_by_a_view(q):
     one, two = q.unflatten(-1, (2, -1)).unbind(-2)
     return torch.cat([-two, one], -1)
