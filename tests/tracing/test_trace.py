@@ -216,6 +216,7 @@ def cache_of_nine(k):
 
 OF_SHAPES = [  # a function of a tensor of this shape, its axes, further sizes, the axes of the last step
     (lambda x: x[:, ::2], (2, 1, 24), "B S C", {}, "B S C"),
+    (lambda x: x.flatten(1, 2), (2, 1, 5, 24), "B 1 S C", {}, "B S C"),
     (lambda ids: F.one_hot(ids.long() * 0, 7), (2, 5), "B S", {"V": 7}, "B S V"),
     (lambda ids: nn.Embedding(10, C)(ids.long() * 0), (2, 5), "B S", {"C": C}, "B S C"),
     # as many heads as numbers in each; halves of four, which a view alone does not tell
