@@ -2,12 +2,15 @@
 
 An axis of the width C is kept as its factors (H, D) as soon as H is known, so that splitting, transposing and
 merging only move factors about. Sizes name an axis at two places only: where the caller says so, and at the output
-of a Linear, which is new.
+of a Linear, which is new. A factor without a name is told from all others; what it ran beside, in a sum or a product,
+names it when all has run, and only then, so that no warning rests on it.
 """
 
 from __future__ import annotations
 
+import itertools
 import math
+from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
@@ -19,13 +22,14 @@ class Factor(NamedTuple):
     size: int
     whole: Factor | None = None  # what it is a part of
     part: tuple[int, tuple[int, ...]] | None = None  # which part, and the sizes of all; none for a slice
-    # "fresh": made by a Linear, whose inner order is free; "repeated": copies of one number; "taken": for a head's
-    # width, since a Linear's output is as wide: the number in part tells it from others; "grouped" and "tiled": heads
-    # of which neighbours are alike, and heads that come again after all others
+    # "new": nothing is known of it; "fresh": made by a Linear, whose inner order is free; "repeated": copies of one
+    # number; "taken": for a head's width, since a Linear's output is as wide; the number in part tells each of these
+    # from others; "grouped" and "tiled": heads of which neighbours are alike, and heads that come again after all
     kind: str = ""
 
 
 Axis = tuple[Factor, ...]  # an empty product is an axis of size 1
+_numbers = itertools.count()
 
 
 class Size(int):
@@ -59,9 +63,24 @@ def size_of(axis: Axis) -> int:
     return axis[0].size if len(axis) == 1 else math.prod([factor.size for factor in axis])
 
 
+def unique(size: int, kind: str = "new", name: str = "?") -> Factor:
+    """Return a factor that is another than all others, and mostly has no name."""
+    return Factor(name, size, None, (next(_numbers), ()), kind)
+
+
 def unknown(size: int) -> Axis:
     """Return an axis about which nothing is known."""
-    return () if size == 1 else (Factor("?", size),)
+    return () if size == 1 else (unique(size),)
+
+
+def _alone(axis: Axis) -> Factor | None:
+    """Return the one factor without a name that an axis is, if it may get one: it, or what it is a part of, is new."""
+    if len(axis) != 1 or axis[0].name != "?":
+        return None
+    whole = axis[0]
+    while whole.whole:
+        whole = whole.whole
+    return axis[0] if whole.part else None
 
 
 def kept(axes: Sequence[Axis], shape: Sequence[int]) -> list[Axis]:
@@ -85,6 +104,10 @@ class AxisNamer:
         self.labels: dict[Axis, str] = {}
         self.taken = 0  # how many Linears' outputs were taken for a head's width
         self.confirmed: set[Factor] = set()  # those that were compared, weighted or laid side by side as heads' are
+        self.met: defaultdict[Factor, list[Axis]] = defaultdict(list)  # what ran beside a factor without a name
+        self.halves: dict[Factor, Factor] = {}  # of a factor that was laid beside itself: what it is half of
+        self.doubles: dict[Factor, Factor] = {}  # the other way round
+        self.found: dict[Factor, Axis] = {}  # what factors without a name turned out to be
 
     def width(self) -> Axis:
         """Return C, as heads times head width where the number of heads is known."""
@@ -123,12 +146,13 @@ class AxisNamer:
         if size == width:
             self.taken += 1
             return (Factor("D", width, None, (self.taken, ()), "taken"),)
+        alike = [name for name, value in self.extra.items() if size == value]
         for name, value in self.extra.items():
-            if size == value:
+            if alike == [name]:
                 return (Factor(name, value),)
             if width and size == value * width:
                 return (Factor(name, value), Factor("D", width))
-        return (Factor("4*C" if full and size == 4 * full else "?", size, kind="fresh"),)
+        return (Factor("4*C", size, kind="fresh") if full and size == 4 * full else unique(size, "fresh"),)
 
     def readings(self, factor: Factor) -> list[Axis]:
         """Return the ways to read a new axis such as 3*C, the usual order (3, H, D) first."""
@@ -149,7 +173,10 @@ class AxisNamer:
         if whole.size in sizes:
             return [(whole,) if size == whole.size else () for size in sizes]
         names = ["?"] * len(sizes)
-        if len(sizes) == 2 and whole.name == "D" and 2 in sizes and sizes[0] != sizes[1]:
+        if sizes == (2, 2) and self.is_width((whole,)):  # which of them is the half, what is done with them will tell
+            kind = f"either {next(_numbers)}"
+            return [(Factor("?", 2, whole, (position, sizes), kind),) for position in range(2)]
+        if len(sizes) == 2 and whole.name == "D" and 2 in sizes:
             names = ["2" if size == 2 else "D/2" for size in sizes]
         elif len(sizes) == 2 and whole.name == "H":
             names = next(([n, f"H/{n}"] for n, v in self.extra.items() if v == sizes[0]), names)
@@ -180,9 +207,23 @@ class AxisNamer:
         if size == 1:
             return ()
         whole = axis[0] if len(axis) == 1 else Factor(self.label(axis), size_of(axis))
-        half = whole.name == "D" and 2 * size == whole.size
+        if whole in self.doubles and 2 * size == whole.size:
+            return (self.doubles[whole],)
         width = whole.name == "C" and size == self.sizes.get("D") and start % size == 0
-        return (Factor("D/2" if half else "D" if width else "?", size, whole),)
+        declared = [name for name, known in self.extra.items() if known == size and name.startswith("D")]
+        if len(declared) == 1 and whole.name in ("D", "?"):
+            return (Factor(declared[0], size, whole),)
+        if self.is_width((whole,)) and 2 * size == whole.size:
+            return self.half((whole,))
+        return (Factor("D" if width else "?", size, whole),)
+
+    def is_width(self, axis: Axis) -> bool:
+        """Return whether this is the width of a head, or of a declared part of it such as D_rope."""
+        return len(axis) == 1 and (axis[0].name == "D" or (axis[0].name[0] == "D" and axis[0].name in self.extra))
+
+    def half(self, axis: Axis) -> Axis:
+        """Return half of a head's width, or of a part of it."""
+        return (Factor(f"{axis[0].name}/2", size_of(axis) // 2, axis[0]),)
 
     def patches(self, axis: Axis, size: int, step: int) -> Axis:
         """Name the patches into which tokens or pixels are cut, as by a convolution that goes on in such steps."""
@@ -193,6 +234,12 @@ class AxisNamer:
         name = f"{axis[0].name}/{step}"
         self.tokens.add(name)
         return (Factor(name, size),)
+
+    def take_apart(self, axis: Axis) -> None:
+        """Take note that the elements of an axis go apart: of a width of 4 in (2, 2) it is the 2, the other D/2."""
+        if len(axis) == 1 and axis[0].kind.startswith("either") and axis[0].whole and axis[0].part:
+            other = axis[0]._replace(part=(1 - axis[0].part[0], (2, 2)))
+            self.found |= {axis[0]: (Factor("2", 2),), other: self.half((axis[0].whole,))}
 
     def tidy(self, axis: Axis) -> Axis:
         """Put together again what belongs together: all parts of one whole, two halves, repeated heads."""
@@ -214,9 +261,15 @@ class AxisNamer:
 
     def _pair(self, left: Factor, right: Factor) -> list[Factor]:
         """Join two neighbours where they make something known."""
-        width, heads = self.sizes.get("D"), self.sizes.get("H", 0)
-        if {left.name, right.name} == {"D/2", "2"} or (left.name == "D/2" and right.size == 2):
-            return [Factor("D", width or left.size * right.size)]
+        heads = self.sizes.get("H", 0)
+        half, two = (left, right) if left.name.endswith("/2") else (right, left)
+        whole = half.whole or Factor("D", 2 * half.size)
+        if (
+            half.name == f"{whole.name}/2"
+            and self.is_width((whole,))
+            and (two.name == "2" or (two.size == 2 and two is right))
+        ):
+            return [whole]
         few, copies, kind = (left, right, "grouped") if right.kind == "repeated" else (right, left, "tiled")
         if copies.kind == "repeated" and few.name in self.extra and few.size * copies.size == heads:
             return [Factor("H", heads, kind=kind)]
@@ -226,10 +279,49 @@ class AxisNamer:
         """Take note that what was taken for a head's width is used as one."""
         self.confirmed.update(factor for axis in axes for factor in axis if factor.kind == "taken")
 
-    def final(self, axis: Axis) -> str:
-        """Write an axis when all is known: a width that was never used as a head's has no name."""
-        doubtful = any(factor.kind == "taken" and factor not in self.confirmed for factor in axis)
-        return "?" if doubtful else self.label(axis)
+    def meet(self, left: Axis, right: Axis) -> None:
+        """Take note of two axes that run side by side: one without a name has that of the other, in the end."""
+        for one, other in ((_alone(left), right), (_alone(right), left)):
+            if not one or other == (one,) or not (_alone(other) or self.label(other) != "?"):
+                continue
+            self.met[one].append(other)
+            if one in self.doubles and self.is_width(other):
+                self.met[self.doubles[one]].append(self.half(other))
+            if one in self.halves and len(other) == 1 and other[0].whole and other[0].name.endswith("/2"):
+                self.met[self.halves[one]].append((other[0].whole,))
+
+    def double(self, axis: Axis) -> Axis:
+        """Return the axis that one becomes when it is laid beside itself."""
+        (whole,) = made = unknown(2 * size_of(axis))
+        self.halves[axis[0]], self.doubles[whole] = whole, axis[0]
+        return made
+
+    def _find(self, factor: Factor) -> Axis:
+        """Return what a factor turned out to be: what it met, or what others without a name met that it met."""
+        if factor in self.found:
+            return self.found[factor]
+        group, following, named = {factor}, [factor], {}
+        for one in following:
+            for axis in self.met.get(one, ()):
+                other = _alone(axis)
+                if other and other not in group:
+                    group.add(other)
+                    following.append(other)
+                elif not other and not self.label(axis).isdigit():
+                    named[self.label(axis)] = axis
+        roots = {self.root(label) for label in named}
+        for one in group:  # what met axes of two kinds is none of them
+            self.found[one] = named.get(min(roots), next(iter(named.values()))) if len(roots) == 1 else (one,)
+        return self.found[factor]
+
+    def final(self, axes: Sequence[Axis]) -> tuple[str, ...]:
+        """Write axes when all is known: a width that was never used as a head's has no name."""
+        parts = [[self._find(factor) if factor.name == "?" else (factor,) for factor in axis] for axis in axes]
+        found = [sum(axis, ()) for axis in parts]
+        if found != list(axes):
+            found = self.separate_tokens(found)
+        doubtful = [any(factor.kind == "taken" and factor not in self.confirmed for factor in axis) for axis in found]
+        return tuple("?" if doubt else self.label(axis) for axis, doubt in zip(found, doubtful, strict=True))
 
     def label(self, axis: Axis) -> str:
         """Write an axis as the field does."""
@@ -298,6 +390,7 @@ class AxisNamer:
             return (right, False) if size_of(left) == 1 else (left, False)
         if size_of(left) == 1:
             return (left or right), False
+        self.meet(left, right)
         one, two = (tuple(f for f in axis if f.size > 1) for axis in (left, right))
         a, b = self.label(one), self.label(two)
         if a == b:

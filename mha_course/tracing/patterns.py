@@ -22,6 +22,19 @@ HEADS = ("num_heads", "n_heads", "n_head", "nhead", "num_attention_heads", "head
 KV_HEADS = ("num_kv_heads", "n_kv_heads", "num_key_value_heads", "n_kv_head")
 WIDTHS = ("hidden_size", "embed_dim", "d_model", "n_embd")
 HEAD_WIDTHS = ("head_dim", "d_head", "head_size", "d_kv")
+DECLARED = (  # what arguments, modules and their configs say of sizes; in MLA head_dim is a part of a head's width
+    ("H", HEADS),
+    ("H_kv", KV_HEADS),
+    ("C", WIDTHS),
+    ("D", ("qk_head_dim",)),
+    ("D", HEAD_WIDTHS),
+    ("D_nope", ("qk_nope_head_dim",)),
+    ("D_rope", ("qk_rope_head_dim", "rotary_dim", "rotary_ndims")),
+    ("D_v", ("v_head_dim",)),
+    ("kv_rank", ("kv_lora_rank",)),
+    ("q_rank", ("q_lora_rank",)),
+    ("d_ff", ("intermediate_size", "d_ff", "ffn_dim", "d_inner", "n_inner", "encoder_ffn_dim")),
+)
 LETTERS = {  # of other people
     **dict.fromkeys(("b", "bs", "batch", "batch_size"), "B"),
     **dict.fromkeys(("c", "dim", "embed", "embed_dim", "d_model", "hidden", "hidden_size", "width"), "C"),
@@ -223,15 +236,15 @@ def referred(fn: Callable[..., Any]) -> list[Any]:
 
 
 def declared(fn: Callable[..., Any], bound: dict[str, Any]) -> dict[str, int]:
-    """Return H, H_kv where there are fewer, C and D, as an argument, a module or its config declares them."""
+    """Return the sizes that arguments, modules and their configs declare; H_kv only where there are fewer."""
     parts = [vars(part) for module in modules_of(fn) for part in module.modules()]
     configs = [vars(part["config"]) for part in parts if hasattr(part.get("config"), "__dict__")]
     parts += [{"hidden_size": config.get("dim")} | config for config in configs]
-    found = {}
-    for letter, words in (("H", HEADS), ("H_kv", KV_HEADS), ("C", WIDTHS), ("D", HEAD_WIDTHS)):
+    found: dict[str, int] = {}
+    for letter, words in DECLARED:
         values = {bound[word] for word in words if _is_count(bound.get(word))}
         values = values or {part[w] for part in parts for w in words if w in part and _is_count(part[w])}
-        if len(values) == 1:
+        if len(values) == 1 and letter not in found:
             found[letter] = values.pop()
     if found.get("H_kv") in (None, found.get("H")):
         found.pop("H_kv", None)

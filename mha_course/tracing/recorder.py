@@ -231,6 +231,8 @@ class Recorder(TorchFunctionMode):
         """Drop names that do not fit the shape, and keep query and key tokens apart."""
         if len(axes) != tensor.dim():
             return [unknown(size) for size in tensor.shape]
+        if found := self.names.found:
+            axes = [found.get(axis[0], axis) if len(axis) == 1 else axis for axis in axes]
         return self.names.separate_tokens(kept(axes, tensor.shape))
 
     def _add_step(

@@ -209,9 +209,11 @@ def _finish(recorder: Recorder, result: Any, notes: tuple[str, ...], failure: st
     notes = (*notes, *recorder.notes, *custom, *[LATER] * later)
     recorder.running.finish()
     final = recorder.names.final
+    arguments = tuple(replace(made, axes=made.axes or final(value.axes)) for made, value in recorder.arguments.values())
+    known_axes: dict[int | str, tuple[str, ...]] = {made.name: made.axes for made in arguments}
     for step, info in zip(recorder.steps, recorder.infos, strict=True):
-        step.axes = tuple(map(final, info.axes))
-        step.inputs = tuple(_named(operand, recorder.steps) for operand in step.inputs)
+        step.axes = known_axes[step.index] = final(info.axes)
+        step.inputs = tuple(_named(operand, known_axes) for operand in step.inputs)
     stages.settle(recorder.steps, recorder.infos, recorder.names)
     for step, line in zip(recorder.steps, recorder.lines, strict=True):
         text = warnings.get(step.index)
@@ -221,16 +223,13 @@ def _finish(recorder: Recorder, result: Any, notes: tuple[str, ...], failure: st
             step.line = written[key].get(step.lineno) or linecache.getline(file, step.lineno).strip()
             step.source = shown.index(key) if key in shown else None
     sources = tuple(known[key] for key in shown)
-    arguments = tuple(
-        replace(made, axes=made.axes or tuple(map(final, value.axes))) for made, value in recorder.arguments.values()
-    )
     steps, sizes = tuple(recorder.steps), dict(recorder.names.sizes)
     return Trace(steps, result, arguments, sources, sizes, notes, failure, recorder.aliases)
 
 
-def _named(operand: Operand, steps: list[Step]) -> Operand:
-    """Return an operand with the names that its step has in the end."""
-    axes = steps[operand.source].axes if isinstance(operand.source, int) else operand.axes
+def _named(operand: Operand, known: Mapping[int | str, tuple[str, ...]]) -> Operand:
+    """Return an operand with the names that its step or argument has in the end."""
+    axes = known.get(operand.source, operand.axes)
     return operand._replace(axes=axes) if len(axes) == len(operand.shape) else operand
 
 

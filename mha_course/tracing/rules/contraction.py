@@ -33,7 +33,8 @@ def linear(call: OpCall) -> list[list[Axis]]:
 def matmul(call: OpCall) -> list[list[Axis]]:
     """Matrix products with and without a batch: @, matmul, bmm, mm, mv, dot; addmm and baddbmm add a bias."""
     offset = 1 if call.op in ("addmm", "baddbmm", "addbmm", "addmv") else 0
-    left, right = call.arg(offset, "batch1", "mat1"), call.arg(offset + 1, "batch2", "mat2", "other", "vec", "vec2")
+    left = call.arg(offset, "batch1", "mat1", "mat", "input")
+    right = call.arg(offset + 1, "batch2", "mat2", "other", "vec", "tensor")
     batch = [f"b{position}" for position in range(max(left.dim(), right.dim()) - 2, 0, -1)]
     one = [*batch[len(batch) - max(left.dim() - 2, 0) :], "row", "sum"][-left.dim() :]
     two = [*batch[len(batch) - max(right.dim() - 2, 0) :], "sum", "column"]

@@ -23,24 +23,40 @@ def copied(call: OpCall) -> list[list[Axis]]:
     axes = call.axes(target)
     if isinstance(source, torch.Tensor):
         pairs = zip(reversed(axes), reversed(call.axes(source)), strict=False)
-        met = [new if call.names.label(old) == "?" and size_of(new) == size_of(old) else old for old, new in pairs]
+        met = [_written(call, old, new) for old, new in pairs]
         axes = [*axes[: len(axes) - len(met)], *reversed(met)]
         call.info(target).learn(axes, call.names)
     return [axes]
 
 
 def stored(call: OpCall) -> list[list[Axis]]:
-    """Write into a part of a tensor: axes that are written whole get the names of what was written."""
+    """Write into a part of a tensor: axes that are written whole get the names of what was written.
+
+    Where an element of an axis is written with the like element of another axis, they are the same axis.
+    """
     target, key, source = call.args[:3]
     axes, keys = call.axes(target), list(key) if isinstance(key, tuple) else [key]
-    plain = all(one is Ellipsis or isinstance(one, slice) for one in keys) and isinstance(source, torch.Tensor)
-    if plain and source.dim() == len(axes):
-        new = call.axes(source)
-        whole = [size_of(one) == size_of(other) for one, other in zip(axes, new, strict=True)]
-        triples = zip(axes, new, whole, strict=True)
-        axes = [new if same and call.names.label(old) == "?" else old for old, new, same in triples]
-        call.info(target).learn(axes, call.names)
+    whole = [k for k in keys if k is not Ellipsis]
+    if not isinstance(source, torch.Tensor) or not all(isinstance(k, (int, slice)) for k in whole):
+        return [axes]
+    at = next((n for n, k in enumerate(keys) if k is Ellipsis), len(keys))
+    keys = [*keys[:at], *[slice(None)] * (len(axes) - len(whole)), *keys[at + 1 :]]
+    left = [n for n, k in enumerate(keys) if isinstance(k, slice)]
+    for n, new in zip(reversed(left), reversed(call.axes(source)), strict=False):
+        axes[n] = _written(call, axes[n], new)
+    picked = {(size_of(one.axis), one.position): one.axis for one in call.info(source).selections}
+    for n in set(range(len(axes))) - set(left):
+        axes[n] = _written(call, axes[n], picked.get((size_of(axes[n]), keys[n] % size_of(axes[n])), ()))
+    call.info(target).learn(axes, call.names)
     return [axes]
+
+
+def _written(call: OpCall, old: Axis, new: Axis) -> Axis:
+    """Return the name of an axis that was written whole."""
+    if size_of(old) != size_of(new):
+        return old
+    call.names.meet(old, new)
+    return new if call.names.label(old) == "?" else old
 
 
 def topk(call: OpCall) -> list[list[Axis]]:
@@ -151,7 +167,8 @@ def convolve(call: OpCall) -> list[list[Axis]]:
     shape, axes, stride = call.outs[0].shape, call.axes(call.first()), call.arg(3, "stride", default=1)
     steps = stride if isinstance(stride, (tuple, list)) else [stride] * (len(shape) - 2)
     patches = [call.names.patches(*found) for found in zip(axes[2:], shape[2:], steps, strict=True)]
-    return [[axes[0], call.names.linear(shape[1]), *patches]]
+    channels = call.names.linear(shape[1])
+    return [[axes[0], unknown(shape[1]) if channels and channels[0].kind == "taken" else channels, *patches]]
 
 
 def outer(call: OpCall) -> list[list[Axis]]:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from itertools import product
 from typing import NamedTuple
 
-from mha_course.tracing.axes import Axis, AxisNamer, Factor, unknown
+from mha_course.tracing.axes import Axis, AxisNamer, Factor, unique, unknown
 
 ONE = Factor("1", 1)  # stands in for an axis of size 1 that has no name
 
@@ -82,7 +82,7 @@ def _fill(names: AxisNamer, pairs: _Pairs, sizes: list[int]) -> tuple[list[Axis]
     if whole_first and len(set(came_from[1:])) == 1 and came_from[0] not in came_from[1:]:
         inner, cut = _fill(names, pairs[1:], [sizes[0] // factors[0].size, *sizes[1:]])
         return [(factors[0], *inner[0]), *inner[1:]], cut  # what stands before the others stays whole
-    whole = Factor(names.label(tuple(factors)), math.prod(sizes))
+    whole = unique(math.prod(sizes), name=names.label(tuple(factors)))
     permuted = sorted(factor.size for factor in factors) == sorted(sizes)
     if len(set(came_from)) == 1 and not permuted:
         return names.parts(whole, tuple(sizes)), None  # one axis, divided in another way

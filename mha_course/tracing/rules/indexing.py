@@ -32,6 +32,7 @@ def unbind(call: OpCall) -> list[list[Axis]]:
     axes = call.axes(call.first())
     dim = call.arg(1, "dim", default=0) % len(axes)
     label = call.names.label(axes[dim])
+    call.names.take_apart(axes[dim])
     call.selections = [(Selection(axes[dim], label, position),) for position in range(len(call.outs))]
     return [[*axes[:dim], *axes[dim + 1 :]]] * len(call.outs)
 
@@ -46,6 +47,7 @@ def select(call: OpCall) -> list[list[Axis]]:
 def _select_one(call: OpCall, axes: list[Axis], dim: int, index: Any) -> None:
     """Drop an axis of which one element is taken, and note which one that was."""
     axis = axes.pop(dim)
+    call.names.take_apart(axis)
     if isinstance(index, int):
         call.selections = [(*sum(call.selections, ()), Selection(axis, call.names.label(axis), index % size_of(axis)))]
 
@@ -83,8 +85,8 @@ def _sliced(call: OpCall, axis: Axis, start: int, size: int, step: int) -> Axis:
     """Name a slice; every second number of the head width is half of it."""
     if step == 1:
         return call.names.slice_of(axis, start, size)
-    if step == 2 and call.names.label(axis) == "D" and 2 * size == size_of(axis):
-        return (Factor("D/2", size, axis[0]),)
+    if step == 2 and call.names.is_width(axis) and 2 * size == size_of(axis):
+        return call.names.half(axis)
     return axis[:1] if call.names.is_token(axis) and size == size_of(axis) else unknown(size)
 
 
@@ -113,7 +115,8 @@ def cat(call: OpCall) -> list[list[Axis]]:
     out[dim] = _concatenated(call, along, call.outs[0].shape[dim])
     picked, labels = _picked(call, parts), {call.names.label(axis) for axis in along}
     split = "H" in map(call.names.label, rows[0]) and any(map(call.names.is_token, rows[0]))
-    if split and len(parts) == 2 and labels in ({"B"}, {"H"}, {"D"}):
+    past = labels != {"D"} or not all(call.info(part).linear for part in parts)  # both of this call, as in MLA
+    if split and past and len(parts) == 2 and labels in ({"B"}, {"H"}, {"D"}):
         call.warn(warnings.warn("cache-joined", axis=warnings.WORDS[labels.pop()]))
     elif picked and call.names.is_token(along[0]):  # sentences one after another
         out[dim] = (*picked, *along[0])
@@ -156,6 +159,8 @@ def _concatenated(call: OpCall, along: list[Axis], size: int) -> Axis:
         return (Factor("H", heads), Factor("D", width))
     if set(labels) == {"C"} and len(along) in (2, 3):
         return (Factor(str(len(along)), len(along)), *along[0])
+    if len(along) == 2 and along[0] == along[1] and labels[0] == "?" and len(along[0]) == 1:
+        return names.double(along[0])
     return _concatenated_tokens(call, along, labels, size)
 
 
@@ -168,12 +173,10 @@ def _concatenated_tokens(call: OpCall, along: list[Axis], labels: list[str], siz
         given = next((n for n in ("S", *sorted(names.tokens)) if names.sizes.get(n) == size and n not in labels), None)
         same = len({names.root(label) for label in labels}) == 1
         return (Factor(labels[0] if same else given or "S", size),)
-    added = size - sum(size_of(axis) for axis in tokens)
-    if len(tokens) > 1 or added != 1:
+    patches = len(tokens[0]) > 1 and names.sizes.setdefault("S", size) == size  # with class tokens before them
+    if len(tokens) > 1 or (size != size_of(tokens[0]) + 1 and not patches):
         return unknown(size)
-    name = f"{names.label(tokens[0])}+1"
-    if len(tokens[0]) > 1 and names.sizes.setdefault("S", size) == size:  # a class token before patches
-        name = "S"
+    name = "S" if patches else f"{names.label(tokens[0])}+1"
     names.tokens.add(name)
     return (Factor(name, size),)
 

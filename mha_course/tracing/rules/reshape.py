@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 
 import torch
 
-from mha_course.tracing.axes import Axis, Factor, axis_of, kept, size_of, unknown
+from mha_course.tracing.axes import Axis, AxisNamer, Factor, axis_of, kept, size_of, unique, unknown
 from mha_course.tracing.rules import warnings
 from mha_course.tracing.rules.call import OpCall
 from mha_course.tracing.rules.factors import regroup
@@ -83,7 +83,16 @@ def expand(call: OpCall) -> list[list[Axis]]:
     like = call.axes(other) if isinstance(other, torch.Tensor) else list(map(axis_of, call.ints(1, "size")))
     axes = [()] * (len(shape) - len(axes)) + axes
     old_and_new = zip(axes, shape, like, strict=True)
-    return [[axis if size_of(axis) == size else _shown(call, name, size) for axis, size, name in old_and_new]]
+    out = [axis if size_of(axis) == size else _shown(call, name, size) for axis, size, name in old_and_new]
+    return [[_copies(call.names, axis, few) for axis, few in zip(out, [(), *out], strict=False)]]
+
+
+def _copies(names: AxisNamer, axis: Axis, few: Axis) -> Axis:
+    """Name the copies that stand behind fewer heads, and make them as many as the queries have."""
+    label, repeated = names.label(few), len(axis) == 1 and axis[0].kind == "repeated"
+    if repeated and label in names.extra and size_of(few) * size_of(axis) == names.sizes.get("H"):
+        return (axis[0]._replace(name=f"H/{label}"),)
+    return axis
 
 
 def _shown(call: OpCall, name: Axis, size: int) -> Axis:
@@ -109,7 +118,7 @@ def _repeated(axis: Axis, size: int, inside: bool = False) -> Axis:
         return axis
     if size % old:
         return unknown(size)
-    copies = Factor("?", size // old, kind="repeated")
+    copies = unique(size // old, "repeated")
     if old == 1:
         return (copies,)
     return (*axis, copies) if inside else (copies, *axis)
@@ -121,13 +130,14 @@ def complex_pairs(call: OpCall) -> list[list[Axis]]:
     if call.op == "view_as_real":
         return [[*axes, (Factor("2", 2),)]]
     left = axes[:-1]
+    call.names.take_apart(axes[-1])
     if left and len(left[-1]) == 1 and left[-1][0].whole and left[-1][0].whole.name == "D":
         left[-1] = (Factor("D/2", size_of(left[-1])),)
     return [left]
 
 
 def pad(call: OpCall) -> list[list[Axis]]:
-    """Grow some axes: these are new."""
+    """Grow or shrink some axes: these are new."""
     return [kept(call.axes(call.first()), call.outs[0].shape)]
 
 
@@ -141,5 +151,5 @@ VIEWS: dict[str, Rule] = {
     **dict.fromkeys(("expand", "expand_as", "broadcast_to"), expand),
     **dict.fromkeys(("repeat", "tile", "repeat_interleave"), repeat),
     **dict.fromkeys(("view_as_complex", "view_as_real"), complex_pairs),
-    "pad": pad,
+    **dict.fromkeys(("pad", "diff"), pad),
 }

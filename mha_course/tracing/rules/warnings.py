@@ -120,6 +120,8 @@ def of_cut(names: AxisNamer, cut: Cut, rank: int, free: bool = False) -> str | N
     if heads is None or not tokens:
         if labels[-1] == "D" and "B" in labels:
             return warn("merge-batch-mixed")
+        if len(tokens) == 2 and cut.sizes == [factor.size for factor in cut.factors[::-1]]:  # shifts each row by more
+            return Question(warn("reshape-across-axes", **words))
         return warn("fold-order-mixed") if {"B", "H"} <= set(labels) else warn("reshape-across-axes", **words)
     if heads > tokens[0]:
         return warn("view-without-transpose", **words)
