@@ -118,7 +118,9 @@ def _prepare(
 ) -> Recorder:
     """Read the patterns, and name the arguments by them."""
     bound = bind(fn, args, kwargs)
-    tensors, hints = named_tensors(bound), declared(fn, bound)
+    own = {size for name, size in sizes.items() if name not in {*"BCDHST"}}  # F=128: then no other name is read off 128
+    tensors = named_tensors(bound)
+    hints = {name: size for name, size in declared(fn, bound).items() if name in {*"CDH"} or size not in own}
     patterns = assign(axes, tensors)
     channels(patterns, tensors, sizes.get("C", hints.get("C")))
     found = solve(patterns, tensors, sizes, hints)

@@ -569,6 +569,13 @@ def test_heads_are_read_from_a_declared_number(x):
     assert "H" not in odd.sizes
 
 
+@pytest.mark.parametrize(("sizes", "inner"), [({}, "d_ff"), ({"F": 44}, "F"), ({"V": 97}, "d_ff")])
+def test_a_width_that_the_caller_names_is_not_what_a_module_declares(sizes, inner, x):
+    block = models.EncoderBlock(C, H, 44).double()
+    wide = next(step for step in trace(block, x, axes="B S C", sizes=sizes).steps if step.shape[-1] == 44)
+    assert wide.axes == ("B", "S", inner)
+
+
 def test_parameters_are_named_by_their_use(x):
     found = trace(MultiHeadAttention(C, H).double(), x, axes="B S C")
     named = {argument.name: argument.axes for argument in found.arguments}
