@@ -105,10 +105,6 @@ def scattered(logits, temperature, top_k):
     return torch.zeros_like(logits).scatter(1, places, (values / temperature).softmax(-1))
 
 
-def patches_by_unfold(images, p):
-    return F.unfold(images, p, stride=p).mT
-
-
 def named(mask, convention):
     """Know the four conventions of the exercise, and no other."""
     return {"sdpa": lambda: mask, "multihead": lambda: ~mask, "seaborn": lambda: ~mask, "additive": lambda: mask == 0}[
@@ -295,7 +291,7 @@ RIGHT = {
     "tiled_attention": [tiles, contexts_of_blocks, scores_made_twice],
     "layer_norm": [lambda x, g, b, eps=1e-5: F.layer_norm(x, x.shape[-1:], g, b, eps)],
     "encoder_block": [lambda x, a, f, n, m: (y := a(n(x)) + x) + f(m(y))],
-    "patchify": [patches_by_unfold],
+    "patchify": [lambda images, p: F.unfold(images, p, stride=p).mT],
     "add_class_token": [lambda x, c: torch.cat([c.repeat(len(x), 1, 1), x], 1)],
     "next_token_targets": [lambda t: [t[:, :-1], t[:, 1:]], lambda t: (t[:, :-1].clone(), t.roll(-1, 1)[:, :-1])],
     "generate": [written],
@@ -323,10 +319,6 @@ def test_right_answers_pass_in_any_style(name):
         assert report.status == "correct", report
 
 
-def with_a_mask(q, k, v, is_causal):
-    return F.scaled_dot_product_attention(q, k, v, rows_and_columns(q.size(2)) if is_causal else None)
-
-
 def row_by_row(q, k, v, is_causal):
     """Hold the scores of one query at a time."""
     rows = []
@@ -339,7 +331,13 @@ def row_by_row(q, k, v, is_causal):
 
 @pytest.mark.parametrize(
     ("kernel", "said"),
-    [(with_a_mask, "S x S numbers was made"), (row_by_row, "was made by hand")],
+    [
+        (
+            lambda q, k, v, c: F.scaled_dot_product_attention(q, k, v, rows_and_columns(q.size(2)) if c else None),
+            "S x S",
+        ),
+        (row_by_row, "was made by hand"),
+    ],
 )
 def test_fused_means_one_call_and_no_table_of_all_pairs(kernel, said):
     report = check("fused_mha", EXERCISES["fused_mha"].implementation({"kernel": kernel}))
