@@ -72,7 +72,15 @@ WRONG = {
     "picture_viewed_as_tokens": (lambda x: linear()(x.view(B, 24, C)), "B C Y X", {}),
     "patches_without_permute": (lambda x: x.reshape(B, C, 2, 2, 3, 2).reshape(B, 6, C * 4), "B C Y X", {}),
     "windows_without_permute": (lambda x: x.view(B * 6, 4, C), "B Y X C", {}),
+    "angles_on_the_heads": (
+        lambda q: q * torch.outer(torch.arange(q.size(1)), torch.ones(q.size(-1))).cos(),
+        "B S H D",
+        {"S": H},
+    ),
     "given_angles_on_the_heads": (lambda q, angles: q * angles, "B S H D,S D", {"S": H}),
+    "kernel_on_tokens_before_heads": lambda x: F.scaled_dot_product_attention(
+        *(linear()(x).unflatten(-1, (H, D)) for _ in range(3))
+    ),
     "einsum_sums_over_queries": of_heads(lambda q, k, v: torch.einsum("bhts,bhtd->bhsd", (q @ k.mT).softmax(-1), v)),
     "keys_times_queries_turned_late": of_heads(lambda q, k, v: (k @ q.mT).softmax(-1).mT @ v),
     "cache_joined_along_the_batch": (
@@ -241,12 +249,6 @@ def groups_repeated_alike(x, y):
 # Wrong
 
 
-@program(WRONG, axes="B S H D", S=H)
-def angles_on_the_heads(q):
-    angles = torch.outer(torch.arange(q.size(1)), torch.ones(q.size(-1)))
-    return q * angles.cos()
-
-
 @program(WRONG, axes="B S C,B S C", H=4, H_kv=2)
 def groups_repeated_in_two_ways(x, y):
     q, k, v = split(linear(16)(x), 4), split(linear(16, 8)(y), 2), split(linear(16, 8)(y), 2)
@@ -269,12 +271,6 @@ def fused_qkv_cut_along_the_tokens(x):
 def windows_reversed_without_permute(x):
     windows = x.view(B, 2, 2, 2, 2, C).permute(0, 1, 3, 2, 4, 5).reshape(B * 4, 4, C)
     return x + windows.view(B, 2, 2, 2, 2, C).reshape(B, 4, 4, C)
-
-
-@program(WRONG)
-def kernel_on_tokens_before_heads(x):
-    q, k, v = (linear()(x).unflatten(-1, (H, D)) for _ in range(3))
-    return F.scaled_dot_product_attention(q, k, v)
 
 
 @program(WRONG, axes="B H S D,B H T D", T=1)
