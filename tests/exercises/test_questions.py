@@ -574,18 +574,14 @@ def test_no_computation_is_left_over():
 
 
 @pytest.mark.parametrize("name", QUESTIONS)
-def test_every_answer_gets_its_own_reason(name):
+def test_every_answer_gets_its_own_reason_and_one_choice_is_right(name):
     question = QUESTIONS[name]
+    assert predict(name)._repr_html_().count("✔ Right") == bool(question.choices)
     for answer, reason in question.answers.items():
         assert reason
         marked = predict(name, answer)
         assert marked.correct == (answer == question.right)
         assert repr(marked) == f"{'Right' if marked.correct else 'Not quite'}. {reason}"
-
-
-@pytest.mark.parametrize("name", [name for name in QUESTIONS if QUESTIONS[name].choices])
-def test_one_choice_is_right(name):
-    assert predict(name)._repr_html_().count("✔ Right") == 1
 
 
 # What people type

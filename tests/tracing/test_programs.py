@@ -68,7 +68,7 @@ RIGHT = {
 }
 WRONG = {
     "batch_first_forgotten": lambda x: nn.MultiheadAttention(C, H)(x, x, x)[0],
-    "batch_first_forgotten_in_a_layer": nn.TransformerEncoderLayer(C, H, 9),
+    "batch_first_forgotten_in_a_layer": lambda x: nn.TransformerEncoderLayer(C, H, 9)(x),  # noqa: PLW0108  made inside
     "picture_viewed_as_tokens": (lambda x: linear()(x.view(B, 24, C)), "B C Y X", {}),
     "patches_without_permute": (lambda x: x.reshape(B, C, 2, 2, 3, 2).reshape(B, 6, C * 4), "B C Y X", {}),
     "windows_without_permute": (lambda x: x.view(B * 6, 4, C), "B Y X C", {}),
