@@ -1205,10 +1205,8 @@ def test_a_width_alone_names_no_head(fn, axes, expected, x, draw):
     found = trace(fn, given, axes=axes, sizes=sizes)
     assert found.warnings == found.questions == ()
     assert [" ".join(step.axes) for step in found.steps if step.op == "linear"] == expected
-    inner = [operand.axes for step in found.steps for operand in step.inputs if isinstance(operand.source, int)]
-    assert inner == [
-        found.steps[o.source].axes for step in found.steps for o in step.inputs if isinstance(o.source, int)
-    ]
+    inner = [operand for step in found.steps for operand in step.inputs if isinstance(operand.source, int)]
+    assert [operand.axes for operand in inner] == [found.steps[operand.source].axes for operand in inner]
 
 
 @pytest.mark.parametrize(("width", "heads", "kv_heads", "head_dim"), [(32, 4, 2, 16), (32, 4, 1, 9)])
