@@ -205,10 +205,6 @@ def raises_its_own(x):
     raise OfItsOwn("oh")
 
 
-def asks(x):
-    return input("A number: ")
-
-
 def recurses(x):
     return recurses(x) + 1
 
@@ -218,7 +214,10 @@ def recurses(x):
     [
         (lambda x: sys.exit(3), "SystemExit: 3."),
         (raises_its_own, "OfItsOwn: oh."),
-        (asks, "RuntimeError: input() waits for somebody to type. An answer has its arguments, and nothing else."),
+        (
+            lambda x: input("A number: "),
+            "RuntimeError: input() waits for somebody to type. An answer has its arguments, and nothing else.",
+        ),
         (recurses, "RecursionError: maximum recursion depth exceeded"),
         (lambda x: torch.ones(10**13), "RuntimeError: DefaultCPUAllocator: can't allocate memory"),
         (lambda x: x.new_zeros(1).expand(10**11), "The result has shape (100000000000,)"),

@@ -416,8 +416,11 @@ def full(*_args, **_kwargs):
     raise OSError(28, "no space left on device")
 
 
-@pytest.mark.parametrize(("place", "fails"), [("os.open", refuse), ("Path.write_text", full), ("Path.replace", refuse)])
-def test_where_nothing_can_be_written_progress_is_off(place, fails, monkeypatch):
+@pytest.mark.parametrize(
+    ("place", "fails"),
+    [("os.open", refuse), ("Path.write_text", full), ("Path.replace", refuse), ("Path.read_text", refuse)],
+)
+def test_where_nothing_can_be_read_or_written_progress_is_off(place, fails, monkeypatch):
     remember("softmax", "correct")
     before = Path(progress_store.FILE).read_bytes()
     with monkeypatch.context() as patch:
@@ -426,7 +429,7 @@ def test_where_nothing_can_be_written_progress_is_off(place, fails, monkeypatch)
         shown = progress()
     assert shown.note == UNWRITABLE
     assert repr(shown).splitlines()[0] == UNWRITABLE
-    assert sum(row.done for row in shown.rows) == 1, "what is there is shown"
+    assert sum(row.done for row in shown.rows) == (place != "Path.read_text"), "what is there is shown"
     assert sorted(os.listdir()) == [progress_store.FILE, LOCK]
     assert Path(progress_store.FILE).read_bytes() == before
     remember("project", "correct")  # the folder is usable again
@@ -434,32 +437,21 @@ def test_where_nothing_can_be_written_progress_is_off(place, fails, monkeypatch)
     assert set(kept()) == {"project", "softmax"}
 
 
-def test_a_file_that_cannot_be_read_is_left_alone(monkeypatch):
-    remember("softmax", "correct")
-    with monkeypatch.context() as patch:
-        patch.setattr("mha_course.exercises.progress_store.Path.read_text", refuse)
-        remember("project", "correct")
-        assert repr(progress()) == UNWRITABLE
-    assert set(kept()) == {"softmax"}
-
-
 def test_a_folder_that_says_it_is_read_only_gets_one_line(monkeypatch):
     monkeypatch.setattr(progress_store.os, "access", lambda *_: False)
     assert repr(progress()) == Tags(progress()._repr_html_()).text == UNWRITABLE
 
 
-def test_a_folder_in_the_place_of_the_file():
-    Path(progress_store.FILE).mkdir()
-    remember("project", "correct")
-    assert repr(progress()) == UNWRITABLE
+SPOIL = {
+    "a folder in its place": lambda: Path(progress_store.FILE).mkdir(),
+    "no folder at all": lambda: Path.cwd().rmdir(),
+}
 
 
-def test_no_folder_at_all(tmp_path, monkeypatch):
-    gone = tmp_path / "gone"
-    gone.mkdir()
-    monkeypatch.chdir(gone)
+@pytest.mark.parametrize("spoil", SPOIL.values(), ids=SPOIL)
+def test_a_folder_in_which_nothing_can_be_kept_gets_one_line(spoil):
     try:
-        gone.rmdir()
+        spoil()
     except OSError:
         pytest.skip("the folder one is in cannot be removed here")
     remember("project", "correct")

@@ -127,39 +127,35 @@ def test_the_last_pair_in_order_is_named_too(name, monkeypatch):
     assert check(name, answer).mistake is None
 
 
-ODD = [  # wrong in ways that have no name
-    ("multi_head_attention", lambda *a: tuple(1.5 * t for t in solutions.multi_head_attention(*a))),
-    ("softmax", lambda z: z.softmax(-1) ** 2),
-    ("masked_softmax", lambda z, m: solutions.masked_softmax(z, m).sqrt()),
-    ("scaled_scores", lambda q, k: q @ k.mT / 7),
-    ("split_heads", lambda x, h: solutions.split_heads(x, h).flip(1)),
-    ("merge_heads", lambda c: solutions.merge_heads(c).flip(2)),
-    ("project", lambda x, w, b: F.linear(x, w, 2 * b)),
-    ("similarity", lambda x: (x @ x.T).abs()),
+def by_steps(**steps):
+    return EXERCISES["multi_head_attention"].implementation(steps)
+
+
+ODD = [  # wrong in ways that have no name, and the stage that is suspected
+    (
+        "multi_head_attention",
+        "values and output",
+        lambda *a: tuple(1.5 * t for t in solutions.multi_head_attention(*a)),
+    ),
+    ("multi_head_attention", "values and output", by_steps(output=lambda m, w, b, h: 1.1 * m @ w.T)),
+    ("multi_head_attention", "weighted sum", by_steps(weigh=lambda w, v: w.sqrt() @ v)),
+    ("multi_head_attention", "scores", by_steps(scores=lambda q, k: (q @ k.mT).tanh())),
+    ("multi_head_attention", "mask", by_steps(hide=lambda z, m: z.masked_fill(~m, -1.5))),
+    ("softmax", "values", lambda z: z.softmax(-1) ** 2),
+    ("masked_softmax", "values", lambda z, m: solutions.masked_softmax(z, m).sqrt()),
+    ("scaled_scores", "values", lambda q, k: q @ k.mT / 7),
+    ("split_heads", "values", lambda x, h: solutions.split_heads(x, h).flip(1)),
+    ("merge_heads", "values", lambda c: solutions.merge_heads(c).flip(2)),
+    ("project", "values", lambda x, w, b: F.linear(x, w, 2 * b)),
+    ("similarity", "values", lambda x: (x @ x.T).abs()),
 ]
 
 
-@pytest.mark.parametrize(("name", "answer"), ODD)
-def test_a_wrong_answer_without_a_name_gets_none(name, answer):
+@pytest.mark.parametrize(("name", "stage", "answer"), ODD, ids=[f"{name}-{stage}" for name, stage, _ in ODD])
+def test_a_wrong_answer_without_a_name_has_one_suspect(name, stage, answer):
     report = check(name, answer)
-    assert (report.status, report.mistake) == ("wrong", None)
-    assert report.stage in ("values", "mask", "values and output", "weighted sum", "scores")
-    assert "The largest difference" in report.message
-
-
-STAGED = [
-    ("values and output", lambda x, q, k, v, o, h, m=None: solutions.multi_head_attention(x, q, k, v, 1.1 * o, h, m)),
-    ("weighted sum", {"weigh": lambda w, v: w.sqrt() @ v}),
-    ("scores", {"scores": lambda q, k: (q @ k.mT).tanh()}),
-    ("mask", {"hide": lambda z, m: z.masked_fill(~m, -1.5)}),
-]
-
-
-@pytest.mark.parametrize(("stage", "answer"), STAGED, ids=[stage for stage, _ in STAGED])
-def test_a_stage_has_one_suspect(stage, answer):
-    answer = EXERCISES["multi_head_attention"].implementation(answer) if isinstance(answer, dict) else answer
-    report = check("multi_head_attention", answer)
     assert (report.status, report.stage, report.mistake) == ("wrong", stage, None)
+    assert "The largest difference" in report.message
 
 
 def test_what_can_be_seen_is_said():

@@ -25,6 +25,15 @@ from mha_course.masks import causal_mask, combine_masks, padding_mask
 from mha_course.models import EncoderBlock, language, vision
 from mha_course.positions import rope, sinusoidal_encoding
 
+attend = F.scaled_dot_product_attention
+SMALL, ROW = torch.tensor([[0.1, 0.3, -0.2, 0.25], [0.3, 2.0, -1.0, 0.5]])
+SENTENCE = torch.randn(1, 3, 6, generator=torch.Generator().manual_seed(0))
+
+
+def itself(x):
+    """Let tokens attend to each other, each its own query, key and value."""
+    return attend(x, x, x)
+
 
 def shape_of(tensor):
     """Write a shape as a learner types it."""
@@ -51,12 +60,6 @@ def without_head_1():
     return "no word in particular" if probability < 0.5 else word
 
 
-def context_of_a():
-    x = torch.tensor([[1.0, 0.0], [2.0, 1.0], [0.0, 2.0]])
-    context = F.scaled_dot_product_attention(x, x, x)[0]  # (2,)
-    return f"({context[0]:.1f}, {context[1]:.1f})"
-
-
 # 1 Projection
 def whose_heads():
     weight = torch.randn(24, 24)
@@ -67,27 +70,12 @@ def whose_heads():
     return {4: "all four", 1: "head 0 alone", 0: "none"}[int((moved > 0).sum())]
 
 
-# 3 Scaling
-def scale_of_one():
-    scores = torch.tensor([0.1, 0.3, -0.2, 0.25])
-    before, after = scores.softmax(-1).max(), (100 * scores).softmax(-1).max()
-    return "it comes close to 1" if before < 0.5 and after > 0.99 else "nothing: softmax normalises"
-
-
 # 4 Softmax
 def softmax_axis():
     q, k = torch.randn(2, 4, 5, 6), torch.randn(2, 4, 7, 6)
-    want = F.scaled_dot_product_attention(q, k, torch.eye(7).expand(2, 4, 7, 7))  # values that show the weights
+    want = attend(q, k, torch.eye(7).expand(2, 4, 7, 7))  # values that show the weights
     scores = q @ k.mT / 6**0.5
     return next(f"dim={dim}" for dim in (1, -2, -1) if torch.allclose(scores.softmax(dim), want, atol=1e-5))
-
-
-ROW = torch.tensor([0.3, 2.0, -1.0, 0.5])
-
-
-def softmax_shift():
-    before, after = ROW.softmax(-1), (ROW + 5).softmax(-1)
-    return "nothing" if torch.allclose(before, after) else "the largest gets larger"
 
 
 def all_hidden():
@@ -96,25 +84,13 @@ def all_hidden():
 
 
 # 5 Weighted sum
-def uniform_weights():
-    v = torch.tensor([[1.0, 5.0], [2.0, 0.0], [9.0, 4.0]])
-    context = torch.full((1, 3), 1 / 3) @ v
-    return "the mean of the values" if torch.allclose(context[0], v.mean(0)) else "the sum of the values"
-
-
 def shuffle():
     x, order = torch.randn(1, 5, 6), torch.tensor([3, 0, 4, 2, 1])
-    before, after = (F.scaled_dot_product_attention(y, y, y) for y in (x, x[:, order]))
+    before, after = itself(x), itself(x[:, order])
     if torch.allclose(before, after, atol=1e-5):
         return "the same result"
     alike = torch.allclose(before[:, order], after, atol=1e-5)
     return "the same results, shuffled alike" if alike else "something else"
-
-
-def own_width():
-    q, k = torch.ones(1, 5, 6), torch.ones(1, 7, 6)
-    widths = [F.scaled_dot_product_attention(q, k, torch.ones(1, 7, n)).size(-1) for n in (1, 6, 11)]
-    return "any number" if widths == [1, 6, 11] else "6 only"
 
 
 # 6 Concatenation
@@ -126,12 +102,6 @@ def merge_order():
     return " and ".join(code for code in ways if torch.equal(eval(code, names), want))
 
 
-def fused_merge():
-    q, k, v = (torch.randn(2, 5, 4, 6).transpose(1, 2) for _ in range(3))  # split by view and transpose
-    context = F.scaled_dot_product_attention(q, k, v)
-    return "no" if context.transpose(1, 2).is_contiguous() else "yes"
-
-
 def output_mixes():
     changed = torch.zeros(2, 3)
     changed[0] = 1.0  # head 0 of two, three numbers each
@@ -139,17 +109,11 @@ def output_mixes():
     return {(0, 1, 2): "the first half", (): "none"}.get(tuple(reached), "all")
 
 
-# 7 Multi-head attention
-def which_is_other():
-    narrow, wide = nn.Linear(12, 12).weight.numel(), nn.Linear(12, 2 * 12).weight.numel()
-    return "every head as wide as d_model" if wide != narrow else "none"
-
-
 # 8 Masks
 def seen(mask, *, heads=4):
     """Return which keys have a weight above 0, (B, H, 5, 5), found by values that show the weights."""
     q, k = torch.randn(2, 2, heads, 5, 6)
-    return F.scaled_dot_product_attention(q, k, torch.eye(5).expand(2, heads, 5, 5), mask) > 0
+    return attend(q, k, torch.eye(5).expand(2, heads, 5, 5), mask) > 0
 
 
 def works(mask, want):
@@ -193,12 +157,6 @@ def the_past_of_the_past_differs():
     return "no" if torch.allclose(*both[:, :, -1]) else "yes"
 
 
-def causal_corner():
-    q, k = torch.ones(1, 1, 6), torch.ones(1, 7, 6)
-    weights = F.scaled_dot_product_attention(q, k, torch.eye(7)[None], is_causal=True)
-    return str(int((weights > 0).sum()))
-
-
 def who_ignores():
     module, x = nn.MultiheadAttention(24, 4, batch_first=True), torch.ones(1, 5, 24)
     real = torch.tensor([[True, True, True, False, False]])
@@ -226,19 +184,7 @@ def later_word():
     return "no" if same else "yes"
 
 
-def keys_once():
-    memory, weight = torch.ones(7, 24), torch.ones(24, 24)
-    keys = [memory @ weight.T for _ in range(5)]
-    return str(len({tuple(key.flatten().tolist()) for key in keys}))
-
-
 # 10 Positions
-def bag_of_words():
-    x = torch.randn(1, 3, 6)  # dog, bites, man
-    before, after = (F.scaled_dot_product_attention(y, y, y)[0, 1] for y in (x, x.flip(1)))
-    return "the same" if torch.allclose(before, after) else "another one"
-
-
 def far_away():
     encoding = sinusoidal_encoding(200, 24)
     near, far = (float(encoding[s] @ encoding[s + 5]) for s in (3, 103))
@@ -248,14 +194,14 @@ def far_away():
 def turned_values():
     q, k, v = torch.randn(3, 1, 1, 5, 6)
     now, later = torch.arange(5), torch.arange(100, 105)
-    first, second = (F.scaled_dot_product_attention(rope(q, at), rope(k, at), rope(v, at)) for at in (now, later))
+    first, second = (attend(rope(q, at), rope(k, at), rope(v, at)) for at in (now, later))
     return "the context changes" if not torch.allclose(first, second, atol=1e-3) else "nothing"
 
 
 # 11 KV cache and fewer KV heads
 def read_later():
     parts = torch.randn(3, 1, 1, 7, 6).requires_grad_()
-    context = F.scaled_dot_product_attention(parts[0], parts[1], parts[2], attn_mask=causal_mask(7))
+    context = attend(parts[0], parts[1], parts[2], attn_mask=causal_mask(7))
     (found,) = torch.autograd.grad(context[0, 0, 5].sum(), parts)
     needed = [name for name, grad in zip("qkv", found[:, 0, 0, 2], strict=True) if bool(grad.any())]
     return {"kv": "k and v", "qkv": "q, k and v"}.get("".join(needed), "none")
@@ -263,7 +209,7 @@ def read_later():
 
 def word_appended():
     x = torch.randn(1, 7, 6)
-    before, after = (F.scaled_dot_product_attention(y, y, y) for y in (x[:, :6], x))
+    before, after = itself(x[:, :6]), itself(x)
     same = [torch.allclose(before[0, t], after[0, t], atol=1e-6) for t in range(6)]
     return "all" if all(same) else "some" if any(same) else "none"
 
@@ -271,19 +217,14 @@ def word_appended():
 def always_zero():
     q, k, v = torch.randn(3, 1, 1, 7, 6).unbind(0)
     places = torch.zeros(7), torch.arange(7)
-    found, right = (F.scaled_dot_product_attention(rope(q, p), rope(k, p), v) for p in places)
+    found, right = (attend(rope(q, p), rope(k, p), v) for p in places)
     if torch.allclose(found, right, atol=1e-5):
         return "the same as always: RoPE knows distances only"
-    plain = torch.allclose(found, F.scaled_dot_product_attention(q, k, v), atol=1e-6)
+    plain = torch.allclose(found, attend(q, k, v), atol=1e-6)
     return "attention without positions" if plain else "noise"
 
 
 # 12 FlashAttention
-def scores_of(tokens):
-    q = torch.zeros(1, 1, tokens, 6)
-    return attention(q, q, q)[1].numel()
-
-
 def flash_work():
     q, k, v = torch.zeros(3, 2, 4, 32, 6)
     whole, tiled = costs.flops(attention, q, k, v), costs.flops(flash.tiled_attention, q, k, v, 8)
@@ -360,11 +301,6 @@ def silent_parts():
     return ("neither", f"{''.join(found)} only", "both")[len(found)]
 
 
-def dropout_values():
-    out = F.dropout(torch.ones(1000), 0.25, training=True)
-    return " or ".join(f"{value:.3f}".rstrip("0").rstrip(".") for value in out.unique().tolist())
-
-
 # 14 Vision
 def patch_beneath():
     images = torch.zeros(1, 3, 20, 28)
@@ -382,12 +318,6 @@ def patch_order():
         "four pixels of the left column, red": images[0, 0, :4, 0],
     }
     return next(name for name, want in ways.items() if want.tolist() == first)
-
-
-def vit_tokens():
-    """Count the tokens of ViT-B/16 with a part of its width."""
-    model = vision.VisionTransformer((224, 224), 16, d_model=4, num_layers=1)
-    return str(model.embed(torch.zeros(1, 3, 224, 224)).size(1))
 
 
 @torch.no_grad()
@@ -476,12 +406,6 @@ def twin_heads():
     return "one has switched itself off" if dead else "each has found a place of its own"
 
 
-def zero_query():
-    k, v = torch.randn(2, 5, 6)
-    context = (torch.zeros(1, 6) @ k.mT).softmax(-1) @ v
-    return "the mean of all values" if torch.allclose(context[0], v.mean(0), atol=1e-6) else "nothing"
-
-
 def thin_part():
     """Compare what ships: what widening one of the two leaves thin."""
     r2 = {part: sum(runs) / len(runs) for part, runs in precomputed.load().thin[16].items()}
@@ -509,10 +433,6 @@ def copy_layers():
         if layers_that_know_the_word_before(induction.AttentionOnly(layers, heads)):
             return next(answer for answer in QUESTIONS["copy-layers"].answers if name in answer)
     return "none"
-
-
-def first_induction():
-    return str(layers_that_know_the_word_before(induction.AttentionOnly(3, 2))[0])
 
 
 def square_weight():
@@ -554,6 +474,7 @@ def own_order():
 
 # The right answer of a question is computed by the function of its name, or by its line here.
 SHORT = {
+    "context-of-a": lambda: "({:.1f}, {:.1f})".format(*itself(torch.tensor([[1.0, 0.0], [2.0, 1.0], [0.0, 2.0]]))[0]),
     "row-sum": lambda: f"{torch.randn(15).softmax(-1).sum():.0f}",
     "linear-weight": lambda: shape_of(nn.Linear(24, 18).weight),
     "linear-result": lambda: shape_of(nn.Linear(24, 18)(torch.ones(2, 5, 24))),
@@ -565,28 +486,75 @@ SHORT = {
     "view-or-not": lambda: raising("view-or-not", heads=torch.ones(2, 5, 24).view(2, 5, 4, 6).transpose(1, 2)),
     "contiguous-copies": lambda: "yes" if torch.ones(2, 1, 5, 6).transpose(1, 2).is_contiguous() is False else "no",
     "typical-score": lambda: f"{64**0.5:.0f}",
+    "scale-of-one": lambda: (
+        "it comes close to 1" if SMALL.softmax(-1).max() < 0.5 and (100 * SMALL).softmax(-1).max() > 0.99 else "nothing"
+    ),
     "scores-shape": lambda: shape_of(torch.ones(2, 4, 5, 6) @ torch.ones(2, 4, 7, 6).transpose(-2, -1)),
     "which-width": lambda: f"{(512 // 8) ** 0.5:.0f}",
+    "softmax-shift": lambda: (
+        "nothing" if torch.allclose(ROW.softmax(-1), (ROW + 5).softmax(-1)) else "the largest grows"
+    ),
     "most-entropy": lambda: f"{torch.special.entr(torch.full((15,), 1 / 15)).sum():.2f}",
+    "uniform-weights": lambda: (
+        "the mean of the values"
+        if torch.allclose(torch.full((3,), 1 / 3) @ SENTENCE, SENTENCE.mean(1))
+        else "the sum of the values"
+    ),
+    "own-width": lambda: (
+        "any number"
+        if [attend(SENTENCE, SENTENCE, SENTENCE.repeat(1, 1, n)).size(-1) for n in (1, 2)] == [6, 12]
+        else "6 only"
+    ),
+    "fused-merge": lambda: (
+        "no" if attend(*torch.randn(3, 2, 5, 4, 6).transpose(2, 3)).transpose(1, 2).is_contiguous() else "yes"
+    ),
     "context-shape": lambda: shape_of(torch.ones(2, 4, 5, 7) @ torch.ones(2, 4, 7, 6)),
     "count-heads": lambda: ", ".join(
         str(sum(p.numel() for p in nn.MultiheadAttention(12, heads).parameters())) for heads in (1, 2, 12)
     ),
+    "which-is-other": lambda: (
+        "none"
+        if nn.Linear(12, 12).weight.numel() == nn.Linear(12, 2 * 12).weight.numel()
+        else "every head as wide as d_model"
+    ),
+    "causal-corner": lambda: str(
+        int((attend(torch.ones(1, 6), torch.ones(7, 6), torch.eye(7), is_causal=True) > 0).sum())
+    ),
     "causal-count": lambda: str(int(causal_mask(6).sum())),
     "blind-rows": lambda: str(int((~combine_masks(causal_mask(5), padding_mask([2], 5, side="left")).any(-1)).sum())),
+    "keys-once": lambda: str(
+        len({tuple((torch.ones(7, 24) @ torch.ones(24, 24)).flatten().tolist()) for _ in range(5)})
+    ),
     "cross-weights": lambda: shape_of(MultiHeadAttention(24, 4)(torch.ones(2, 5, 24), torch.ones(2, 7, 24))[1]),
     "first-two-exchanged": the_past_of_the_past_differs,
+    "bag-of-words": lambda: (
+        "the same" if torch.allclose(itself(SENTENCE)[:, 1], itself(SENTENCE.flip(1))[:, 1]) else "another one"
+    ),
     "slowest-pair": lambda: f"about {round(2 * math.pi * 10000 ** (62 / 64), -3):,.0f}",
     "twice-as-long": lambda: f"{sum(n * n for n in range(20_001)) / sum(n * n for n in range(10_001)):.0f} times",
     "which-kv-head": lambda: str(int(repeat_kv(torch.arange(2.0).view(1, 2, 1, 1), 6)[0, 2])),
     "narrow-key": lambda: shape_of(GroupedQueryAttention(24, 4, 2).k_proj.weight),
     "latent-width": lambda: str((torch.zeros(1, 1, 1, 128) @ torch.zeros(1, 128, 512)).size(-1)),
     "bytes-a-token": lambda: str(kv_cache_bytes(32, 1, 1, 8, 128, 2) // 1024),
-    "scores-bytes": lambda: f"{scores_of(28) // scores_of(7)}",
+    "scores-bytes": lambda: str(
+        attention(*torch.zeros(3, 1, 1, 28, 6))[1].numel() // attention(*torch.zeros(3, 1, 1, 7, 6))[1].numel()
+    ),
     "running-sum": lambda: f"{flash.online_softmax(torch.tensor([0.0] * 8 + [math.log(4.0)]), 8)[1]:.3g}",
+    "dropout-values": lambda: " or ".join(
+        f"{x:.4g}" for x in F.dropout(torch.ones(1000), 0.25, training=True).unique().tolist()
+    ),
     "norm-by-hand": lambda: f"{F.layer_norm(torch.tensor([1.0, 2.0, 3.0, 6.0]), (4,)).max():.2f}",
+    "vit-tokens": lambda: str(
+        vision.VisionTransformer((224, 224), 16, d_model=4, num_layers=1).embed(torch.zeros(1, 3, 224, 224)).size(1)
+    ),
     "patches-shape": lambda: shape_of(vision.patchify(torch.zeros(2, 3, 20, 28), 4)),
     "colder": lambda: f"{(torch.tensor([0.8, 0.2]).log() / 0.5).softmax(-1)[0]:.2f}",
+    "zero-query": lambda: (
+        "the mean of all values"
+        if torch.allclose(attend(0 * SENTENCE, SENTENCE, SENTENCE), SENTENCE.mean(1))
+        else "nothing"
+    ),
+    "first-induction": lambda: str(layers_that_know_the_word_before(induction.AttentionOnly(3, 2))[0]),
     "narrow-file": lambda: shape_of(nn.Linear(576, 576 // 9 * 3).weight),
     "read-in-all": lambda: str(sum(range(1, 17))),
     "shift-shape": lambda: shape_of(next_token_targets(torch.zeros(64, 17, dtype=torch.long))[0]),
@@ -606,18 +574,14 @@ def test_no_computation_is_left_over():
 
 
 @pytest.mark.parametrize("name", QUESTIONS)
-def test_every_answer_gets_its_own_reason(name):
+def test_every_answer_gets_its_own_reason_and_one_choice_is_right(name):
     question = QUESTIONS[name]
+    assert predict(name)._repr_html_().count("✔ Right") == bool(question.choices)
     for answer, reason in question.answers.items():
         assert reason
         marked = predict(name, answer)
         assert marked.correct == (answer == question.right)
         assert repr(marked) == f"{'Right' if marked.correct else 'Not quite'}. {reason}"
-
-
-@pytest.mark.parametrize("name", [name for name in QUESTIONS if QUESTIONS[name].choices])
-def test_one_choice_is_right(name):
-    assert predict(name)._repr_html_().count("✔ Right") == 1
 
 
 # What people type

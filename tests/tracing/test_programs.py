@@ -13,18 +13,6 @@ from mha_course.tracing import trace
 B, S, H, D = 2, 6, 3, 4
 C = H * D
 SQUARE = {"B": 4, "S": 4, "H": 4, "D": 4}
-RIGHT, WRONG = {}, {}
-
-
-def program(table, axes="B S C", shape=None, **sizes):
-    """Enter a function of one or more tensors; shapes follow from the patterns and the sizes."""
-
-    def enter(fn):
-        known = {"B": B, "S": S, "T": 5, "H": H, "D": D, "C": sizes.get("H", H) * sizes.get("D", D), "Y": 4, "X": 6}
-        table[fn.__name__] = fn, axes, known | sizes
-        return fn
-
-    return enter
 
 
 def linear(width=C, out=None):
@@ -43,37 +31,108 @@ def qkv(x, heads=H):
     return [split(linear(x.size(-1))(x), heads) for _ in range(3)]
 
 
+def of_heads(fn, heads=H):
+    """Return a program that hands q, k and v over, and what else it is given."""
+    return lambda x, *others: fn(*qkv(x, heads), *others)
+
+
+# A function of (B, S, C); or of one or more tensors, with their axes and the sizes that differ from those in traced().
+RIGHT = {
+    "patches_merged": lambda x: linear(4 * C, C)(x.view(B, S // 2, 2 * C).repeat(1, 1, 2)),
+    "frames_stacked_then_heads": lambda x: x.reshape(B, S // 2, 2 * C).reshape(B, S // 2, 2 * H, D).transpose(1, 2),
+    "tokens_cut_in_two": lambda x: linear()(x.view(B, 2 * S, C // 2).repeat(1, 1, 2)),
+    "tokens_mixed": (lambda x: x + linear(D)(x.mT).mT, "B S C", {"S": D}),
+    "as_many_tokens_as_the_width_mixed": (lambda x: x + linear(C)(x.mT).mT, "B S C", {"S": C}),
+    "as_many_words_as_the_width": lambda x: linear()(x) + x,
+    "positions_by_another_name": (lambda x, positions: x + positions, "B S C,P C", {"P": S}),
+    "heads_averaged_in_the_last_layer": of_heads(lambda q, k, v: ((q @ k.mT).softmax(-1) @ v).mean(1)),
+    "one_sentence_and_one_head": (
+        of_heads(lambda q, k, v: merge((q @ k.mT).softmax(-1) @ v), 1),
+        "B S C",
+        {"B": 1, "H": 1},
+    ),
+    "kernels_without_softmax": of_heads(lambda q, k, v: merge((F.elu(q) + 1) @ ((F.elu(k) + 1).mT @ v))),
+    "padding_where_all_sizes_are_alike": (
+        of_heads(
+            lambda q, k, v, keep: merge((q @ k.mT).masked_fill(keep[:, None, None, :] < 0, -1e9).softmax(-1) @ v), 4
+        ),
+        "B S C,B S",
+        SQUARE,
+    ),
+    "keys_times_queries": of_heads(lambda q, k, v: merge((k @ q.mT).softmax(-2).mT @ v)),
+    "chunks_of_tokens_for_a_loop": (
+        of_heads(lambda q, k, v: merge(torch.cat([(part @ k.mT).softmax(-1) @ v for part in q.chunk(3, dim=2)], 2))),
+        "B S C",
+        {"S": C},
+    ),
+}
+WRONG = {
+    "batch_first_forgotten": lambda x: nn.MultiheadAttention(C, H)(x, x, x)[0],
+    "batch_first_forgotten_in_a_layer": lambda x: nn.TransformerEncoderLayer(C, H, 9)(x),  # noqa: PLW0108  made inside
+    "picture_viewed_as_tokens": (lambda x: linear()(x.view(B, 24, C)), "B C Y X", {}),
+    "patches_without_permute": (lambda x: x.reshape(B, C, 2, 2, 3, 2).reshape(B, 6, C * 4), "B C Y X", {}),
+    "windows_without_permute": (lambda x: x.view(B * 6, 4, C), "B Y X C", {}),
+    "angles_on_the_heads": (
+        lambda q: q * torch.outer(torch.arange(q.size(1)), torch.ones(q.size(-1))).cos(),
+        "B S H D",
+        {"S": H},
+    ),
+    "given_angles_on_the_heads": (lambda q, angles: q * angles, "B S H D,S D", {"S": H}),
+    "kernel_on_tokens_before_heads": lambda x: F.scaled_dot_product_attention(
+        *(linear()(x).unflatten(-1, (H, D)) for _ in range(3))
+    ),
+    "einsum_sums_over_queries": of_heads(lambda q, k, v: torch.einsum("bhts,bhtd->bhsd", (q @ k.mT).softmax(-1), v)),
+    "keys_times_queries_turned_late": of_heads(lambda q, k, v: (k @ q.mT).softmax(-1).mT @ v),
+    "cache_joined_along_the_batch": (
+        lambda past, new: new.repeat(2, 1, 1, 1) @ torch.cat([past, new]).mT,
+        "B H S D,B H S D",
+        {},
+    ),
+    "cache_joined_along_the_width": (
+        lambda past, new: torch.cat([new, new], -1) @ torch.cat([past, new], -1).mT,
+        "B H S D,B H S D",
+        {},
+    ),
+    "cache_joined_along_the_heads_of_the_other_layout": (
+        lambda past, new: torch.cat([past, new], 2).transpose(1, 2),
+        "B S H D,B S H D",
+        {"S": H},
+    ),
+    "padding_on_the_queries": (
+        of_heads(lambda q, k, v, keep: (q @ k.mT).masked_fill(keep < 0, -1e9).softmax(-1) @ v),
+        "B S C,B S",
+        {"S": B},
+    ),
+    "padding_laid_on_the_queries": (
+        of_heads(lambda q, k, v, keep: (q @ k.mT).masked_fill((keep < 0)[:, None, :, None], -1e9).softmax(-1) @ v),
+        "B S C,B S",
+        {"S": B},
+    ),
+    "merged_from_the_other_end": of_heads(
+        lambda q, k, v: linear()(((q @ k.mT).softmax(-1) @ v).permute(3, 1, 2, 0).reshape(B, S, C))
+    ),
+    "viewed_with_letters_of_torch": (
+        lambda x: (x.view(B, H, S, D) @ x.view(B, H, S, D).mT).softmax(-2),
+        "N L E",
+        {"N": B, "L": S, "E": C},
+    ),
+}
+for letters in ("b s d", "B T D", "batch seq embed"):  # of other people
+    named = dict(zip(letters.split(), (B, S, C), strict=True))
+    WRONG[letters] = lambda x: x.view(B, H, S, D), letters, {"H": H, "D": D, **named}
+
+
+def program(table, axes="B S C", **sizes):
+    """Enter a program of several statements."""
+
+    def enter(fn):
+        table[fn.__name__] = fn, axes, sizes
+        return fn
+
+    return enter
+
+
 # Right
-
-
-@program(RIGHT)
-def patches_merged(x):
-    return linear(4 * C, C)(x.view(B, S // 2, 2 * C).repeat(1, 1, 2))
-
-
-@program(RIGHT)
-def frames_stacked_then_heads(x):
-    return x.reshape(B, S // 2, 2 * C).reshape(B, S // 2, 2 * H, D).transpose(1, 2)
-
-
-@program(RIGHT)
-def tokens_cut_in_two(x):
-    return linear()(x.view(B, 2 * S, C // 2).repeat(1, 1, 2))
-
-
-@program(RIGHT, S=D)
-def tokens_mixed(x):
-    return x + linear(D)(x.mT).mT
-
-
-@program(RIGHT, S=C)
-def as_many_tokens_as_the_width_mixed(x):
-    return x + linear(C)(x.mT).mT
-
-
-@program(RIGHT)
-def as_many_words_as_the_width(x):
-    return linear()(x) + x
 
 
 @program(RIGHT, axes="B N C,B M C", N=5, M=7)
@@ -102,12 +161,6 @@ def both_ways(a, b):
 def a_pointer_after_heads(x):
     x = merge(F.scaled_dot_product_attention(*qkv(x)))
     return (linear()(x) @ linear()(x).mT).softmax(-1)
-
-
-@program(RIGHT)
-def heads_averaged_in_the_last_layer(x):
-    q, k, v = qkv(x)
-    return ((q @ k.mT).softmax(-1) @ v).mean(1)
 
 
 @program(RIGHT)
@@ -150,11 +203,6 @@ def rows_and_columns(x):
     return along_y.permute(0, 2, 1, 3) + along_x
 
 
-@program(RIGHT, axes="B S C,P C", P=S)
-def positions_by_another_name(x, positions):
-    return x + positions
-
-
 @program(RIGHT, axes="B F N C", F=3, N=5)
 def time_then_space(x):
     time = x.transpose(1, 2)
@@ -170,13 +218,6 @@ def pixels_as_keys(x):
 
 
 @program(RIGHT)
-def kernels_without_softmax(x):
-    q, k, v = qkv(x)
-    state = (F.elu(k) + 1).mT @ v
-    return merge((F.elu(q) + 1) @ state)
-
-
-@program(RIGHT)
 def one_gated_head(x):
     q, k, v = linear(C, 5)(x), linear(C, 5)(x), linear(C, 2 * C)(x)
     return linear(2 * C, C)(linear(C, 2 * C)(x) * ((q @ k.mT).relu() ** 2 @ v))
@@ -188,18 +229,6 @@ def decays_by_head(x):
     at = torch.arange(x.size(1))
     decay = torch.linspace(0.5, 0.9, H)[:, None, None] ** (at[:, None] - at[None]).clamp(0)
     return merge(q @ k.mT * decay @ v)
-
-
-@program(RIGHT, B=1, H=1)
-def one_sentence_and_one_head(x):
-    q, k, v = qkv(x, 1)
-    return merge((q @ k.mT).softmax(-1) @ v)
-
-
-@program(RIGHT, axes="B S C,B S", **SQUARE)
-def padding_where_all_sizes_are_alike(x, keep):
-    q, k, v = qkv(x, 4)
-    return merge((q @ k.mT).masked_fill(keep[:, None, None, :] < 0, -1e9).softmax(-1) @ v)
 
 
 @program(RIGHT, **SQUARE)
@@ -217,50 +246,7 @@ def groups_repeated_alike(x, y):
     return merge((q @ k.mT).softmax(-1) @ v)
 
 
-@program(RIGHT)
-def keys_times_queries(x):
-    q, k, v = qkv(x)
-    return merge((k @ q.mT).softmax(-2).mT @ v)
-
-
-@program(RIGHT, S=C)
-def chunks_of_tokens_for_a_loop(x):
-    q, k, v = qkv(x)
-    return merge(torch.cat([(part @ k.mT).softmax(-1) @ v for part in q.chunk(3, dim=2)], 2))
-
-
 # Wrong
-
-
-@program(WRONG)
-def batch_first_forgotten(x):
-    return nn.MultiheadAttention(C, H)(x, x, x)[0]
-
-
-@program(WRONG)
-def batch_first_forgotten_in_a_layer(x):
-    return nn.TransformerEncoderLayer(C, H, 9)(x)
-
-
-@program(WRONG, axes="B C Y X")
-def picture_viewed_as_tokens(x):
-    return linear()(x.view(B, 24, C))
-
-
-@program(WRONG, axes="B C Y X")
-def patches_without_permute(x):
-    return x.reshape(B, C, 2, 2, 3, 2).reshape(B, 6, C * 4)
-
-
-@program(WRONG, axes="B S H D", S=H)
-def angles_on_the_heads(q):
-    angles = torch.outer(torch.arange(q.size(1)), torch.ones(q.size(-1)))
-    return q * angles.cos()
-
-
-@program(WRONG, axes="B S H D,S D", S=H)
-def given_angles_on_the_heads(q, angles):
-    return q * angles
 
 
 @program(WRONG, axes="B S C,B S C", H=4, H_kv=2)
@@ -287,48 +273,10 @@ def windows_reversed_without_permute(x):
     return x + windows.view(B, 2, 2, 2, 2, C).reshape(B, 4, 4, C)
 
 
-@program(WRONG, axes="B Y X C")
-def windows_without_permute(x):
-    return x.view(B * 6, 4, C)
-
-
-@program(WRONG)
-def einsum_sums_over_queries(x):
-    q, k, v = qkv(x)
-    return torch.einsum("bhts,bhtd->bhsd", (q @ k.mT).softmax(-1), v)
-
-
-@program(WRONG)
-def keys_times_queries_turned_late(x):
-    q, k, v = qkv(x)
-    return (k @ q.mT).softmax(-1).mT @ v
-
-
-@program(WRONG)
-def kernel_on_tokens_before_heads(x):
-    q, k, v = (linear()(x).unflatten(-1, (H, D)) for _ in range(3))
-    return F.scaled_dot_product_attention(q, k, v)
-
-
 @program(WRONG, axes="B H S D,B H T D", T=1)
 def cache_joined_along_the_heads(past, new):
     keys = torch.cat([past, new.expand(-1, -1, S, -1)], dim=1)
     return (new.repeat(1, 2, 1, 1) @ keys.mT).softmax(-1)
-
-
-@program(WRONG, axes="B H S D,B H S D")
-def cache_joined_along_the_batch(past, new):
-    return new.repeat(2, 1, 1, 1) @ torch.cat([past, new]).mT
-
-
-@program(WRONG, axes="B H S D,B H S D")
-def cache_joined_along_the_width(past, new):
-    return torch.cat([new, new], -1) @ torch.cat([past, new], -1).mT
-
-
-@program(WRONG, axes="B S H D,B S H D", S=H)
-def cache_joined_along_the_heads_of_the_other_layout(past, new):
-    return torch.cat([past, new], 2).transpose(1, 2)
 
 
 @program(WRONG, axes="B C Y X")
@@ -337,23 +285,11 @@ def softmax_over_the_queries_of_a_picture(x):
     return v @ (q.mT @ k).softmax(1).mT
 
 
-@program(WRONG, axes="B S C,B S", S=B)
-def padding_on_the_queries(x, keep):
-    q, k, v = qkv(x)
-    return (q @ k.mT).masked_fill(keep < 0, -1e9).softmax(-1) @ v
-
-
 @program(WRONG, axes="B S C,B", S=B)
 def padding_made_inside(x, lengths):
     q, k, v = qkv(x)
     keep = torch.arange(x.size(1)) < lengths[:, None]
     return (q @ k.mT).masked_fill(~keep, -1e9).softmax(-1) @ v
-
-
-@program(WRONG, axes="B S C,B S", S=B)
-def padding_laid_on_the_queries(x, keep):
-    q, k, v = qkv(x)
-    return (q @ k.mT).masked_fill((keep < 0)[:, None, :, None], -1e9).softmax(-1) @ v
 
 
 @program(WRONG, **SQUARE)
@@ -372,25 +308,6 @@ def stored_and_merged_without_transpose(x):
 
 
 @program(WRONG)
-def merged_from_the_other_end(x):
-    q, k, v = qkv(x)
-    return linear()(((q @ k.mT).softmax(-1) @ v).permute(3, 1, 2, 0).reshape(B, S, C))
-
-
-def viewed(x):
-    return x.view(B, H, S, D)
-
-
-for letters in ("b s d", "B T D", "batch seq embed"):  # of other people
-    WRONG[letters] = viewed, letters, {"H": H, "D": D, **dict(zip(letters.split(), (B, S, C), strict=True))}
-
-
-@program(WRONG, axes="N L E", N=B, L=S, E=C)
-def viewed_with_letters_of_torch(x):
-    return (x.view(B, H, S, D) @ x.view(B, H, S, D).mT).softmax(-2)
-
-
-@program(WRONG)
 def stored_head_by_head_and_merged_without_transpose(x):
     q, k, v = qkv(x)
     weights, out = (q @ k.mT).softmax(-1), torch.zeros(B, H, S, D)
@@ -400,7 +317,10 @@ def stored_head_by_head_and_merged_without_transpose(x):
 
 
 def traced(name):
-    fn, axes, sizes = (RIGHT | WRONG)[name]
+    entry = (RIGHT | WRONG)[name]
+    fn, axes, sizes = entry if isinstance(entry, tuple) else (entry, "B S C", {})
+    known = {"B": B, "S": S, "T": 5, "H": H, "D": D, "C": sizes.get("H", H) * sizes.get("D", D), "Y": 4, "X": 6}
+    sizes = known | sizes
     shapes = [[sizes[letter] for letter in pattern.split()] for pattern in axes.split(",")]
     torch.manual_seed(0)
     given = {key: size for key, size in sizes.items() if key in ("H", "H_kv")}
