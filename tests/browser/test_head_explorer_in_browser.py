@@ -233,14 +233,7 @@ def test_512_tokens_can_be_pointed_at(show, width):
 
 
 def test_words_from_people_stay_words(show, draw):
-    shown = {
-        EVIL: "</script><img src=x one…",
-        "": "(empty)",
-        "\n": "⏎",
-        "👩‍👩‍👧 family": "👩‍👩‍👧 family",
-        "שלום": "שלום",
-        "Donaudampfschifffahrtsgesellschaft": "Donaudampfschifffahrtsg…",
-    }
+    shown = {EVIL: "</script><img src=x one…", "": "(empty)", "שלום": "שלום"}
     page = show(HeadExplorer(weights(draw, 2, len(shown), len(shown)), queries=list(shown)))
     for row, word in enumerate(shown.values()):
         point(page, row, row)

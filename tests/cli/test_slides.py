@@ -91,10 +91,8 @@ def open_deck(new_page, deck):
 
 
 def test_every_lesson_becomes_a_deck_and_the_index_lists_it(tmp_path):
-    assert [path.stem for path in slides.build(saved=True, folder=tmp_path)] == [
-        *(path.stem for path in LESSONS),
-        "index",
-    ]
+    built = slides.build(saved=True, folder=tmp_path)
+    assert [path.stem for path in built] == [*(path.stem for path in LESSONS), "index"]
     index = (tmp_path / "index.html").read_text()
     for path in LESSONS:
         title = re.match(r"# (.+)", read(path).cells[0].source)[1]
@@ -288,9 +286,8 @@ def test_only_the_current_slide_is_exposed(open_deck):
 def test_themes_motion_and_print(open_deck):
     page = open_deck("05_weighted_sum", color_scheme="dark")
     assert page.evaluate("getComputedStyle(document.body).backgroundColor") == "rgb(18, 22, 28)"
-    assert (
-        page.evaluate("getComputedStyle(document.querySelector('figure img')).backgroundColor") == "rgb(255, 255, 255)"
-    )
+    image = "getComputedStyle(document.querySelector('figure img'))"
+    assert page.evaluate(f"{image}.backgroundColor") == "rgb(255, 255, 255)"
     assert page.evaluate("getComputedStyle(slides[0]).animationName") == "none"
     pages = len(re.findall(rb"/Type\s*/Page\b", page.pdf(prefer_css_page_size=True, print_background=True)))
     assert pages == page.locator("main > section").count()
@@ -396,15 +393,10 @@ def test_the_switch_for_solutions(of_class, of_lecturer, monkeypatch):
     assert ("solution(" in last) == shown
 
 
-def sections(number):
-    """Return {heading: minutes} of a lesson."""
-    cells = [cell for cell in read(LESSONS[number]).cells if "minutes" in cell.metadata.get("lecture", {})]
-    return {re.match(r"##? (.+)", cell.source)[1]: cell.metadata.lecture.minutes for cell in cells}
-
-
 def minutes_of(number, named):
     """Add up the sections that are named, by how their headings begin; each name fits one."""
-    found = sections(number)
+    cells = [cell for cell in read(LESSONS[number]).cells if "minutes" in cell.metadata.get("lecture", {})]
+    found = {re.match(r"##? (.+)", cell.source)[1]: cell.metadata.lecture.minutes for cell in cells}
     begins = named.replace("Opening", f"{number} · ").split("; ")
     fits = [[minutes for heading, minutes in found.items() if heading.startswith(words)] for words in begins]
     return sum(minutes for (minutes,) in fits)
