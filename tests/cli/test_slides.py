@@ -1,5 +1,6 @@
 """Decks: every lesson builds, asks for nothing, fits its slides, moves by keys, and keeps its solutions."""
 
+import copy
 import functools
 import html
 import re
@@ -7,6 +8,7 @@ from pathlib import Path
 
 import nbformat
 import pytest
+from lessons import LESSONS, read
 
 from mha_course import example, exercises
 from mha_course.cli import slide_html, slides
@@ -16,7 +18,6 @@ from mha_course.exercises.hint_ladder import reference
 from mha_course.plots import figures
 
 ROOT = Path(__file__).resolve().parents[2]
-LESSONS = sorted(slides.LESSONS.glob("*.ipynb"))
 BY_NAME = {"argvalues": LESSONS, "ids": lambda path: path.stem}
 FORMULA = re.compile(r"\$\$.+?\$\$|\$[^$]+?\$", re.DOTALL)
 ASKS = re.compile(
@@ -46,10 +47,6 @@ MEASURE = """() => [...document.querySelectorAll("main > section")].map((slide) 
     pictures: pictures.map((image) => Math.min(scaleOf(image), heightOf(image))), empty: !content.children.length,
   };
 })"""
-
-
-def read(path):
-    return nbformat.read(path, as_version=4)
 
 
 def plain(page):
@@ -311,7 +308,7 @@ def test_themes_motion_and_print(open_deck):
     ],
 )
 def test_a_missing_or_unknown_type_is_one_clear_message(metadata, message):
-    notebook = read(LESSONS[0])
+    notebook = copy.deepcopy(read(LESSONS[0]))
     notebook.cells[2].metadata = nbformat.from_dict(metadata)
     with pytest.raises(ShapeError) as error:
         slides.slides(notebook, "00_start_here")
