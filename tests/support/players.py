@@ -10,7 +10,7 @@ def now(page):
 
 
 def stays_inside(page, around, parts=".stage *", by=0, below=False):
-    """Demand that no part leaves what it stands in by more than some pixels, if not below it, and that all fits."""
+    """Demand that no part leaves what it stands in, but by some pixels (or, with below, downwards), and all fits."""
     assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
     outside = """([around, parts, by, below]) => [...document.querySelectorAll(around)].flatMap((whole) => {
       const outer = whole.getBoundingClientRect();
