@@ -165,7 +165,7 @@ def test_layers_and_sentences_stand_in_rows(show, draw):
     assert said(page) == f"layer 2, sentence 1, average of heads: the → sat {given[2, 1, :, 1, 3].mean():.2f}"
 
 
-def test_all_is_reached_by_keyboard(show, draw):
+def test_all_is_reached_by_keys_and_those_that_are_answered_go_no_further(show, draw):
     given = weights(draw, 4, 5, 5)
     page = show(HeadExplorer(given, queries=WORDS))
     order = []
@@ -174,6 +174,7 @@ def test_all_is_reached_by_keyboard(show, draw):
         order.append(page.evaluate("document.activeElement.className || document.activeElement.tagName"))
         assert page.evaluate("getComputedStyle(document.activeElement).outlineStyle") == "solid"
     assert order == ["head", "glass", "SUMMARY"]
+    page.evaluate("leaked.length = 0")
     page.locator(".head").first.focus()
     for key, head in (("ArrowRight", "head 1"), ("End", "average"), ("ArrowLeft", "head 3"), ("Home", "head 0")):
         press(page, key)
@@ -192,15 +193,8 @@ def test_all_is_reached_by_keyboard(show, draw):
     assert page.locator(".title b").inner_text() == "head 1"
     press(page, "Escape")
     assert said(page).startswith("Point at")
-
-
-def test_keys_that_are_answered_go_no_further(show, draw):
-    page = show(HeadExplorer(weights(draw, 4, 5, 5), queries=WORDS))
-    page.evaluate("leaked.length = 0")
-    page.locator(".glass").focus()
-    press(page, "ArrowDown", "End", "PageUp", "Escape")
     page.locator(".head").first.focus()
-    press(page, "ArrowRight", "Home", "Enter", " ")
+    press(page, "Enter", " ")
     page.locator("summary").focus()
     press(page, "Enter")
     assert page.evaluate("leaked") == []
@@ -239,14 +233,7 @@ def test_512_tokens_can_be_pointed_at(show, width):
 
 
 def test_words_from_people_stay_words(show, draw):
-    shown = {
-        EVIL: "</script><img src=x one…",
-        "": "(empty)",
-        "\n": "⏎",
-        "👩‍👩‍👧 family": "👩‍👩‍👧 family",
-        "שלום": "שלום",
-        "Donaudampfschifffahrtsgesellschaft": "Donaudampfschifffahrtsg…",
-    }
+    shown = {EVIL: "</script><img src=x one…", "": "(empty)", "שלום": "שלום"}
     page = show(HeadExplorer(weights(draw, 2, len(shown), len(shown)), queries=list(shown)))
     for row, word in enumerate(shown.values()):
         point(page, row, row)
@@ -256,16 +243,22 @@ def test_words_from_people_stay_words(show, draw):
     assert page.locator("img").count() == 0
 
 
-def test_one_frame_at_256_tokens(show, draw):
-    page = show(HeadExplorer(weights(draw, 8, 256, 256)))
-    times = page.evaluate(
+@pytest.mark.parametrize(("tokens", "frame"), [(256, 16), (512, 64)])
+def test_eight_heads_are_drawn_without_stopping_the_page(show, draw, tokens, frame):
+    """In milliseconds: what one frame takes, and for how long at most the page does not answer."""
+    page = show(HeadExplorer(weights(draw, 8, tokens, tokens)))
+    times, worst = page.evaluate(
         """async () => {
              const thumbs = [...document.querySelectorAll('.head')], frame = requestAnimationFrame, times = [];
-             let took = 0;
+             let [took, worst, last] = [0, 0, performance.now()];
              window.requestAnimationFrame = (call) => frame((time) => {
                const start = performance.now();
                call(time);
                took += performance.now() - start;
+             });
+             setInterval(() => {
+               worst = Math.max(worst, performance.now() - last);
+               last = performance.now();
              });
              for (let n = 0; n < 45; n++) {
                took = 0;
@@ -273,9 +266,10 @@ def test_one_frame_at_256_tokens(show, draw):
                await new Promise((resolve) => setTimeout(resolve, 40));
                times.push(took);
              }
-             return times.slice(9).sort((a, b) => a - b); }"""
+             return [times.slice(9).sort((a, b) => a - b), worst]; }"""
     )
-    assert times[len(times) // 2] < 16
+    assert times[len(times) // 2] < frame
+    assert worst < 1500
 
 
 def test_controls_ask_the_kernel_and_its_answer_is_drawn(show):

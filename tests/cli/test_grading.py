@@ -18,7 +18,7 @@ from urllib.parse import unquote
 import nbformat
 import pytest
 import solutions
-from contrast import TEXT, contrast
+from contrast import TEXT, WORDS, contrast
 
 from mha_course.cli import grading, grading_pages, launch, workers
 from mha_course.cli.answers import Answer, find_answers, judge, read, unpacked
@@ -141,26 +141,6 @@ def softmax(scores):
     checker.check("softmax", softmax, about=(builtins, exercises))
     return torch.softmax(scores, -2)
 """
-# The colours of all text on a page, that of what lies behind it, and its size.
-INKS = """() => {
-  const canvas = document.createElement("canvas").getContext("2d", { willReadFrequently: true });
-  const hex = (color) => {
-    canvas.clearRect(0, 0, 1, 1); canvas.fillStyle = color; canvas.fillRect(0, 0, 1, 1);
-    return "#" + [...canvas.getImageData(0, 0, 1, 1).data].map((x) => x.toString(16).padStart(2, "0")).join("");
-  };
-  const paper = (part) => {
-    for (; part; part = part.parentElement) {
-      const color = hex(getComputedStyle(part).backgroundColor);
-      if (color.endsWith("ff")) return color.slice(0, 7);
-    }
-  };
-  const found = [], texts = document.createTreeWalker(document.querySelector("main"), NodeFilter.SHOW_TEXT);
-  while (texts.nextNode()) {
-    const { data, parentElement: part } = texts.currentNode, style = getComputedStyle(part);
-    if (data.trim()) found.push([hex(style.color).slice(0, 7), paper(part), parseFloat(style.fontSize)]);
-  }
-  return found;
-}"""
 # Cells that stand where the stub of softmax stood, with the status and the mistake that they come out with.
 PLANTED = {
     "right": (SOFTMAX, "correct", ""),
@@ -658,6 +638,6 @@ def test_the_pages_can_be_read(new_page, tmp_path, scheme, width):
         page = new_page(width=width, color_scheme=scheme)
         page.goto((tmp_path / f"{name}.html").as_uri())
         assert page.evaluate("document.documentElement.scrollWidth") == width
-        for ink, paper, size in page.evaluate(INKS):
+        for ink, paper, size, *_ in page.evaluate(WORDS, "main *"):
             assert contrast(ink, paper) >= TEXT, (ink, paper)
             assert size >= 11

@@ -14,7 +14,6 @@ import nbformat
 import pytest
 from nbclient import NotebookClient
 
-from mha_course import plots
 from mha_course.cli import authoring, launch
 from mha_course.exercises import progress_store
 
@@ -220,49 +219,3 @@ def test_other_pythons_read_all_of_it_and_start_the_set_up(tmp_path):
                 check=False,
             )  # fmt: skip
             assert (done.returncode, done.stderr) == (0, ""), done.stdout
-
-
-def test_a_heatmap_of_1024_tokens_is_drawn_soon(draw):
-    weights = draw(1024, 1024).softmax(-1)
-    start = time.monotonic()
-    ax = plots.heatmap(weights, queries=[f"token {i}" for i in range(1024)])
-    ax.figure.canvas.draw()
-    assert time.monotonic() - start < 15
-    shown = [label for label in ax.get_yticklabels() if label.get_text() and label.get_visible()]
-    boxes = [label.get_window_extent() for label in shown]
-    assert boxes
-    assert all(one.y1 >= other.y0 or one.y0 >= other.y1 for one, other in itertools.pairwise(boxes))
-
-
-# Walks through all heads, and returns for how long at most the page did not answer, in milliseconds.
-STALLS = """async () => {
-  const heads = [...document.querySelectorAll('.head')];
-  let [worst, last, on] = [0, performance.now(), true];
-  const tick = () => {
-    const now = performance.now();
-    worst = Math.max(worst, now - last);
-    last = now;
-    if (on) setTimeout(tick, 0);
-  };
-  tick();
-  for (const head of heads) {
-    head.click();
-    await new Promise((done) => setTimeout(done, 250));
-  }
-  on = false;
-  return worst;
-}"""
-EXPLORER = """
-import torch
-from mha_course.widgets import HeadExplorer
-weights = torch.randn(8, 512, 512, generator=torch.Generator().manual_seed(0)).mul(3).softmax(-1)
-words = [f"w{i}" for i in range(512)]
-HeadExplorer(weights, queries=words)
-"""
-
-
-def test_eight_heads_of_512_tokens_do_not_stop_the_page(lab_page):
-    page = lab_page([EXPLORER], height=1200)
-    page.wait_for_selector(".mha-heads[data-drawn]")
-    assert page.locator(".head").count() == 9  # and their average
-    assert page.evaluate(STALLS) < 1500

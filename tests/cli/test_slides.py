@@ -1,5 +1,6 @@
 """Decks: every lesson builds, asks for nothing, fits its slides, moves by keys, and keeps its solutions."""
 
+import copy
 import functools
 import html
 import re
@@ -7,6 +8,7 @@ from pathlib import Path
 
 import nbformat
 import pytest
+from lessons import LESSONS, read
 
 from mha_course import example, exercises
 from mha_course.cli import slide_html, slides
@@ -16,7 +18,6 @@ from mha_course.exercises.hint_ladder import reference
 from mha_course.plots import figures
 
 ROOT = Path(__file__).resolve().parents[2]
-LESSONS = sorted(slides.LESSONS.glob("*.ipynb"))
 BY_NAME = {"argvalues": LESSONS, "ids": lambda path: path.stem}
 FORMULA = re.compile(r"\$\$.+?\$\$|\$[^$]+?\$", re.DOTALL)
 ASKS = re.compile(
@@ -46,10 +47,6 @@ MEASURE = """() => [...document.querySelectorAll("main > section")].map((slide) 
     pictures: pictures.map((image) => Math.min(scaleOf(image), heightOf(image))), empty: !content.children.length,
   };
 })"""
-
-
-def read(path):
-    return nbformat.read(path, as_version=4)
 
 
 def plain(page):
@@ -91,10 +88,8 @@ def open_deck(new_page, deck):
 
 
 def test_every_lesson_becomes_a_deck_and_the_index_lists_it(tmp_path):
-    assert [path.stem for path in slides.build(saved=True, folder=tmp_path)] == [
-        *(path.stem for path in LESSONS),
-        "index",
-    ]
+    built = slides.build(saved=True, folder=tmp_path)
+    assert [path.stem for path in built] == [*(path.stem for path in LESSONS), "index"]
     index = (tmp_path / "index.html").read_text()
     for path in LESSONS:
         title = re.match(r"# (.+)", read(path).cells[0].source)[1]
@@ -288,9 +283,8 @@ def test_only_the_current_slide_is_exposed(open_deck):
 def test_themes_motion_and_print(open_deck):
     page = open_deck("05_weighted_sum", color_scheme="dark")
     assert page.evaluate("getComputedStyle(document.body).backgroundColor") == "rgb(18, 22, 28)"
-    assert (
-        page.evaluate("getComputedStyle(document.querySelector('figure img')).backgroundColor") == "rgb(255, 255, 255)"
-    )
+    image = "getComputedStyle(document.querySelector('figure img'))"
+    assert page.evaluate(f"{image}.backgroundColor") == "rgb(255, 255, 255)"
     assert page.evaluate("getComputedStyle(slides[0]).animationName") == "none"
     pages = len(re.findall(rb"/Type\s*/Page\b", page.pdf(prefer_css_page_size=True, print_background=True)))
     assert pages == page.locator("main > section").count()
@@ -314,7 +308,7 @@ def test_themes_motion_and_print(open_deck):
     ],
 )
 def test_a_missing_or_unknown_type_is_one_clear_message(metadata, message):
-    notebook = read(LESSONS[0])
+    notebook = copy.deepcopy(read(LESSONS[0]))
     notebook.cells[2].metadata = nbformat.from_dict(metadata)
     with pytest.raises(ShapeError) as error:
         slides.slides(notebook, "00_start_here")
@@ -396,15 +390,10 @@ def test_the_switch_for_solutions(of_class, of_lecturer, monkeypatch):
     assert ("solution(" in last) == shown
 
 
-def sections(number):
-    """Return {heading: minutes} of a lesson."""
-    cells = [cell for cell in read(LESSONS[number]).cells if "minutes" in cell.metadata.get("lecture", {})]
-    return {re.match(r"##? (.+)", cell.source)[1]: cell.metadata.lecture.minutes for cell in cells}
-
-
 def minutes_of(number, named):
     """Add up the sections that are named, by how their headings begin; each name fits one."""
-    found = sections(number)
+    cells = [cell for cell in read(LESSONS[number]).cells if "minutes" in cell.metadata.get("lecture", {})]
+    found = {re.match(r"##? (.+)", cell.source)[1]: cell.metadata.lecture.minutes for cell in cells}
     begins = named.replace("Opening", f"{number} · ").split("; ")
     fits = [[minutes for heading, minutes in found.items() if heading.startswith(words)] for words in begins]
     return sum(minutes for (minutes,) in fits)

@@ -1,6 +1,6 @@
-"""Lessons for those who do not see pictures, or do not want motion: what can be told from the files, and motion itself.
+"""Lessons for those who do not see pictures, or do not want motion: what can be told from the files.
 
-What needs a browser (keys, names, marks of the focus) is in test_pages.py.
+What needs a browser is in test_pages.py (keys, names, marks of the focus) and in test_players.py (motion).
 """
 
 import re
@@ -9,14 +9,10 @@ from pathlib import Path
 
 import nbformat
 import pytest
-import walking
 from lessons import LESSONS, prose, read
 
 from mha_course import widgets
 from mha_course.cli import authoring
-from mha_course.tracing import trace
-from mha_course.variants import FusedQKV
-from mha_course.widgets import LayoutPlayer, ShapeTracer
 
 HERE = Path(widgets.__file__).parent
 EMPTY_WORDS = {"here", "this", "link", "click here", "more", "this page", "read more", "see here"}
@@ -145,49 +141,3 @@ def test_what_moves_by_itself_asks_whether_it_may(path):
     assert not MOVES.search(text) or "prefers-reduced-motion" in text
     scripts = "".join(one.read_text(encoding="utf-8") for one in path.parent.glob("*.js"))
     assert not PLAYS.search(text) or "prefers-reduced-motion" in scripts  # who plays a picture need not draw it
-
-
-# What moves on the page while something plays: how many animations ran, and how often the picture changed.
-WATCH = """() => {
-  const animate = Element.prototype.animate;
-  window.flights = 0;
-  Element.prototype.animate = function (...given) { flights += 1; return animate.apply(this, given); };
-}"""
-
-
-@pytest.mark.parametrize(
-    ("kind", "motion", "moves"),
-    [(LayoutPlayer, "reduce", False), (LayoutPlayer, "no-preference", True), (ShapeTracer, "no-preference", False)],
-)
-def test_players_step_without_motion(widget_page, draw, kind, motion, moves):
-    followed = trace(FusedQKV(8, 2).double(), draw(1, 3, 8), axes="B S C", sizes={"H": 2})
-    page = widget_page(kind(followed), reduced_motion=motion)
-    page.evaluate(WATCH)
-    page.get_by_role("button", name="Play").click()
-    page.wait_for_timeout(4500)
-    assert page.evaluate("model.get('position')") > 0
-    assert bool(page.evaluate("flights")) == moves
-
-
-PANEL = """
-import numpy as np
-from mha_course import plots
-from mha_course.widgets import Panel
-def draw(size, palette, much): return plots.heatmap(np.eye(size) * much), f"An identity of {size}."
-Panel(draw, size=range(2, 12), much={"a little": 0, "all": 1}, palette=["a", "b"])
-"""
-
-
-def test_controls_of_a_panel_have_names_and_a_mark_of_the_focus(lab_page):
-    page = lab_page([PANEL])
-    page.wait_for_selector(".mha-lab img")
-    panel = page.query_selector(".mha-lab")
-    assert walking.tab_through(page, panel) == []
-    assert walking.unreached(panel) == []
-    assert sorted(walking.names(page, panel).values()) == ["Start again", "a", "b", "much", "size"]
-    group = page.get_by_role("group", name="palette")
-    assert group.get_by_role("radio", name="a").is_checked()
-    group.get_by_role("radio", name="a").press("ArrowRight")
-    assert group.get_by_role("radio", name="b").is_checked()
-    walking.settle(page)
-    assert walking.troubles(page) == []

@@ -6,7 +6,7 @@ import re
 import numpy as np
 import pytest
 import seaborn  # noqa: F401  (registers vlag)
-from contrast import MARK, TEXT, XYZ, contrast, linear
+from contrast import MARK, TEXT, WORDS, XYZ, contrast, linear
 from widget_cases import CASES, START
 
 from mha_course import plots
@@ -102,71 +102,14 @@ def test_colours_with_a_meaning_stay_apart(colors, least, sight):
         assert apart(one, other, sight) >= least, (one, other)
 
 
-# How the words of a page stand out from what lies beneath them, opacity of all that they stand in included.
-READ = """() => {
-  const canvas = document.createElement("canvas").getContext("2d", { willReadFrequently: true });
-  const rgba = (color) => {
-    canvas.clearRect(0, 0, 1, 1); canvas.fillStyle = color; canvas.fillRect(0, 0, 1, 1);
-    const [r, g, b, a] = canvas.getImageData(0, 0, 1, 1).data;
-    return [r, g, b, a / 255];
-  };
-  const faded = (node, until) => {
-    let all = 1;
-    for (; node && node !== until; node = node.parentElement) all *= +getComputedStyle(node).opacity;
-    return all;
-  };
-  const over = (top, share, below) => below.map((value, i) => top[i] * share + value * (1 - share));
-  const bright = (color) => {
-    const even = (value) => value <= 0.04045 ? value / 12.92 : ((value + 0.055) / 1.055) ** 2.4;
-    const [r, g, b] = color.map((value) => even(value / 255));
-    return 0.2126 * r + 0.7152 * g + 0.0722 * b;
-  };
-  const found = [];
-  const texts = [...document.querySelectorAll("[class^=mha-] *")].filter((node) =>
-    !["STYLE", "SCRIPT", "OPTION"].includes(node.tagName) && !node.closest("[aria-disabled=true], :disabled") &&
-    [...node.childNodes].some((child) => child.nodeType === 3 && child.data.trim()));
-  for (const node of texts) {
-    if (!node.checkVisibility({ opacityProperty: true, visibilityProperty: true })) continue;
-    const range = document.createRange();
-    range.selectNodeContents(node);
-    let box = range.getBoundingClientRect();
-    if (box.top < 200 || box.bottom > innerHeight - 200) {
-      node.scrollIntoView({ block: "center", inline: "nearest" });
-      box = range.getBoundingClientRect();
-    }
-    if (box.width < 2 || box.height < 2) continue;
-    const under = document.elementsFromPoint(box.left + box.width / 2, box.top + box.height / 2);
-    const style = getComputedStyle(node);
-    const drawn = node.namespaceURI.endsWith("svg");
-    let paper = [255, 255, 255];
-    for (const one of under.reverse()) {
-      if (one.tagName === "CANVAS") { paper = null; break; }
-      const look = getComputedStyle(one);
-      const shape = one.namespaceURI.endsWith("svg") && !["svg", "text", "tspan", "g"].includes(one.tagName);
-      const image = look.backgroundImage.match(/rgba?\\([^)]*\\)/)?.[0]; // the first colour of a gradient
-      const fill = shape ? (look.fill === "none" ? "#0000" : look.fill) : image ?? look.backgroundColor;
-      const [r, g, b, a] = rgba(fill.startsWith("url") ? "#0000" : fill);
-      paper = over([r, g, b], a * (shape ? +look.fillOpacity : 1) * faded(one), paper);
-    }
-    if (!paper) continue;
-    const [r, g, b, a] = rgba(drawn ? style.fill : style.color);
-    const ink = over([r, g, b], a * faded(node), paper);
-    const [low, high] = [bright(ink), bright(paper)].sort((one, other) => one - other);
-    found.push([(high + 0.05) / (low + 0.05), node.closest("[class^=mha-]").className, node.className.baseVal ??
-      node.className, node.textContent.trim().slice(0, 30), ink.map(Math.round).join(), paper.map(Math.round).join()]);
-  }
-  return found;
-}"""
-
-
 @pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
 def test_words_of_widgets_can_be_read(lab_page, dark):
     calls = [call for call, *_ in CASES.values()]
     page = lab_page([f"import torch, numpy as np{START}", *calls], dark=dark, height=1000)
     page.wait_for_function(f"document.querySelectorAll('.jp-OutputArea [class^=mha-]').length >= {len(calls)}")
     page.wait_for_timeout(1500)  # until all are drawn
-    found = page.evaluate(READ)
-    assert {row[1].split()[0] for row in found} >= {"mha-tracer", "mha-layout", "mha-heads", "mha-lab"}
+    found = page.evaluate(WORDS, "[class^=mha-] *")
+    assert {kind.split()[0] for *_, kind in found} >= {"mha-tracer", "mha-layout", "mha-heads", "mha-lab"}
     assert len(found) > 200
-    poor = {tuple(row) for row in found if row[0] < TEXT}
+    poor = {tuple(row) for row in found if contrast(*row[:2]) < TEXT}
     assert not poor, "\n".join(map(str, sorted(poor)))

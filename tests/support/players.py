@@ -1,4 +1,4 @@
-"""What tests do with a player in a page of its own: go to a step, and ask where it is and whether all is seen."""
+"""What tests do with a widget in a page: go to a step, and ask where it is and whether all is seen."""
 
 
 def go(page, position):
@@ -9,13 +9,15 @@ def now(page):
     return page.evaluate("model.get('position')")
 
 
-def stays_inside(page, around):
-    """Demand that nothing on the stage leaves the part of the player that it stands in, and that all fits the page."""
+def stays_inside(page, around, parts=".stage *", by=0, below=False):
+    """Demand that no part leaves what it stands in, but by some pixels (or, with below, downwards), and all fits."""
     assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
-    assert page.evaluate(
-        """(around) => [...document.querySelectorAll('.stage *')].every((node) => {
-             if (node.offsetWidth === 0) return true;
-             const [inner, outer] = [node, node.closest(around)].map((one) => one.getBoundingClientRect());
-             return inner.left >= outer.left && inner.right <= outer.right && inner.bottom <= outer.bottom; })""",
-        around,
-    )
+    outside = """([around, parts, by, below]) => [...document.querySelectorAll(around)].flatMap((whole) => {
+      const outer = whole.getBoundingClientRect();
+      return [...whole.querySelectorAll(parts)].filter((node) => {
+        const { width, left, right, bottom } = node.getBoundingClientRect();
+        const under = !below && bottom > outer.bottom + by;
+        return width && (left < outer.left - by || right > outer.right + by || under);
+      }).map((node) => [node.tagName, node.textContent.slice(0, 30)]);
+    })"""
+    assert page.evaluate(outside, [around, parts, by, below]) == []

@@ -109,15 +109,15 @@ def controls(widget):
 
 
 def tab_through(page, widget):
-    """Go through a widget with Tab from its first control; return who has no mark when it has the focus."""
+    """Go through a widget with Tab from its first control; return who has no mark of the focus, or gets it again."""
     unseen, inside = [], controls(widget)
     widget.evaluate("(root) => { root.dataset.walked = 'now'; root.scrollIntoView() }")
     inside[0].evaluate("(node) => node.focus({ focusVisible: true })")
     for _ in range(3 * len(inside) + 3):
         here = page.evaluate(FOCUSED, WIDGETS)
-        if not here["inside"] or here["again"]:
+        if not here["inside"]:
             break
-        if not here["seen"]:
+        if here["again"] or not here["seen"]:
             unseen.append(here["who"])
         page.keyboard.press("Tab")
     widget.evaluate("(root) => { root.dataset.walked = 'before' }")

@@ -252,9 +252,8 @@ def test_a_view_leaves_the_strip_as_it_is_and_a_copy_writes_another(show):
     assert page.locator(".strip .label").all_inner_texts() == [
         "memory, strip 1: unchanged, no longer read", "memory, strip 2: written anew"
     ]  # fmt: skip
-    assert [place for place, *_ in sorted(page.evaluate(GRID, 0), key=lambda cell: (cell[3], cell[2]))] == list(
-        range(24)
-    )
+    cells = sorted(page.evaluate(GRID, 0), key=lambda cell: (cell[3], cell[2]))
+    assert [place for place, *_ in cells] == list(range(24))
     go(page, 0)
     assert page.evaluate(STRIP, 0) == strip
 

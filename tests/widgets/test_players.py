@@ -102,6 +102,7 @@ def test_it_plays_to_the_end_and_from_the_start_again(page, last):
     assert page.get_by_role("button", name="Pause").count() == 1
     page.clock.run_for(3000)
     assert now(page) == 2
+    assert page.evaluate("document.getAnimations().length") == 0
     page.keyboard.press(" ")
     page.clock.run_for(3000)
     assert now(page) == 2
