@@ -320,8 +320,13 @@ class AxisNamer:
         found = [sum(axis, ()) for axis in parts]
         if found != list(axes):
             found = self.separate_tokens(found)
-        doubtful = [any(factor.kind == "taken" and factor not in self.confirmed for factor in axis) for axis in found]
-        return tuple("?" if doubt else self.label(axis) for axis, doubt in zip(found, doubtful, strict=True))
+        return tuple("?" if any(map(self._is_doubtful, axis)) else self.label(axis) for axis in found)
+
+    def _is_doubtful(self, factor: Factor | None) -> bool:
+        """Return whether this, or what it is a part of, was taken for a head's width and never used as one."""
+        while factor and (factor.kind != "taken" or factor in self.confirmed):
+            factor = factor.whole
+        return factor is not None
 
     def label(self, axis: Axis) -> str:
         """Write an axis as the field does."""

@@ -118,6 +118,8 @@ def _read(part: str, words: Sequence[str]) -> str:
         return IMAGE.get(part, part)
     if {"N", "E"} <= set(words):
         return TORCH.get(part, part)
+    if part == "E" and words[-1] == part and len(words) > 1:
+        return "C"
     if part == "d":
         return "D" if {"h", "H", "heads"} & set(words) else "C"
     return LETTERS.get(part, part)
@@ -150,7 +152,8 @@ def translated(axes: Patterns, patterns: Mapping[str, Sequence[str]]) -> tuple[s
 def head_widths(patterns: Mapping[str, Sequence[str]], found: Mapping[str, int]) -> tuple[str, ...]:
     """Return a note where D may be meant as the whole width: there are heads, but neither C nor an axis of heads."""
     alone = [" ".join(words) for words in patterns.values() if "D" in words and "H" not in words]
-    unsure = alone and found.get("H", 1) > 1 and "C" not in found
+    beside = any({"H", "D"} <= set(words) for words in patterns.values())
+    unsure = alone and not beside and found.get("H", 1) > 1 and "C" not in found
     return (f"in {alone[0]}, D is the width of one head; if it is the whole width, write C",) if unsure else ()
 
 

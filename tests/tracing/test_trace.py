@@ -921,6 +921,21 @@ def test_what_may_be_the_whole_width_is_noted(axes, sizes, noted, draw):
     note = "in B T D, D is the width of one head; if it is the whole width, write C"
     assert found.notes == ((note,) if noted else ())
     assert trace(lambda q: q * 2, draw(B, H, S, D), axes="B H T D", sizes={"H": H}).notes == ()
+    beside = {"q": "B H T D", "w": "D D"}
+    assert trace(lambda q, w: q @ w, draw(B, H, S, D), draw(D, D), axes=beside).notes == ()
+
+
+def test_an_e_that_stands_last_is_the_width(x):
+    found = trace(lambda x: x.view(2, 5, 4, 6), x, axes="B S E", sizes={"H": H})
+    assert found.steps[-1].axes == ("B", "S", "H", "D")
+    assert found.notes == ("B S E was read as B S C",)
+
+
+def test_half_of_what_was_never_used_as_a_heads_width_has_no_name(x):
+    low = nn.Linear(C, D).double()
+    assert {step.axes[-1] for step in trace(lambda x: low(x).chunk(2, -1), x, axes="B S C", sizes={"H": H}).steps} == {
+        "?"
+    }
 
 
 STATISTICS = []
