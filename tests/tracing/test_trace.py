@@ -220,6 +220,7 @@ OF_SHAPES = [  # a function of a tensor of this shape, its axes, further sizes, 
       for old, axes, new, expected in OF_ONES],
     (lambda x: x[:, ::2], (2, 1, 24), "B S C", {}, "B S C"),
     (lambda x: x.flatten(1, 2), (2, 1, 5, 24), "B 1 S C", {}, "B S C"),
+    (lambda q: q.reshape(-1, q.shape[2], q.shape[3]), (1, 4, 1, 6), "B H S D", {}, "B*H S D"),
     (lambda ids: F.one_hot(ids.long() * 0, 7), (2, 5), "B S", {"V": 7}, "B S V"),
     (lambda ids: nn.Embedding(10, C)(ids.long() * 0), (2, 5), "B S", {"C": C}, "B S C"),
     # as many heads as numbers in each; halves of four, which a view alone does not tell
@@ -923,6 +924,16 @@ def test_what_may_be_the_whole_width_is_noted(axes, sizes, noted, draw):
     assert trace(lambda q: q * 2, draw(B, H, S, D), axes="B H T D", sizes={"H": H}).notes == ()
     beside = {"q": "B H T D", "w": "D D"}
     assert trace(lambda q, w: q @ w, draw(B, H, S, D), draw(D, D), axes=beside).notes == ()
+
+
+@pytest.mark.parametrize(("order", "said"), [("H*B 1 S", "fold-order-mixed: "), ("B*H 1 S", "")])
+def test_what_a_product_is_added_to_is_judged_as_in_a_sum(order, said, draw):
+    bias, q, k = draw(B * H, 1, S), draw(B * H, S, D), draw(B * H, S, D, seed=1)
+    axes, sizes = {"bias": order, "q": "B*H T D", "k": "B*H S D"}, {"B": B, "H": H}
+    for score in (lambda bias, q, k: torch.baddbmm(bias, q, k.mT), lambda bias, q, k: bias + q @ k.mT):
+        warning = trace(score, bias, q, k, axes=axes, sizes=sizes).steps[-1].warning or ""
+        assert warning.startswith(said)
+        assert bool(warning) == bool(said)
 
 
 def test_an_e_that_stands_last_is_the_width(x):

@@ -40,7 +40,13 @@ def matmul(call: OpCall) -> list[list[Axis]]:
     two = [*batch[len(batch) - max(right.dim() - 2, 0) :], "sum", "column"]
     two = ["sum"] if right.dim() == 1 else two
     out = [*batch, *(["row"] if left.dim() > 1 else []), *(["column"] if right.dim() > 1 else [])]
-    return [contract(call, [left, right], [one, two], out)]
+    axes = contract(call, [left, right], [one, two], out)
+    for position, axis in enumerate(reversed(call.axes(call.first())) if offset else (), 1):  # of the bias
+        known, differs = call.names.unify(axes[-position], axis)
+        if differs and not (call.names.is_token(axis) and call.names.is_token(axes[-position])):  # a mask has no T
+            _warn_of_mismatch(call, False, axes[-position], axis, [])
+        axes[-position] = known
+    return [axes]
 
 
 def tensordot(call: OpCall) -> list[list[Axis]]:

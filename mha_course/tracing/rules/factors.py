@@ -20,16 +20,23 @@ class Cut(NamedTuple):
     sizes: list[int]  # of the new axes
 
 
-def regroup(names: AxisNamer, axes: Sequence[Axis], shape: Sequence[int]) -> tuple[list[Axis], list[Cut]]:
-    """Lay the factors of the axes, in order, into a new shape; of several readings take the first without a cut."""
+def regroup(
+    names: AxisNamer, axes: Sequence[Axis], shape: Sequence[int], like: Sequence[Axis] = ()
+) -> tuple[list[Axis], list[Cut]]:
+    """Lay the factors of the axes, in order, into a new shape; of several readings take the first without a cut.
+
+    Args: like has the axes of which the new sizes were read, as far as that is known.
+    """
     if 0 in shape:
         return [unknown(size) for size in shape], []
     readings = [names.readings(axis[0]) if len(axis) == 1 else [axis] for axis in axes]
-    laid = [_lay(names, choice, shape) for choice in product(*readings)]
+    laid = [_lay(names, choice, shape, like) for choice in product(*readings)]
     return min(laid, key=lambda found: (len(found[1]), sum(names.label(axis) == "?" for axis in found[0])))
 
 
-def _lay(names: AxisNamer, axes: Sequence[Axis], shape: Sequence[int]) -> tuple[list[Axis], list[Cut]]:
+def _lay(
+    names: AxisNamer, axes: Sequence[Axis], shape: Sequence[int], like: Sequence[Axis]
+) -> tuple[list[Axis], list[Cut]]:
     """Lay one reading; axes of size 1 have no place in memory and go where they are needed."""
     flat = [(factor, number) for number, axis in enumerate(axes) for factor in axis or (ONE,)]
     solid = [pair for pair in flat if pair[0].size > 1]
@@ -42,7 +49,7 @@ def _lay(names: AxisNamer, axes: Sequence[Axis], shape: Sequence[int]) -> tuple[
         cuts += [cut] if cut else []
     filled = iter(groups)
     out: list[Axis | None] = [next(filled) if size > 1 else None for size in shape]
-    return [names.tidy(axis) for axis in _place_ones(axes, [factor for factor, _ in flat], out)], cuts
+    return [names.tidy(axis) for axis in _place_ones(axes, [factor for factor, _ in flat], out, like)], cuts
 
 
 _Pairs = list[tuple[Factor, int]]
@@ -89,11 +96,17 @@ def _fill(names: AxisNamer, pairs: _Pairs, sizes: list[int]) -> tuple[list[Axis]
     return [unknown(size) for size in sizes], Cut(factors, came_from, sizes)
 
 
-def _place_ones(old: Sequence[Axis], flat: list[Factor], out: list[Axis | None]) -> list[Axis]:
+def _place_ones(old: Sequence[Axis], flat: list[Factor], out: list[Axis | None], like: Sequence[Axis]) -> list[Axis]:
     """Give the named factors of size 1 the new axes of size 1, in order, and what is left to a neighbour."""
     ones = [(position, factor) for position, factor in enumerate(flat) if factor.size == 1]
     free = [position for position, axis in enumerate(out) if axis is None]
     axes: list[Axis] = [axis or () for axis in out]
+    for slot, axis in enumerate(like):  # an axis whose size was written is there
+        read = next((pair for pair in ones if axis == pair[1:]), None)
+        if slot in free and read:
+            axes[slot] = axis
+            free.remove(slot)
+            ones.remove(read)
     if len(free) < len(ones):  # heads go first, to their width, then what has no name
         inner = [pair for pair in ones if pair[1].name == "H" and _before_width(flat, pair[0])]
         rest = [pair for pair in ones if pair not in inner]

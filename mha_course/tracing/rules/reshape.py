@@ -21,7 +21,9 @@ def reshape(call: OpCall) -> list[list[Axis]]:
     if call.op == "unflatten":
         start = call.arg(1, "dim") % len(before)
         stop = start + 1
-    parts, cuts = regroup(call.names, before[start:stop], shape[start : len(shape) - len(before) + stop])
+    given = call.op in ("view", "reshape") and isinstance(call.arg(1, "size", "shape"), (int, tuple, list))
+    like = list(map(axis_of, call.ints(1, "size", "shape"))) if given else []
+    parts, cuts = regroup(call.names, before[start:stop], shape[start : len(shape) - len(before) + stop], like)
     after = [*before[:start], *parts, *before[stop:]]
     for cut in cuts:
         call.warn(warnings.of_cut(call.names, cut, len(after), call.info(call.first()).linear))
