@@ -149,12 +149,20 @@ def translated(axes: Patterns, patterns: Mapping[str, Sequence[str]]) -> tuple[s
     return tuple(f"{one} was read as {other}" for one, other in dict.fromkeys(pairs))
 
 
-def head_widths(patterns: Mapping[str, Sequence[str]], found: Mapping[str, int]) -> tuple[str, ...]:
-    """Return a note where D may be meant as the whole width: there are heads, but neither C nor an axis of heads."""
-    alone = [" ".join(words) for words in patterns.values() if "D" in words and "H" not in words]
-    beside = any({"H", "D"} <= set(words) for words in patterns.values())
-    unsure = alone and not beside and found.get("H", 1) > 1 and "C" not in found
-    return (f"in {alone[0]}, D is the width of one head; if it is the whole width, write C",) if unsure else ()
+def whole_widths(
+    patterns: dict[str, tuple[str, ...]],
+    tensors: dict[str, torch.Tensor],
+    sizes: Mapping[str, int],
+    hints: Mapping[str, int],
+) -> None:
+    """Read D as C where it can only be the whole width: there are several heads, but no axis of them, and no C."""
+    words = [pair for name, row in patterns.items() for pair in zip(row, tensors[name].shape, strict=True)]
+    whole, heads = dict(words).get("D"), sizes.get("H", hints.get("H", 1))
+    apart = {"C", "H"} & {part for word, _ in words for part in word.split("*")} or {"C", "D"} & sizes.keys()
+    if not whole or heads == 1 or whole % heads or apart or hints.get("C", whole) != whole or hints.get("D") == whole:
+        return
+    for name, row in patterns.items():
+        patterns[name] = tuple("*".join("C" if part == "D" else part for part in word.split("*")) for word in row)
 
 
 def solve(

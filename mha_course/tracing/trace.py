@@ -23,13 +23,13 @@ from mha_course.tracing.patterns import (
     bind,
     channels,
     declared,
-    head_widths,
     modules_of,
     named_tensors,
     referred,
     renamed,
     solve,
     translated,
+    whole_widths,
 )
 from mha_course.tracing.recorder import Recorder
 from mha_course.tracing.records import Argument, Operand, Source, Step
@@ -123,13 +123,14 @@ def _prepare(
     hints = {name: size for name, size in declared(fn, bound).items() if name in {*"CDH"} or size not in own}
     patterns = assign(axes, tensors)
     channels(patterns, tensors, sizes.get("C", hints.get("C")))
+    whole_widths(patterns, tensors, sizes, hints)
     found = solve(patterns, tensors, sizes, hints)
     given = [part for words in patterns.values() for word in words for part in word.split("*")]
     whole = [part for words in patterns.values() if {"C", "D", "3*C"} & set(words) for part in words]
     names = AxisNamer(found, given, [name for name in {**hints, **sizes} if name in found], whole)
     parameters = {id(p): name for module in modules_of(fn) for name, p in module.named_parameters()}
     recorder = Recorder(names, parameters)
-    recorder.notes = dict.fromkeys((*translated(axes, patterns), *head_widths(patterns, found)))
+    recorder.notes = dict.fromkeys(translated(axes, patterns))
     batched = any(len(words) > 2 for words in patterns.values())
     for name, tensor in tensors.items():
         if id(tensor) not in recorder.values:

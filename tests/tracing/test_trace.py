@@ -236,7 +236,7 @@ OF_SHAPES = [  # a function of a tensor of this shape, its axes, further sizes, 
     # cat and stack count nothing; a part of a cache is written whole
     (lambda q: torch.cat([q, q * 2], -1), (2, 4, 5, 6), "B H S D", SIZES, "B H S ?"),
     (lambda q: torch.stack([q[:, 0] * n for n in range(H)], 1), (2, 4, 5, 6), "B H S D", SIZES, "B ? S D"),
-    (lambda past: torch.cat([past, past], 1), (2, 5, 6), "B S D", {"H": 2}, "B S D"),
+    (lambda past: torch.cat([past, past], 1), (2, 5, 6), "B S D", {"H": 2, "C": 12}, "B S D"),
     (cache_of_nine, (2, 4, 5, 6), "B H S D", {}, "B H ? D"),
 ]  # fmt: skip
 
@@ -902,6 +902,7 @@ def test_questions_are_no_warnings(fn, question, draw):
         ("batch seq embed", {"num_heads": H}, "B seq C"),
         ("N L E", {"H": H}, "B L C"),
         ("B S C", {"H": H}, "B S C"),
+        ("B T D", {"H": H}, "B T C"),
     ],
 )
 def test_the_letters_of_other_people(axes, sizes, expected, x):
@@ -913,17 +914,33 @@ def test_the_letters_of_other_people(axes, sizes, expected, x):
 
 
 @pytest.mark.parametrize(
-    ("axes", "sizes", "noted"),
-    [("B T D", {"H": H}, True), ("B T D", {}, False), ("B T D", {"H": 1}, False), ("B T D", {"H": H, "C": C}, False)],
+    ("axes", "sizes"),
+    [
+        ("B T D", {}),
+        ("B T D", {"H": 1}),
+        ("B T D", {"H": 5}),
+        ("B T D", {"H": H, "C": C * H}),
+        ("B T D", {"H": H, "D": C}),
+        ({"q": "B T D", "k": "B H S D"}, {}),
+    ],
 )
-def test_what_may_be_the_whole_width_is_noted(axes, sizes, noted, draw):
-    width = D if "C" in sizes else C
-    found = trace(lambda x: x * 2, draw(B, S, width), axes=axes, sizes=sizes)
-    note = "in B T D, D is the width of one head; if it is the whole width, write C"
-    assert found.notes == ((note,) if noted else ())
-    assert trace(lambda q: q * 2, draw(B, H, S, D), axes="B H T D", sizes={"H": H}).notes == ()
-    beside = {"q": "B H T D", "w": "D D"}
-    assert trace(lambda q, w: q @ w, draw(B, H, S, D), draw(D, D), axes=beside).notes == ()
+def test_a_width_that_may_be_of_one_head_is_none_of_all(axes, sizes, draw):
+    found = trace(lambda q, k: q * 2, draw(B, S, C), draw(B, H, S, C), axes=axes, sizes=sizes)
+    assert found.steps[0].axes == ("B", "T", "D")
+    assert found.notes == ()
+
+
+@pytest.mark.parametrize(("declared", "read"), [(D, "C"), (C, "D")])
+def test_a_declared_head_width_tells_the_whole_width(declared, read, x):
+    class Attention(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.num_heads, self.head_dim = H, declared
+
+        def forward(self, x):
+            return x * 2
+
+    assert trace(Attention(), x, axes="B T D").steps[0].axes == ("B", "T", read)
 
 
 @pytest.mark.parametrize(("order", "said"), [("H*B 1 S", "fold-order-mixed: "), ("B*H 1 S", "")])

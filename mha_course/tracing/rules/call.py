@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 import torch
 
 from mha_course.tracing.axes import Axis, AxisNamer
+from mha_course.tracing.rules import warnings
 
 PIECE = "piece of step"  # the label of a Selection of one of several pieces
 SCORES = ("scores", "scaled_scores", "masked_scores")
@@ -92,6 +93,13 @@ class OpCall:
         if value is None:
             return list(range(rank))
         return [dim % rank for dim in ([value] if isinstance(value, int) else value)]
+
+    def broadcast(self, left: Axis, right: Axis) -> Axis:
+        """Name an axis along which one tensor is laid on another, and warn where they only have the same size."""
+        known, differs = self.names.unify(left, right)
+        if differs or {self.names.label(left), self.names.label(right)} == {"H", "B"}:
+            self.warn(warnings.of_broadcast(self.names, left, right))
+        return known
 
     def warn(self, text: str | None, step: int | None = None) -> None:
         """Write a warning to this step, or to an earlier one."""

@@ -40,12 +40,9 @@ def matmul(call: OpCall) -> list[list[Axis]]:
     two = [*batch[len(batch) - max(right.dim() - 2, 0) :], "sum", "column"]
     two = ["sum"] if right.dim() == 1 else two
     out = [*batch, *(["row"] if left.dim() > 1 else []), *(["column"] if right.dim() > 1 else [])]
-    axes = contract(call, [left, right], [one, two], out)
+    axes = call.names.separate_tokens(contract(call, [left, right], [one, two], out))
     for position, axis in enumerate(reversed(call.axes(call.first())) if offset else (), 1):  # of the bias
-        known, differs = call.names.unify(axes[-position], axis)
-        if differs and not (call.names.is_token(axis) and call.names.is_token(axes[-position])):  # a mask has no T
-            _warn_of_mismatch(call, False, axes[-position], axis, [])
-        axes[-position] = known
+        axes[-position] = call.broadcast(axes[-position], axis)
     return [axes]
 
 
@@ -232,9 +229,7 @@ def fused(call: OpCall) -> list[list[Axis]]:
     if len(labels) == 3 and call.names.label(q[-1]) == "C" and call.names.sizes.get("H", 1) > 1:
         call.warn(warnings.warn("no-split", **call.names.sizes))
     for left, right in zip(full[::-1], call.axes(mask)[::-1] if isinstance(mask, torch.Tensor) else (), strict=False):
-        headless = {call.names.label(left), call.names.label(right)} == {"H", "B"}
-        if headless or call.names.unify(left, right)[1]:
-            call.warn(warnings.of_broadcast(call.names, left, right))
+        call.broadcast(left, right)
     batch = [call.names.unify(one, two)[0] for one, two in zip(full[:-2], k[:-2], strict=False)]
     call.results[0].stage = "context"
     return [[*batch, full[-2], v[-1]]]

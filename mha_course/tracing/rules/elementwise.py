@@ -76,11 +76,7 @@ def like(call: OpCall) -> list[list[Axis]]:
         column = [row[position] for row in rows if len(row) == rank]
         axes[position] = column[0] if column else axes[position]
         for axis in column[1:]:
-            met, differs = call.names.unify(axes[position], axis)
-            differs = differs or {call.names.label(axes[position]), call.names.label(axis)} == {"H", "B"}
-            if differs:
-                call.warn(warnings.of_broadcast(call.names, axes[position], axis))
-            axes[position] = met
+            axes[position] = call.broadcast(axes[position], axis)
     _infer_stage(call, [call.info(part) for part in parts], rows)
     return [list(axes) for _ in call.outs]
 
