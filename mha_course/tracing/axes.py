@@ -36,16 +36,24 @@ class Size(int):
     """A size that was read from a shape, and knows its axis: what is made with it has the axis, too."""
 
     axis: Axis
+    tokens: bool
 
-    def __new__(cls, size: int, axis: Axis) -> Size:
-        """Return the number, with the axis that is so long."""
+    def __new__(cls, size: int, axis: Axis, tokens: bool = False) -> Size:
+        """Return the number, with the axis that is so long, and whether that counts tokens."""
         made = super().__new__(cls, size)
-        made.axis = axis
+        made.axis, made.tokens = axis, tokens
         return made
 
     def __add__(self, other: int) -> int:
-        """Return the sum: with 0, as of a cache that is empty, the axis stays."""
-        return self if type(other) is int and other == 0 else super().__add__(other)
+        """Return the sum; what is added to tokens, but for the one of a class, makes the tokens of keys and values."""
+        total = super().__add__(other)
+        if not isinstance(other, Size):
+            if not self.tokens or not isinstance(other, int) or other in (0, 1):  # 0: a cache that is empty
+                return self if total == self else total
+            return Size(total, (Factor("S", total),), True)
+        names = {factor.name for factor in (*self.axis, *other.axis)}
+        alike = names.pop() if len(names) == 1 else "S"
+        return Size(total, (Factor(alike, total),), True) if self.tokens or other.tokens else total
 
     __radd__ = __add__
 
@@ -281,6 +289,10 @@ class AxisNamer:
 
     def meet(self, left: Axis, right: Axis) -> None:
         """Take note of two axes that run side by side: one without a name has that of the other, in the end."""
+        if len(left) > 1 and [factor.size for factor in left] == [factor.size for factor in right]:
+            for pair in zip(left, right, strict=True):
+                self.meet(pair[:1], pair[1:])
+            return
         for one, other in ((_alone(left), right), (_alone(right), left)):
             if not one or other == (one,) or not (_alone(other) or self.label(other) != "?"):
                 continue

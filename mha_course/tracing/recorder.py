@@ -112,8 +112,10 @@ class Recorder(TorchFunctionMode):
     def _sizes(self, axes: list[Axis], out: Any, dim: Any = None, *_: Any) -> Any:
         """Return a shape, or one size of it, that remembers its axes."""
         if isinstance(out, torch.Size) and len(out) == len(axes):
-            return torch.Size(map(Size, out, axes))
-        return Size(out, axes[dim]) if isinstance(dim, int) and type(out) is int else out
+            return torch.Size(map(Size, out, axes, map(self.names.is_token, axes)))
+        if not isinstance(dim, int) or type(out) is not int:
+            return out
+        return Size(out, axes[dim], self.names.is_token(axes[dim]))
 
     def _guard(self, look: Callable[..., None], op: str, *found: Any) -> None:
         """Look at a call; where the tracer itself fails, the call goes on, and a note says so."""

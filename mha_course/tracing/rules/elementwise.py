@@ -8,6 +8,7 @@ from mha_course.tracing.axes import Axis, Factor, size_of, unknown
 from mha_course.tracing.rules import warnings
 from mha_course.tracing.rules.call import SCORES, OpCall, TensorInfo
 from mha_course.tracing.rules.contraction import of_sum
+from mha_course.tracing.rules.indexing import meet_mask
 from mha_course.tracing.rules.reshape import Rule
 
 
@@ -37,6 +38,7 @@ def stored(call: OpCall) -> list[list[Axis]]:
     target, key, source = call.args[:3]
     axes, keys = call.axes(target), list(key) if isinstance(key, tuple) else [key]
     whole = [k for k in keys if k is not Ellipsis]
+    meet_mask(call, key, axes)
     if not isinstance(source, torch.Tensor) or not all(isinstance(k, (int, slice)) for k in whole):
         return [axes]
     at = next((n for n, k in enumerate(keys) if k is Ellipsis), len(keys))
@@ -84,11 +86,14 @@ def like(call: OpCall) -> list[list[Axis]]:
 def _infer_stage(call: OpCall, values: list[TensorInfo], rows: list[list[Axis]]) -> None:
     """Say what the arithmetic means: scaling, masking, or a softmax by hand."""
     result = call.results[0]
-    main = next((value for value in values if value.stage in SCORES), None)
+    main = next((value for value in values if value.stage in (*SCORES, "weights")), None)
     if main is None:
         return
     sums = next((value for value in values if value.reduced), None)
-    if sums and call.op in ("div", "true_divide", "divide"):
+    if main.stage == "weights":
+        if sums and call.op in ("div", "true_divide", "divide"):  # they sum to 1 along another axis from here on
+            result.over, result.softmax = sums.reduced, call.index
+    elif sums and call.op in ("div", "true_divide", "divide"):
         axis = next((axis for axis in call.axes(call.first()) if call.names.label(axis) == sums.reduced), ())
         _check_softmax_axis(call, sums.reduced, axis, call.axes(call.first()))
         result.stage = "weights"
@@ -111,7 +116,7 @@ def reduce(call: OpCall) -> list[list[Axis]]:
     gone = [call.names.label(axes[dim]) for dim in dims]
     left = [axis for dim, axis in enumerate(axes) if dim not in dims]
     of_sum(call, x, gone if call.op in ("mean", "sum") else [], [call.names.label(axis) for axis in left])
-    if call.op == "sum" and len(gone) == 1 and call.info(x).stage in SCORES:
+    if call.op == "sum" and len(gone) == 1 and call.info(x).stage in (*SCORES, "weights"):
         call.results[0].reduced = gone[0]
     reduced = [() if dim in dims else axis for dim, axis in enumerate(axes)] if kept else left
     return [list(reduced) for _ in call.outs]

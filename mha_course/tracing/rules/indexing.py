@@ -76,6 +76,7 @@ def getitem(call: OpCall) -> list[list[Axis]]:
         elif isinstance(k, int) or (isinstance(k, torch.Tensor) and k.dim() == 0 and not _is_bool(k)):
             _select_one(call, axes, 0, k)
         else:
+            meet_mask(call, k, axes)
             advanced.append((len(out), k))
             axes = axes[k.dim() if _is_bool(k) else 1 :]
     return [_advanced(call, out, advanced)]
@@ -105,6 +106,12 @@ def _is_bool(key: Any) -> bool:
     return isinstance(key, torch.Tensor) and key.dtype in (torch.bool, torch.uint8)
 
 
+def meet_mask(call: OpCall, key: Any, axes: list[Axis]) -> None:
+    """Take note that a mask which picks elements has the axes that it picks from."""
+    for mask, axis in zip(call.axes(key), axes, strict=False) if _is_bool(key) else ():
+        call.names.meet(mask, axis)
+
+
 def cat(call: OpCall) -> list[list[Axis]]:
     """Lay tensors one after another along an axis that they have."""
     parts = [part for part in call.arg(0, "tensors") if part.dim() == call.outs[0].dim()]
@@ -112,7 +119,7 @@ def cat(call: OpCall) -> list[list[Axis]]:
     rows = [call.axes(part) for part in parts]
     out = [_shared_axis(call, [row[position] for row in rows]) for position in range(len(rows[0]))]
     along = [row[dim] for row in rows]
-    out[dim] = _concatenated(call, along, call.outs[0].shape[dim])
+    out[dim] = _concatenated(call, along, list(map(call.names.label, out)), call.outs[0].shape[dim])
     picked, labels = _picked(call, parts), {call.names.label(axis) for axis in along}
     split = "H" in map(call.names.label, rows[0]) and any(map(call.names.is_token, rows[0]))
     past = labels != {"D"} or not all(call.info(part).linear for part in parts)  # both of this call, as in MLA
@@ -144,8 +151,8 @@ def _shared_axis(call: OpCall, column: list[Axis]) -> Axis:
     return met
 
 
-def _concatenated(call: OpCall, along: list[Axis], size: int) -> Axis:
-    """Name an axis that was put together."""
+def _concatenated(call: OpCall, along: list[Axis], beside: list[str], size: int) -> Axis:
+    """Name an axis that was put together, beside others of these names."""
     names, labels = call.names, [call.names.label(axis) for axis in along]
     heads, width = names.sizes.get("H", 0), names.sizes.get("D", 0)
     if len(along) == 1:
@@ -161,11 +168,11 @@ def _concatenated(call: OpCall, along: list[Axis], size: int) -> Axis:
         return (Factor(str(len(along)), len(along)), *along[0])
     if len(along) == 2 and along[0] == along[1] and labels[0] == "?" and len(along[0]) == 1:
         return names.double(along[0])
-    return _concatenated_tokens(call, along, labels, size)
+    return _concatenated_tokens(call, along, labels, size, not {"H", "H_kv"}.isdisjoint(beside))
 
 
-def _concatenated_tokens(call: OpCall, along: list[Axis], labels: list[str], size: int) -> Axis:
-    """Name tokens that were put after tokens: past and new ones together are the keys."""
+def _concatenated_tokens(call: OpCall, along: list[Axis], labels: list[str], size: int, heads: bool) -> Axis:
+    """Name tokens that were put after tokens, or in heads after what is not known: together they are the keys."""
     names, tokens = call.names, [axis for axis in along if call.names.is_token(axis)]
     if not tokens:
         return unknown(size)
@@ -173,6 +180,8 @@ def _concatenated_tokens(call: OpCall, along: list[Axis], labels: list[str], siz
         given = next((n for n in ("S", *sorted(names.tokens)) if names.sizes.get(n) == size and n not in labels), None)
         same = len({names.root(label) for label in labels}) == 1
         return (Factor(labels[0] if same else given or "S", size),)
+    if heads and {names.label(axis) for axis in along if axis not in tokens} == {"?"}:
+        return (Factor("S", size),)
     patches = len(tokens[0]) > 1 and names.sizes.setdefault("S", size) == size  # with class tokens before them
     if len(tokens) > 1 or (size != size_of(tokens[0]) + 1 and not patches):
         return unknown(size)

@@ -106,7 +106,7 @@ def repeat(call: OpCall) -> list[list[Axis]]:
     """Lay copies beside each other, of the whole (repeat, tile) or of each number (repeat_interleave)."""
     axes, shape = call.axes(call.first()), call.outs[0].shape
     inside = call.op == "repeat_interleave"
-    if inside and call.arg(2, "dim") is None:  # of all numbers, in a row
+    if inside and call.arg(2, "dim") is None and len(axes) > 1:  # of all numbers, in a row
         return []
     axes = [()] * (len(shape) - len(axes)) + axes
     pairs = zip(axes, shape, strict=True)
@@ -135,6 +135,8 @@ def complex_pairs(call: OpCall) -> list[list[Axis]]:
     call.names.take_apart(axes[-1])
     if left and len(left[-1]) == 1 and left[-1][0].whole and left[-1][0].whole.name == "D":
         left[-1] = (Factor("D/2", size_of(left[-1])),)
+    elif left and not left[-1] and call.names.is_width(axes[-1]):  # a width of 2
+        left[-1] = call.names.half(axes[-1])
     return [left]
 
 
