@@ -351,10 +351,11 @@ class AxisNamer:
         names = [factor.name for factor in axis]
         if "?" in names:
             return "?"
-        if names[-2:] == ["H", "D"]:
-            merged = axis[-2].size * axis[-1].size
+        heads = names.index("H") if "H" in names else -1
+        if heads >= 0 and names[heads + 1 : heads + 2] == ["D"]:
+            merged = axis[heads].size * axis[heads + 1].size
             if self.sizes.get("C", merged if len(names) == 2 else 0) == merged:
-                names[-2:] = ["C"]
+                names[heads : heads + 2] = ["C"]
         return "*".join(names) or "1"
 
     def is_token(self, axis: Axis) -> bool:

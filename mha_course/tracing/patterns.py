@@ -22,11 +22,10 @@ HEADS = ("num_heads", "n_heads", "n_head", "nhead", "num_attention_heads", "head
 KV_HEADS = ("num_kv_heads", "n_kv_heads", "num_key_value_heads", "n_kv_head")
 WIDTHS = ("hidden_size", "embed_dim", "d_model", "n_embd")
 HEAD_WIDTHS = ("head_dim", "d_head", "head_size", "d_kv")
-DECLARED = (  # what arguments, modules and their configs say of sizes; in MLA head_dim is a part of a head's width
+DECLARED = (  # what arguments, modules and their configs say of sizes
     ("H", HEADS),
     ("H_kv", KV_HEADS),
     ("C", WIDTHS),
-    ("D", ("qk_head_dim",)),
     ("D", HEAD_WIDTHS),
     ("D_nope", ("qk_nope_head_dim",)),
     ("D_rope", ("qk_rope_head_dim", "rotary_dim", "rotary_ndims")),
@@ -93,7 +92,8 @@ def assign(axes: Patterns, tensors: dict[str, torch.Tensor]) -> dict[str, tuple[
             names or "no names: no argument is a tensor",
         )
         raise ShapeError("trace", rule, expected=expected, got=" ".join(given))
-    chosen = {name: _words(text or "") for name, text in given.items() if text or isinstance(axes, str)}
+    said = " ".join(text for text in given.values() if isinstance(text, str))
+    chosen = {name: _words(text or "", said) for name, text in given.items() if text or isinstance(axes, str)}
     for name, words in chosen.items():
         if len(words) != tensors[name].dim():
             expected, got = f"{tensors[name].dim()} names for {tuple(tensors[name].shape)}", " ".join(words)
@@ -104,19 +104,20 @@ def assign(axes: Patterns, tensors: dict[str, torch.Tensor]) -> dict[str, tuple[
     return chosen
 
 
-def _words(text: str) -> tuple[str, ...]:
+def _words(text: str, said: str) -> tuple[str, ...]:
     """Take a pattern apart, and refuse what is no pattern."""
     words = tuple(text.replace(",", " ").strip("() ").split()) if isinstance(text, str) else ("",)
     if not words or not all(NAME.fullmatch(part) for word in words for part in word.split("*")):
         raise ShapeError("trace", "a pattern names each axis once", expected='names such as "B S C"', got=repr(text))
-    return tuple("*".join(_read(part, words) for part in word.split("*")) for word in words)
+    torchs = {"N", "E"} <= set(NAME.findall(said))
+    return tuple("*".join(_read(part, words, torchs) for part in word.split("*")) for word in words)
 
 
-def _read(part: str, words: Sequence[str]) -> str:
+def _read(part: str, words: Sequence[str], torchs: bool) -> str:
     """Return the course's name for a letter; d is the width of a head where heads stand beside it, else the whole."""
     if {"H", "W"} <= set(words):
         return IMAGE.get(part, part)
-    if {"N", "E"} <= set(words):
+    if torchs:
         return TORCH.get(part, part)
     if part == "E" and words[-1] == part and len(words) > 1:
         return "C"
@@ -125,11 +126,12 @@ def _read(part: str, words: Sequence[str]) -> str:
     return LETTERS.get(part, part)
 
 
-def channels(patterns: dict[str, tuple[str, ...]], tensors: dict[str, torch.Tensor], width: int | None) -> None:
-    """Read C as the channels of a picture, where a module declares another width for what it makes of them."""
+def channels(patterns: dict[str, tuple[str, ...]], tensors: dict[str, torch.Tensor], known: Mapping[str, int]) -> None:
+    """Read C as the channels of a picture, where the width is known to be another or the heads do not divide it."""
     for name, words in patterns.items():
         sizes = dict(zip(words, tensors[name].shape, strict=True))
-        if {"Y", "X"} <= sizes.keys() and width not in (None, sizes.get("C")):
+        number = sizes.get("C", 0)
+        if {"Y", "X"} <= sizes.keys() and (known.get("C", number) != number or number % known.get("H", 1)):
             patterns[name] = tuple("Ch" if word == "C" else word for word in words)
 
 
@@ -257,6 +259,8 @@ def declared(fn: Callable[..., Any], bound: dict[str, Any]) -> dict[str, int]:
         values = values or {part[w] for part in parts for w in words if w in part and _is_count(part[w])}
         if len(values) == 1 and letter not in found:
             found[letter] = values.pop()
+    if {"D_nope", "D_rope"} <= found.keys():  # together a head's width; head_dim may be the second
+        found["D"] = found["D_nope"] + found["D_rope"]
     if found.get("H_kv") in (None, found.get("H")):
         found.pop("H_kv", None)
     return found

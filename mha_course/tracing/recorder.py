@@ -15,7 +15,7 @@ from typing import Any
 import torch
 from torch.overrides import TorchFunctionMode
 
-from mha_course.tracing.axes import Axis, AxisNamer, Size, kept, unknown
+from mha_course.tracing.axes import Axis, AxisNamer, Size, kept, size_of, unknown
 from mha_course.tracing.dispatch import EXPLICIT_COPIES, MOVES, NOTES, op_name
 from mha_course.tracing.op_counter import OpCounter
 from mha_course.tracing.records import Argument, Operand, Step
@@ -209,6 +209,8 @@ class Recorder(TorchFunctionMode):
         if value is None or not isinstance(value.source, int) or value.source < first:
             return
         step = self.steps[value.source]
+        if step.shape != tuple(map(size_of, value.axes)):  # the weights beside an output, which are no step
+            return
         if step.name is None:
             step.name = name
         elif step.name != name:

@@ -122,11 +122,12 @@ def _prepare(
     tensors = named_tensors(bound)
     hints = {name: size for name, size in declared(fn, bound).items() if name in {*"CDH"} or size not in own}
     patterns = assign(axes, tensors)
-    channels(patterns, tensors, sizes.get("C", hints.get("C")))
+    channels(patterns, tensors, hints | sizes)
     whole_widths(patterns, tensors, sizes, hints)
     found = solve(patterns, tensors, sizes, hints)
     given = [part for words in patterns.values() for word in words for part in word.split("*")]
-    whole = [part for words in patterns.values() if {"C", "D", "3*C"} & set(words) for part in words]
+    ids = {name for name, x in tensors.items() if not x.is_floating_point() and x.dtype != torch.bool}
+    whole = [word for name, row in patterns.items() if name in ids or {"C", "D", "3*C"} & set(row) for word in row]
     names = AxisNamer(found, given, [name for name in {**hints, **sizes} if name in found], whole)
     parameters = {id(p): name for module in modules_of(fn) for name, p in module.named_parameters()}
     recorder = Recorder(names, parameters)

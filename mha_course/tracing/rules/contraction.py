@@ -216,6 +216,14 @@ def after_linear(values: list[Any]) -> str:
     return "out" if any(value.stage in ("context", "merged") for value in values) else "projection"
 
 
+def cell(call: OpCall) -> list[list[Axis]]:
+    """Take one step of a recurrent network: the state keeps its axes, and its width is named as that of a Linear."""
+    *before, width = call.axes(call.arg(1, "hx"))
+    named = call.names.linear(size_of(width))
+    call.names.meet(width, named)
+    return [[*before, named]]
+
+
 def fused(call: OpCall) -> list[list[Axis]]:
     """Attention in one call, from q, k and v."""
     q, k, v = (call.axes(call.arg(position, name)) for position, name in enumerate(("query", "key", "value")))
@@ -261,6 +269,7 @@ CONTRACTIONS: dict[str, Rule] = {
     **dict.fromkeys(("matmul", "linalg_matmul", "bmm", "mm", "mv", "dot", "addmm", "baddbmm", "addmv"), matmul),
     "einsum": einsum,
     **dict.fromkeys(("tensordot", "inner"), tensordot),
+    **dict.fromkeys(("gru_cell", "rnn_tanh_cell", "rnn_relu_cell"), cell),
     **dict.fromkeys(("scaled_dot_product_attention", "flex_attention"), fused),
     **dict.fromkeys(("multi_head_attention_forward", "_native_multi_head_attention"), module),
 }

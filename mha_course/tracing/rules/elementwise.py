@@ -53,6 +53,16 @@ def stored(call: OpCall) -> list[list[Axis]]:
     return [axes]
 
 
+def placed(call: OpCall) -> list[list[Axis]]:
+    """Write rows of one tensor into another, at the places that an index tells: other axes are written whole."""
+    target, source = call.first(), call.arg(3, "source", "tensor")
+    dim = call.arg(1, "dim") % target.dim()
+    pairs = enumerate(zip(call.axes(target), call.axes(source), strict=True))
+    axes = [old if n == dim else _written(call, old, new) for n, (old, new) in pairs]
+    call.info(target).learn(axes, call.names)
+    return [axes]
+
+
 def _written(call: OpCall, old: Axis, new: Axis) -> Axis:
     """Return the name of an axis that was written whole."""
     if size_of(old) != size_of(new):
@@ -191,7 +201,7 @@ SAME = """
     rand_like randn_like randint_like data real imag conj resolve_conj nan_to_num checkpoint bernoulli renorm softmin
     relu gelu silu elu leaky_relu prelu selu celu mish
     hardtanh relu6 hardswish hardsigmoid logsigmoid softplus tanhshrink softsign threshold dropout1d dropout2d
-    feature_alpha_dropout scatter scatter_add scatter_reduce index_add index_copy index_fill index_put masked_scatter
+    feature_alpha_dropout scatter scatter_add scatter_reduce index_fill index_put masked_scatter
     select_scatter slice_scatter diagonal_scatter put dequantize fake_quantize_per_tensor_affine
 """
 LIKE = """
@@ -214,6 +224,7 @@ ELEMENTWISE: dict[str, Rule] = {
     **dict.fromkeys(("softmax", "log_softmax", "_softmax", "gumbel_softmax"), softmax),
     "copy_": copied,
     "setitem": stored,
+    **dict.fromkeys(("index_copy", "index_add"), placed),
     "topk": topk,
     "embedding": embedding,
     **dict.fromkeys(("conv1d", "conv2d", "conv3d"), convolve),
