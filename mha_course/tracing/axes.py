@@ -51,9 +51,9 @@ class Size(int):
             if not self.tokens or not isinstance(other, int) or other in (0, 1):  # 0: a cache that is empty
                 return self if total == self else total
             return Size(total, (Factor("S", total),), True)
-        names = {factor.name for factor in (*self.axis, *other.axis)}
-        alike = names.pop() if len(names) == 1 else "S"
-        return Size(total, (Factor(alike, total),), True) if self.tokens or other.tokens else total
+        one, two = ([factor.name for factor in size.axis] for size in (self, other))
+        name = one[0] if one == two and len(one) == 1 else "S"
+        return Size(total, (Factor(name, total),), True) if self.tokens or other.tokens else total
 
     __radd__ = __add__
 
@@ -190,14 +190,21 @@ class AxisNamer:
             names = next(([n, f"H/{n}"] for n, v in self.extra.items() if v == sizes[0]), names)
         elif len(sizes) == 2 and whole.name in self.tokens:  # windows and what is in each
             names = [f"{whole.name}/{sizes[1]}", str(sizes[1])]
-        elif len(sizes) == 2 and whole.name == "?" and whole.kind == "fresh" and sizes[1] == self.sizes.get("D"):
-            heads = {"H": self.sizes["H"], "H+2": self.sizes["H"] + 2} if "H" in self.sizes else {}
-            known = heads | self.extra  # the two are a key and a value that all heads share
-            names = next(([n, "D"] for n, v in known.items() if v == sizes[0]), names)
+        elif whole.name == "?" and whole.kind == "fresh" and sizes[:-2] in ((), (3,)) and "H" in self.sizes:
+            names = [*map(str, sizes[:-2]), *self._heads_and_width(*sizes[-2:])]
         return [
             (Factor(name, size, whole, (position, sizes)),) if size > 1 else ()
             for position, (name, size) in enumerate(zip(names, sizes, strict=True))
         ]
+
+    def _heads_and_width(self, number: int, width: int) -> list[str]:
+        """Name what a Linear's output was split into; where C is not known, the first heads tell their width."""
+        heads = self.sizes["H"]
+        known = {"H": heads, "H+2": heads + 2} | self.extra  # the two are a key and a value that all heads share
+        name = next((name for name, size in known.items() if size == number), "?")
+        if name == "H" and "C" not in self.sizes:
+            self.sizes.setdefault("D", width)
+        return [name, "D" if name != "?" and width == self.sizes.get("D") else "?"]
 
     def slice_of(self, axis: Axis, start: int, size: int) -> Axis:
         """Name a piece of an axis: tokens stay tokens, whole factors stay themselves, the rest is part of its axis."""

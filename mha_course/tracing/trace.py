@@ -128,7 +128,9 @@ def _prepare(
     given = [part for words in patterns.values() for word in words for part in word.split("*")]
     ids = {name for name, x in tensors.items() if not x.is_floating_point() and x.dtype != torch.bool}
     whole = [word for name, row in patterns.items() if name in ids or {"C", "D", "3*C"} & set(row) for word in row]
-    names = AxisNamer(found, given, [name for name in {**hints, **sizes} if name in found], whole)
+    joined = {part for row in patterns.values() for word in row if "*" in word for part in word.split("*")}
+    counts = [name for name in {**hints, **sizes} if name in found and name not in joined]
+    names = AxisNamer(found, given, counts, whole)
     parameters = {id(p): name for module in modules_of(fn) for name, p in module.named_parameters()}
     recorder = Recorder(names, parameters)
     recorder.notes = dict.fromkeys(translated(axes, patterns))

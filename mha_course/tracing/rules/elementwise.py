@@ -156,7 +156,7 @@ def _check_softmax_axis(call: OpCall, label: str, axis: Axis, axes: list[Axis]) 
     if value.summed == "C" and names.sizes.get("H", 1) > 1:
         call.warn(warnings.warn("no-split", C=names.sizes["C"], H=names.sizes["H"]))
     rows = [one for one in axes if one and all(names.is_token((factor,)) for factor in one)]
-    if len(together) > 1 and len(rows) < 2:  # else the keys are pixels, such as Y*X
+    if len(together) > 1 and len(rows) < 2 and value.stage in SCORES:  # else the keys are pixels, such as Y*X
         call.warn(warnings.warn("softmax-over-everything", axes=" and ".join(together)))
     elif len(tokens) > 1 and label in tokens[:-1]:
         call.pending[call.index] = warnings.warn("softmax-over-queries")

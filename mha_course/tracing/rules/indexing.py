@@ -49,7 +49,12 @@ def _select_one(call: OpCall, axes: list[Axis], dim: int, index: Any) -> None:
     axis = axes.pop(dim)
     call.names.take_apart(axis)
     if isinstance(index, int):
-        call.selections = [(*sum(call.selections, ()), Selection(axis, call.names.label(axis), index % size_of(axis)))]
+        _note_selection(call, axis, index)
+
+
+def _note_selection(call: OpCall, axis: Axis, index: int) -> None:
+    """Note which element of an axis the result is."""
+    call.selections = [(*sum(call.selections, ()), Selection(axis, call.names.label(axis), index % size_of(axis)))]
 
 
 def getitem(call: OpCall) -> list[list[Axis]]:
@@ -85,7 +90,10 @@ def getitem(call: OpCall) -> list[list[Axis]]:
 def _sliced(call: OpCall, axis: Axis, start: int, size: int, step: int) -> Axis:
     """Name a slice; every second number of the head width is half of it."""
     if step == 1:
-        return call.names.slice_of(axis, start, size)
+        piece = call.names.slice_of(axis, start, size)
+        if piece and len(piece) < len(axis) and axis[-len(piece) :] == piece:  # one head's width of all
+            _note_selection(call, axis[: -len(piece)], start // size)
+        return piece
     if step == 2 and call.names.is_width(axis) and 2 * size == size_of(axis):
         return call.names.half(axis)
     return axis[:1] if call.names.is_token(axis) and size == size_of(axis) else unknown(size)
@@ -125,7 +133,7 @@ def cat(call: OpCall) -> list[list[Axis]]:
     past = labels != {"D"} or not all(call.info(part).linear for part in parts)  # both of this call, as in MLA
     if split and past and len(parts) == 2 and labels in ({"B"}, {"H"}, {"D"}):
         call.warn(warnings.warn("cache-joined", axis=warnings.WORDS[labels.pop()]))
-    elif picked and call.names.is_token(along[0]):  # sentences one after another
+    elif picked and (call.names.is_token(along[0]) or labels == {"D"}):  # sentences one after another, or heads
         out[dim] = (*picked, *along[0])
     elif call.names.is_token(along[0]) and _are_heads(call, parts):
         call.warn(warnings.warn("heads-on-sequence-axis"))
@@ -138,7 +146,7 @@ def _are_heads(call: OpCall, parts: list[torch.Tensor]) -> bool:
     values, labels = [call.info(part) for part in parts], {tuple(call.info(part).labels) for part in parts}
     whole = len(parts) == call.names.sizes.get("H", 0) > 1 and len(labels) == 1
     made = all(value.stage in ("context", "merged") or value.linear for value in values)
-    heads = whole and made and "D" in (names := labels.pop()) and "H" not in names
+    heads = whole and made and "D" in (names := labels.pop()) and "H" not in "*".join(names).split("*")
     call.names.confirm(axis for value in values for axis in value.axes if heads)
     return heads
 
