@@ -139,7 +139,9 @@ class AxisNamer:
         return tuple(factors)
 
     def linear(self, size: int) -> Axis:
-        """Name the output of a Linear by its width."""
+        """Name the output of a Linear by its width, but for what latent attention lays side by side."""
+        if "kv_rank" in self.extra and size == self.extra["kv_rank"] + self.extra.get("D_rope", 0):
+            return (unique(size, "fresh"),)
         full, heads, width = (self.sizes.get(name, 0) for name in "CHD")
         if size == full:  # keys of fewer heads may be as wide
             shared = len(self.width()) == 1 and self.sizes.get("H_kv", 0) * width == full
@@ -192,6 +194,8 @@ class AxisNamer:
             names = [f"{whole.name}/{sizes[1]}", str(sizes[1])]
         elif whole.name == "?" and whole.kind == "fresh" and sizes[:-2] in ((), (3,)) and "H" in self.sizes:
             names = [*map(str, sizes[:-2]), *self._heads_and_width(*sizes[-2:])]
+        elif whole.kind == "latent" and sizes[:1] == (self.sizes.get("H"),):
+            names[0] = "H"
         return [
             (Factor(name, size, whole, (position, sizes)),) if size > 1 else ()
             for position, (name, size) in enumerate(zip(names, sizes, strict=True))
@@ -212,6 +216,8 @@ class AxisNamer:
             return axis
         if len(axis) == 1 and self.is_token(axis):
             return (axis[0]._replace(size=size),)
+        if latent := self._latent(axis, start, size):
+            return latent
         if len(axis) == 1 and axis[0].kind == "fresh":
             return self.linear(size)
         if len(axis) == 1 and axis[0].name == "H+2" and start == 0 and size == self.sizes["H"]:
@@ -226,11 +232,20 @@ class AxisNamer:
             return (self.doubles[whole],)
         width = whole.name == "C" and size == self.sizes.get("D") and start % size == 0
         declared = [name for name, known in self.extra.items() if known == size and name.startswith("D")]
-        if len(declared) == 1 and whole.name in ("D", "?"):
+        if len(declared) == 1 and whole.name in ("D", "?") and start == 0:
             return (Factor(declared[0], size, whole),)
         if self.is_width((whole,)) and 2 * size == whole.size:
             return self.half((whole,))
         return (Factor("D" if width else "?", size, whole),)
+
+    def _latent(self, axis: Axis, start: int, size: int) -> Axis:
+        """Name one of the two pieces of a query, a latent or a key and value of latent attention, by their order."""
+        whole = axis[0]
+        names = ("kv_rank", "D_rope") if whole.kind == "fresh" else ("D_nope", "D_rope" if whole.name == "D" else "D_v")
+        first, second = (self.extra.get(name, 0) for name in names)
+        if len(axis) > 1 or first + second != whole.size or (start, size) not in ((0, first), (first, second)):
+            return ()
+        return (Factor(names[start > 0], size, whole),)
 
     def is_width(self, axis: Axis) -> bool:
         """Return whether this is the width of a head, or of a declared part of it such as D_rope."""

@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 
-from mha_course.tracing.axes import Axis, AxisNamer, size_of, unknown
+from mha_course.tracing.axes import Axis, AxisNamer, size_of, unique, unknown
 from mha_course.tracing.rules import warnings
 from mha_course.tracing.rules.call import PIECE, OpCall, TensorInfo
 from mha_course.tracing.rules.reshape import Rule
@@ -23,7 +23,7 @@ def linear(call: OpCall) -> list[list[Axis]]:
     if call.names.label(rows) == "?" and (call.names.is_token(last) or call.names.label(last) == "H"):
         rows = last if size_of(last) == size else unknown(size)  # tokens or heads are mixed
     elif call.names.label(rows) == "?":
-        rows = call.names.linear(size)
+        rows = (unique(size, "latent"),) if call.names.label(last) == "kv_rank" else call.names.linear(size)
     for parameter, axes in ((weight, [rows, call.axes(x)[-1]]), (call.arg(2, "bias"), [rows])):
         if isinstance(parameter, torch.Tensor) and call.info(parameter).weight:
             call.info(parameter).learn(axes, call.names)
@@ -178,7 +178,8 @@ def _infer_stage(
     elif len(tokens) > 1 and len(values) > 1 and not any(value.weight for value in values):
         result.stage = "scores"
         if summed and names.label(seen[summed[0]][0]) == "H" and "D" in labels:
-            call.warn(warnings.warn("heads-innermost"))
+            text = warnings.warn("heads-innermost")  # at one size for both nobody can tell them apart
+            call.warn(warnings.Question(text) if names.sizes.get("H") == names.sizes.get("D") else text)
         both = len([value for value in values if value.linear]) > 1
         result.summed = names.label(seen[summed[0]][0]) if both and summed else ""
         result.family = [result]
