@@ -196,8 +196,9 @@ class AxisNamer:
             names = [*map(str, sizes[:-2]), *self._heads_and_width(*sizes[-2:])]
         elif whole.kind == "latent" and sizes[:1] == (self.sizes.get("H"),):
             names[0] = "H"
+        doubt = "taken" if names[-2:] == ["?", "D"] else ""  # is it the width of some heads?
         return [
-            (Factor(name, size, whole, (position, sizes)),) if size > 1 else ()
+            (Factor(name, size, whole, (position, sizes), doubt if name == "D" else ""),) if size > 1 else ()
             for position, (name, size) in enumerate(zip(names, sizes, strict=True))
         ]
 
@@ -208,14 +209,15 @@ class AxisNamer:
         name = next((name for name, size in known.items() if size == number), "?")
         if name == "H" and "C" not in self.sizes:
             self.sizes.setdefault("D", width)
-        return [name, "D" if name != "?" and width == self.sizes.get("D") else "?"]
+        return [name, "D" if width == self.sizes.get("D") else "?"]
 
     def slice_of(self, axis: Axis, start: int, size: int) -> Axis:
         """Name a piece of an axis: tokens stay tokens, whole factors stay themselves, the rest is part of its axis."""
         if size == size_of(axis):
             return axis
         if len(axis) == 1 and self.is_token(axis):
-            return (axis[0]._replace(size=size),)
+            before = axis[0].whole if axis[0].name.endswith("+1") else None  # the tokens, without that of a class
+            return ((before or axis[0])._replace(size=size),)
         if latent := self._latent(axis, start, size):
             return latent
         if len(axis) == 1 and axis[0].kind == "fresh":

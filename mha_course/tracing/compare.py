@@ -112,7 +112,5 @@ class Ledger:
         return render.columns([(name, f"({', '.join(found.axes)})", str(found.shape)) for name, found in rows])
 
     def _repr_html_(self) -> str:
-        rows = [
-            render.row([render.escaped(n), render.chips(t.shape, t.axes), str(t.shape)]) for n, t in self.rows.items()
-        ]
-        return render.table("", ("step", "axes", "shape"), rows)
+        cells = [(render.escaped(name), render.chips(t.shape, t.axes), str(t.shape)) for name, t in self.rows.items()]
+        return render.table("", ("step", "axes", "shape"), map(render.row, cells))

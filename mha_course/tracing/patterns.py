@@ -87,10 +87,7 @@ def assign(axes: Patterns, tensors: dict[str, torch.Tensor]) -> dict[str, tuple[
         given = dict(zip(tensors, axes, strict=False))
     strange = ", ".join(repr(name) for name in given if name not in tensors)
     if strange:
-        rule, expected = (
-            f"axes names {strange}, which is no tensor argument",
-            names or "no names: no argument is a tensor",
-        )
+        rule, expected = f"axes names {strange}, which is no tensor argument", names or "no names: there is no tensor"
         raise ShapeError("trace", rule, expected=expected, got=" ".join(given))
     said = " ".join(text for text in given.values() if isinstance(text, str))
     chosen = {name: _words(text or "", said) for name, text in given.items() if text or isinstance(axes, str)}
@@ -119,8 +116,6 @@ def _read(part: str, words: Sequence[str], torchs: bool) -> str:
         return IMAGE.get(part, part)
     if torchs:
         return TORCH.get(part, part)
-    if part == "E" and words[-1] == part and len(words) > 1:
-        return "C"
     if part == "d":
         return "D" if {"h", "H", "heads"} & set(words) else "C"
     return LETTERS.get(part, part)
@@ -157,14 +152,17 @@ def whole_widths(
     sizes: Mapping[str, int],
     hints: Mapping[str, int],
 ) -> None:
-    """Read D as C where it can only be the whole width: there are several heads, but no axis of them, and no C."""
-    words = [pair for name, row in patterns.items() for pair in zip(row, tensors[name].shape, strict=True)]
-    whole, heads = dict(words).get("D"), sizes.get("H", hints.get("H", 1))
-    apart = {"C", "H"} & {part for word, _ in words for part in word.split("*")} or {"C", "D"} & sizes.keys()
-    if not whole or heads == 1 or whole % heads or apart or hints.get("C", whole) != whole or hints.get("D") == whole:
-        return
-    for name, row in patterns.items():
-        patterns[name] = tuple("*".join("C" if part == "D" else part for part in word.split("*")) for word in row)
+    """Read D or E as C where it can only be the whole width: of D, there are several heads, but no axis of them."""
+    pairs = [pair for name, row in patterns.items() for pair in zip(row, tensors[name].shape, strict=True)]
+    said = {part for word, _ in pairs for part in word.split("*")}
+    heads = sizes.get("H", hints.get("H", 1))
+    for letter in sorted({"D", "E"} & {row[-1] for row in patterns.values()} - sizes.keys()):
+        size = dict(pairs)[letter]
+        several = "H" not in said and heads > 1 and not size % heads and hints.get("D") != size
+        if "C" in said or {**hints, **sizes}.get("C", size) != size or (letter == "D" and not several):
+            continue
+        for name, row in patterns.items():
+            patterns[name] = tuple("*".join("C" if p == letter else p for p in word.split("*")) for word in row)
 
 
 def solve(

@@ -20,10 +20,8 @@ WARN, ASK = "⚠", "?"
 
 def shape_text(shape: Sequence[int], axes: Sequence[str]) -> str:
     """Write a shape with its names: ``B 2 · S 5 · C 24``."""
-    return (
-        " · ".join(f"{size}" if name.isdigit() else f"{name} {size}" for name, size in zip(axes, shape, strict=True))
-        or "a number"
-    )
+    pairs = zip(axes, shape, strict=True)
+    return " · ".join(f"{size}" if name.isdigit() else f"{name} {size}" for name, size in pairs) or "a number"
 
 
 def memory_text(step: Step) -> str:
@@ -161,7 +159,6 @@ CELL = "padding:3px 8px;text-align:left;vertical-align:top;white-space:nowrap"
 CODE = "font-family:monospace;white-space:pre-wrap"
 CHIP = "color:#1f2430;border:1px solid #8a8f99;border-radius:3px;padding:0 4px"
 ALERT = f"{CELL};white-space:normal;border-left:4px solid #d95f02"
-
 
 # Signs that are not seen, and marks that turn the direction of what follows them, even of words that are not theirs.
 _UNSEEN = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]")

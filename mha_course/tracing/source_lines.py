@@ -19,9 +19,8 @@ from typing import NamedTuple
 
 COMPREHENSIONS = ("<listcomp>", "<genexpr>", "<dictcomp>", "<setcomp>")
 HERE = str(Path(__file__).parent)
-LIBRARIES = tuple(
-    str(Path(spec.origin).parent) for name in ("torch", "einops") if (spec := find_spec(name)) and spec.origin
-)
+SPECS = map(find_spec, ("torch", "einops"))
+LIBRARIES = tuple(str(Path(spec.origin).parent) for spec in SPECS if spec and spec.origin)
 
 
 class UserFrame(NamedTuple):

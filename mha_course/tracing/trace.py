@@ -14,23 +14,10 @@ from typing import Any
 import torch
 
 from mha_course.errors import ShapeError
-from mha_course.tracing import render, stages
+from mha_course.tracing import patterns, render, stages
 from mha_course.tracing.axes import AxisNamer
 from mha_course.tracing.compare import Comparison, Ledger
-from mha_course.tracing.patterns import (
-    Patterns,
-    assign,
-    bind,
-    channels,
-    declared,
-    modules_of,
-    named_tensors,
-    referred,
-    renamed,
-    solve,
-    translated,
-    whole_widths,
-)
+from mha_course.tracing.patterns import Patterns
 from mha_course.tracing.recorder import Recorder
 from mha_course.tracing.records import Argument, Operand, Source, Step
 from mha_course.tracing.rules import warnings as diagnosis
@@ -43,6 +30,7 @@ THREADS = "a thread was begun in this call: what runs in it cannot be seen"
 CUSTOM = "an operator that is not torch's: what it does inside cannot be seen, and its FLOPs are not counted"
 FAST_PATH = "in evaluation without gradients torch takes a fused path through nn.MultiheadAttention and \
 nn.TransformerEncoder, but not while they are traced: results may differ by rounding, and in rows that are padding"
+WIDTH_UNKNOWN = "C is not known, so heads cannot be followed: name it in a pattern, or give sizes=dict(C=…)"
 SCRIPTED = "scripted code runs outside Python: what it ran is shown, but its lines cannot be seen"
 
 
@@ -109,7 +97,7 @@ def trace(
     """
     if not isinstance(sizes or {}, Mapping):
         raise ShapeError("trace", "sizes must be a mapping", expected="dict(H=4)", got=repr(sizes))
-    known = {renamed(name): size for name, size in (sizes or {}).items()}
+    known = {patterns.renamed(name): size for name, size in (sizes or {}).items()}
     return _run(fn, args, kwargs, _prepare(fn, args, kwargs, axes, known))
 
 
@@ -117,27 +105,27 @@ def _prepare(
     fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], axes: Patterns, sizes: dict[str, int]
 ) -> Recorder:
     """Read the patterns, and name the arguments by them."""
-    bound = bind(fn, args, kwargs)
+    bound = patterns.bind(fn, args, kwargs)
     own = {size for name, size in sizes.items() if name not in {*"BCDHST"}}  # F=128: then no other name is read off 128
-    tensors = named_tensors(bound)
-    hints = {name: size for name, size in declared(fn, bound).items() if name in {*"CDH"} or size not in own}
-    patterns = assign(axes, tensors)
-    channels(patterns, tensors, hints | sizes)
-    whole_widths(patterns, tensors, sizes, hints)
-    found = solve(patterns, tensors, sizes, hints)
-    given = [part for words in patterns.values() for word in words for part in word.split("*")]
+    tensors = patterns.named_tensors(bound)
+    hints = {name: size for name, size in patterns.declared(fn, bound).items() if name in {*"CDH"} or size not in own}
+    rows = patterns.assign(axes, tensors)
+    patterns.channels(rows, tensors, hints | sizes)
+    patterns.whole_widths(rows, tensors, sizes, hints)
+    found = patterns.solve(rows, tensors, sizes, hints)
+    given = [part for words in rows.values() for word in words for part in word.split("*")]
     ids = {name for name, x in tensors.items() if not x.is_floating_point() and x.dtype != torch.bool}
-    whole = [word for name, row in patterns.items() if name in ids or {"C", "D", "3*C"} & set(row) for word in row]
-    joined = {part for row in patterns.values() for word in row if "*" in word for part in word.split("*")}
+    whole = [word for name, row in rows.items() if name in ids or {"C", "D", "3*C"} & set(row) for word in row]
+    joined = {part for row in rows.values() for word in row if "*" in word for part in word.split("*")}
     counts = [name for name in {**hints, **sizes} if name in found and name not in joined]
     names = AxisNamer(found, given, counts, whole)
-    parameters = {id(p): name for module in modules_of(fn) for name, p in module.named_parameters()}
+    parameters = {id(p): name for module in patterns.modules_of(fn) for name, p in module.named_parameters()}
     recorder = Recorder(names, parameters)
-    recorder.notes = dict.fromkeys(translated(axes, patterns))
-    batched = any(len(words) > 2 for words in patterns.values())
+    recorder.notes = dict.fromkeys(patterns.translated(axes, rows))
+    batched = any(len(words) > 2 for words in rows.values())
     for name, tensor in tensors.items():
         if id(tensor) not in recorder.values:
-            words = patterns.get(name, ())
+            words = rows.get(name, ())
             named = list(map(names.read, words or "?" * tensor.dim(), tensor.shape))
             matrix = not words and batched and tensor.dim() == 2
             recorder.add_argument(name, tensor, named, words).weight = matrix or isinstance(tensor, torch.nn.Parameter)
@@ -146,7 +134,7 @@ def _prepare(
 
 def _run(fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], recorder: Recorder) -> Trace:
     """Call under both modes, and put the trace together, of a call that raises too."""
-    parts = [fn, *referred(fn), *(part for module in modules_of(fn) for part in module.modules())]
+    parts = [fn, *patterns.referred(fn), *(part for module in patterns.modules_of(fn) for part in module.modules())]
     compiled = any(hasattr(part, "_torchdynamo_orig_callable") or hasattr(part, "_orig_mod") for part in parts)
     scripted = any(isinstance(part, (torch.jit.ScriptModule, torch.jit.ScriptFunction)) for part in parts)
     notes = (*[COMPILED] * compiled, *[SCRIPTED] * scripted, *[FAST_PATH] * any(map(_has_fast_path, parts)))
@@ -212,7 +200,8 @@ def _finish(recorder: Recorder, result: Any, notes: tuple[str, ...], failure: st
     warnings |= _of_some_alone(recorder.steps, warnings)
     later = inspect.isgenerator(result) or inspect.isawaitable(result) or inspect.isasyncgen(result)
     custom = dict.fromkeys(f"{step.op}: {CUSTOM}" for step in recorder.steps if "::" in step.op)
-    notes = (*notes, *recorder.notes, *custom, *[LATER] * later)
+    unknown = recorder.names.sizes.get("H", 1) > 1 and not {"C", "D"} & recorder.names.sizes.keys()
+    notes = (*notes, *recorder.notes, *custom, *[LATER] * later, *[WIDTH_UNKNOWN] * unknown)
     recorder.running.finish()
     final = recorder.names.final
     arguments = tuple(replace(made, axes=made.axes or final(value.axes)) for made, value in recorder.arguments.values())

@@ -198,7 +198,7 @@ def _infer_stage(
 def _check_weighted_sum(call: OpCall, over: str, softmax: int, summed: list[str]) -> None:
     """Compare the axis along which weights sum to 1 with the one over which values are summed."""
     tokens = list(filter(call.names.counts_tokens, summed))
-    if not tokens or over in tokens:
+    if not tokens or {over, over.removesuffix("+1")} & {*tokens}:  # the one may be a sink, which has no value
         call.settled.add(softmax)
     elif call.names.root(over) != over or over == "T":
         call.warn(warnings.warn("softmax-over-queries"), softmax)

@@ -19,14 +19,13 @@ def same(call: OpCall) -> list[list[Axis]]:
 
 
 def copied(call: OpCall) -> list[list[Axis]]:
-    """Copy numbers into a tensor: its axes without a name get those of what was copied."""
-    target, source = call.first(), call.arg(1, "src")
+    """Copy numbers into a tensor, or into rows of it: axes that are written whole get the names of what was copied."""
+    target, source = call.first(), call.arg(3, "source") if "index" in call.op else call.arg(1, "src")
     axes = call.axes(target)
-    if isinstance(source, torch.Tensor):
-        pairs = zip(reversed(axes), reversed(call.axes(source)), strict=False)
-        met = [_written(call, old, new) for old, new in pairs]
-        axes = [*axes[: len(axes) - len(met)], *reversed(met)]
-        call.info(target).learn(axes, call.names)
+    dim = call.arg(1, "dim") % len(axes) if "index" in call.op else None
+    for n, new in zip(reversed(range(len(axes))), reversed(call.info(source).axes), strict=False):
+        axes[n] = axes[n] if n == dim else _written(call, axes[n], new)
+    call.info(target).learn(axes, call.names)
     return [axes]
 
 
@@ -49,16 +48,6 @@ def stored(call: OpCall) -> list[list[Axis]]:
     picked = {(size_of(one.axis), one.position): one.axis for one in call.info(source).selections}
     for n in set(range(len(axes))) - set(left):
         axes[n] = _written(call, axes[n], picked.get((size_of(axes[n]), keys[n] % size_of(axes[n])), ()))
-    call.info(target).learn(axes, call.names)
-    return [axes]
-
-
-def placed(call: OpCall) -> list[list[Axis]]:
-    """Write rows of one tensor into another, at the places that an index tells: other axes are written whole."""
-    target, source = call.first(), call.arg(3, "source", "tensor")
-    dim = call.arg(1, "dim") % target.dim()
-    pairs = enumerate(zip(call.axes(target), call.axes(source), strict=True))
-    axes = [old if n == dim else _written(call, old, new) for n, (old, new) in pairs]
     call.info(target).learn(axes, call.names)
     return [axes]
 
@@ -222,9 +211,8 @@ ELEMENTWISE: dict[str, Rule] = {
     **dict.fromkeys(LIKE.split(), like),
     **dict.fromkeys(REDUCE.split(), reduce),
     **dict.fromkeys(("softmax", "log_softmax", "_softmax", "gumbel_softmax"), softmax),
-    "copy_": copied,
+    **dict.fromkeys(("copy_", "index_copy", "index_add"), copied),
     "setitem": stored,
-    **dict.fromkeys(("index_copy", "index_add"), placed),
     "topk": topk,
     "embedding": embedding,
     **dict.fromkeys(("conv1d", "conv2d", "conv3d"), convolve),

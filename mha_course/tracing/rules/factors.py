@@ -49,7 +49,7 @@ def _lay(
         cuts += [cut] if cut else []
     filled = iter(groups)
     out: list[Axis | None] = [next(filled) if size > 1 else None for size in shape]
-    return [names.tidy(axis) for axis in _place_ones(axes, [factor for factor, _ in flat], out, like)], cuts
+    return [names.tidy(axis) for axis in _place_ones(names, axes, [factor for factor, _ in flat], out, like)], cuts
 
 
 _Pairs = list[tuple[Factor, int]]
@@ -96,15 +96,17 @@ def _fill(names: AxisNamer, pairs: _Pairs, sizes: list[int]) -> tuple[list[Axis]
     return [unknown(size) for size in sizes], Cut(factors, came_from, sizes)
 
 
-def _place_ones(old: Sequence[Axis], flat: list[Factor], out: list[Axis | None], like: Sequence[Axis]) -> list[Axis]:
+def _place_ones(
+    names: AxisNamer, old: Sequence[Axis], flat: list[Factor], out: list[Axis | None], like: Sequence[Axis]
+) -> list[Axis]:
     """Give the named factors of size 1 the new axes of size 1, in order, and what is left to a neighbour."""
     ones = [(position, factor) for position, factor in enumerate(flat) if factor.size == 1]
     free = [position for position, axis in enumerate(out) if axis is None]
     axes: list[Axis] = [axis or () for axis in out]
     for slot, axis in enumerate(like):  # an axis whose size was written is there
-        read = next((pair for pair in ones if axis == pair[1:]), None)
-        if slot in free and read:
-            axes[slot] = axis
+        read = next((pair for pair in ones if names.root(names.label(axis)) == names.root(pair[1].name)), None)
+        if slot in free and read and axis:
+            axes[slot] = read[1:]
             free.remove(slot)
             ones.remove(read)
     if len(free) < len(ones):  # heads go first, to their width, then what has no name

@@ -155,7 +155,10 @@ def _shared_axis(call: OpCall, column: list[Axis]) -> Axis:
     """Name an axis that all share."""
     met = column[0]
     for axis in column[1:]:
-        met, _ = call.names.unify(met, axis) if size_of(met) == size_of(axis) else (met, False)
+        if size_of(met) == size_of(axis):
+            known, differs = call.names.unify(met, axis)
+            roles = [one for one in (met, axis) if call.names.label(one) in call.names.roots]  # those of scores, first
+            met = roles[0] if roles and not differs else known
     return met
 
 
@@ -195,7 +198,7 @@ def _concatenated_tokens(call: OpCall, along: list[Axis], labels: list[str], siz
         return unknown(size)
     name = "S" if patches else f"{names.label(tokens[0])}+1"
     names.tokens.add(name)
-    return (Factor(name, size),)
+    return (Factor(name, size, None if patches else tokens[0][0]),)
 
 
 def stack(call: OpCall) -> list[list[Axis]]:
