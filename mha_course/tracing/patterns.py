@@ -112,8 +112,8 @@ def _words(text: str, said: str) -> tuple[str, ...]:
 
 def _read(part: str, words: Sequence[str], torchs: bool) -> str:
     """Return the course's name for a letter; d is the width of a head where heads stand beside it, else the whole."""
-    if {"H", "W"} <= set(words):
-        return IMAGE.get(part, part)
+    if {"H", "W"} <= {word.upper() for word in words}:
+        return IMAGE.get(part.upper(), LETTERS.get(part, part))
     if torchs:
         return TORCH.get(part, part)
     if part == "d":
