@@ -6,15 +6,7 @@ from collections import Counter
 from collections.abc import Callable
 from typing import Any
 
-from mha_course.tracing.torch_internals import (
-    CPU_FLASH,
-    CPU_FLASH_BACKWARD,
-    DispatchMode,
-    OpOverload,
-    flop_registry,
-    sdpa_backward_flop_count,
-    sdpa_flop_count,
-)
+from mha_course.tracing import torch_internals as internals
 
 COPIES = {"clone", "_to_copy", "copy_", "contiguous", "_reshape_copy"}
 COPY_INSIDE = {"_softmax", "_log_softmax", "native_layer_norm", "convolution"}  # kernels, of an input with strides
@@ -44,22 +36,22 @@ COUNTED: dict[str, Flops] = {
     "bmm": _product(0),
     "addmm": _product(1),
     "baddbmm": _product(1),
-    CPU_FLASH.__name__: _attention(sdpa_flop_count, 3),
-    CPU_FLASH_BACKWARD.__name__: _attention(sdpa_backward_flop_count, 4),
+    internals.CPU_FLASH.__name__: _attention(internals.sdpa_flop_count, 3),
+    internals.CPU_FLASH_BACKWARD.__name__: _attention(internals.sdpa_backward_flop_count, 4),
 }
 _known: dict[int, tuple[str, bool, Flops | None]] = {}  # by id: operations live on, and their hash is slow
 
 
-def _rules_of(func: OpOverload) -> tuple[str, bool, Flops | None]:
+def _rules_of(func: internals.OpOverload) -> tuple[str, bool, Flops | None]:
     """Return the name of an operation, whether it copies, and how its FLOPs are counted."""
     if id(func) not in _known:
         packet = getattr(func, "overloadpacket", func)  # a higher-order operator has none
         name = str(packet.__name__)
-        _known[id(func)] = name, name in COPIES, COUNTED.get(name) or flop_registry.get(packet)
+        _known[id(func)] = name, name in COPIES, COUNTED.get(name) or internals.flop_registry.get(packet)
     return _known[id(func)]
 
 
-class OpCounter(DispatchMode):
+class OpCounter(internals.DispatchMode):
     """Count what runs while it is entered: copies, and the FLOPs of matrix products, by the names of operations.
 
     A multiply-add counts as 2. Operations in a backward pass count as well.
@@ -86,7 +78,7 @@ class OpCounter(DispatchMode):
         self.copies = 0
         self.flops_by_op.clear()
 
-    def ran(self, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any], out: Any) -> None:
+    def ran(self, func: internals.OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any], out: Any) -> None:
         """Add one operation."""
         name, copies, count = _known.get(id(func)) or _rules_of(func)
         self.copies += copies

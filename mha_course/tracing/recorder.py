@@ -15,6 +15,7 @@ from typing import Any
 import torch
 from torch.overrides import TorchFunctionMode
 
+from mha_course.tracing import torch_internals as internals
 from mha_course.tracing.axes import Axis, AxisNamer, Size, kept, size_of, unknown
 from mha_course.tracing.dispatch import EXPLICIT_COPIES, MOVES, NOTES, op_name
 from mha_course.tracing.op_counter import OpCounter
@@ -27,14 +28,6 @@ from mha_course.tracing.rules.indexing import INDEXING
 from mha_course.tracing.rules.making import MAKING
 from mha_course.tracing.rules.reshape import VIEWS, Rule
 from mha_course.tracing.source_lines import Frames, UserFrame
-from mha_course.tracing.torch_internals import (
-    OpOverload,
-    compiler_is_loaded,
-    has_shape,
-    is_functorch_wrapped_tensor,
-    is_plain,
-    storage_key,
-)
 
 RULES: dict[str, Rule] = {**VIEWS, **INDEXING, **CONTRACTIONS, **ELEMENTWISE, **MAKING}
 SHAPE_ONLY = {*VIEWS, *INDEXING}
@@ -87,7 +80,9 @@ class Recorder(TorchFunctionMode):
         except (RuntimeError, IndexError) as error:
             self._guard(self._diagnose, op_name(func), args, kwargs, error)
             raise
-        if isinstance(func, OpOverload) and not self.counter.flops:  # scripted code: the counter comes too late
+        if (
+            isinstance(func, internals.OpOverload) and not self.counter.flops
+        ):  # scripted code: the counter comes too late
             self.counter.ran(func, args, kwargs, out)
         if isinstance(out, (torch.Tensor, tuple, list)) and not isinstance(out, torch.Size):
             self._guard(self._record, op_name(func), args, kwargs, out)
@@ -105,7 +100,7 @@ class Recorder(TorchFunctionMode):
 
     def run_as_written(self) -> None:
         """Compile nothing while it is traced. Importing the compiler takes seconds: only when somebody has done it."""
-        if compiler_is_loaded():
+        if internals.compiler_is_loaded():
             self.compiles = False
             self.as_written.enter_context(torch.compiler.set_stance("force_eager"))
 
@@ -127,7 +122,7 @@ class Recorder(TorchFunctionMode):
 
     def _diagnose(self, op: str, args: tuple[Any, ...], kwargs: dict[str, Any], error: Exception) -> None:
         """Find the mistake behind a call that raised."""
-        parts = [self.info(tensor) for tensor in tensors_in((*args, *kwargs.values())) if has_shape(tensor)]
+        parts = [self.info(tensor) for tensor in tensors_in((*args, *kwargs.values())) if internals.has_shape(tensor)]
         self.failure = warnings.of_crash(op, str(error), parts, self.names)
 
     def info(self, tensor: torch.Tensor) -> TensorInfo:
@@ -160,8 +155,8 @@ class Recorder(TorchFunctionMode):
         """Keep a tensor and what is known of it; tensors that read the same memory get the same number."""
         known, label = self.names.labels, self.names.label
         value.source, value.labels = source, tuple([known.get(axis) or label(axis) for axis in value.axes])
-        if isinstance(source, int) or is_plain(tensor):  # results were looked at before
-            key = storage_key(tensor)
+        if isinstance(source, int) or internals.is_plain(tensor):  # results were looked at before
+            key = internals.storage_key(tensor)
             if key not in self.memories:
                 self.memories[key] = next(self.numbers)
             self.readers[key] += 1
@@ -181,11 +176,13 @@ class Recorder(TorchFunctionMode):
     def _record(self, op: str, args: tuple[Any, ...], kwargs: dict[str, Any], out: Any) -> None:
         """Write a step for every tensor that came out."""
         outs = [out] if isinstance(out, torch.Tensor) else tensors_in(out)
-        if not outs or not is_plain(outs[0]):
-            self.notes |= {WRAPPED if is_functorch_wrapped_tensor(outs[0]) else SHAPELESS: None} if outs else {}
+        if not outs or not internals.is_plain(outs[0]):
+            self.notes |= (
+                {WRAPPED if internals.is_functorch_wrapped_tensor(outs[0]) else SHAPELESS: None} if outs else {}
+            )
             return
         given = args[:1] if op == "deepcopy" else (*args, *kwargs.values())  # its memo holds the copy
-        by_id = {id(tensor): tensor for tensor in tensors_in(given) if has_shape(tensor)}
+        by_id = {id(tensor): tensor for tensor in tensors_in(given) if internals.has_shape(tensor)}
         read = list(by_id.values())
         values = [self.values.get(key) or self.info(tensor) for key, tensor in by_id.items()]
         call = OpCall(op, args, kwargs, outs, self.names, self.info, len(self.steps), read, self.pending, self.settled)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import torch
 
-from mha_course.tracing.axes import Axis, Factor, Size, axis_of, size_of
+from mha_course.tracing.axes import Axis, Size, axis_of
 from mha_course.tracing.rules.call import OpCall
 from mha_course.tracing.rules.reshape import Rule
 
@@ -18,14 +18,12 @@ def filled(call: OpCall) -> list[list[Axis]]:
 
 def counted(call: OpCall) -> list[list[Axis]]:
     """Count the elements of an axis, or every second of a head's width: arange."""
-    length = call.outs[0].size(0)
-    sizes = [value for value in (*call.args, *call.kwargs.values()) if isinstance(value, Size)]
-    for axis in [size.axis for size in sizes]:
-        if size_of(axis) == length:
-            return [[axis]]
-        if call.names.label(axis) == "D" and size_of(axis) == 2 * length:
-            return [[(Factor("D/2", length, axis[0]),)]]
-    return []
+    length, end = call.outs[0].size(0), call.arg(1 if len(call.args) > 1 else 0, "end")
+    if not isinstance(end, Size) or (len(call.args) > 1 and call.args[0] != 0):
+        return []
+    if call.names.is_width(end.axis) and end == 2 * length:
+        return [[call.names.half(end.axis)]]
+    return [[end.axis]] if end == length else []
 
 
 def identity(call: OpCall) -> list[list[Axis]]:

@@ -1,0 +1,260 @@
+"""Names of the variables of programs as people write them, the same where sizes coincide as where all differ."""
+# ruff: noqa: RET504 (what is returned has a name, since names are tested)
+
+import types
+
+import pytest
+import torch
+from torch import nn
+
+from mha_course.tracing import trace
+
+PROGRAMS = {}
+COINCIDENCES = [
+    {}, {"H": 6}, {"S": 6}, {"S": 4}, {"B": 4}, {"P": 5}, {"S": 24}, {"S": 8}, {"B": 4, "S": 4, "D": 4, "P": 4},
+    {"rope": 9}, {"v": 4}, {"rank": 24, "rope": 24}, {"nope": 6, "v": 6}, {"nope": 8, "rope": 8, "v": 8, "rank": 8},
+]  # fmt: skip
+
+
+def program(axes, *sizes, **expected):
+    """Enter what makes a call and its arguments of sizes and a maker of tensors, and the names of its variables."""
+
+    def enter(build):
+        PROGRAMS[build.__name__] = build, axes, sizes, {name: tuple(text.split()) for name, text in expected.items()}
+
+    return enter
+
+
+def with_attributes(**attributes):
+    module = nn.Module()
+    vars(module).update(attributes)
+    return module
+
+
+@program("B T C", "H", k="B H S D", v="B H S D", scores="B H T S", out="B T C")
+def keys_read_from_a_cache(z, draw):
+    cache = torch.zeros(z.B + 1, 40, z.H, z.D), torch.zeros(z.B + 1, 40, z.H, z.D)
+    w = [nn.Linear(z.C, z.C) for _ in range(3)]
+
+    def step(x, start):
+        batch, tokens, width = x.shape
+        q, k, v = (layer(x).view(batch, tokens, z.H, -1) for layer in w)
+        cache[0][:batch, start : start + tokens] = k
+        cache[1][:batch, start : start + tokens] = v
+        k, v = (kept[:batch, : start + tokens].transpose(1, 2) for kept in cache)
+        scores = q.transpose(1, 2) @ k.mT
+        out = (scores.softmax(-1) @ v).transpose(1, 2).reshape(batch, tokens, width)
+        return out, k, v
+
+    return step, draw(z.B, z.S, z.C).float(), z.P
+
+
+@program(("B T C", "B H P D"), "H", keys="B H S D", at="T", all_keys="S", seen="T S", scores="B H T S")
+def masks_made_beside_a_cache(z, draw):
+    def step(x, past):
+        q = x.unflatten(-1, (z.H, -1)).transpose(1, 2)
+        keys = torch.cat([past, q], 2)
+        start, tokens = past.size(2), x.size(1)
+        at, all_keys = torch.arange(start, start + tokens), torch.arange(start + tokens)
+        seen = all_keys[None, :] <= at[:, None]
+        scores = (q @ keys.mT).masked_fill(~seen, float("-inf"))
+        return scores, keys
+
+    return step, draw(z.B, z.S, z.C), draw(z.B, z.H, z.P, z.D)
+
+
+@program("B T C", "H", keys="B H S D")
+def keys_after_ones_that_nobody_named(z, draw):
+    def step(x, past):
+        keys = torch.cat([past, x.unflatten(-1, (z.H, -1)).transpose(1, 2)], 2)
+        return keys
+
+    return step, draw(z.B, z.S, z.C), draw(z.B, z.H, z.P, z.D)
+
+
+@program(("B*H T S", "B"), "B", "H", rows="B*H*T S", lengths="B*H*T", mask="B*H*T S")
+def lengths_repeated_for_all_rows(z, draw):
+    def masked(scores, lengths):
+        lengths = lengths.repeat_interleave(z.H, dim=0).repeat_interleave(scores.shape[1])
+        rows = scores.reshape(-1, scores.shape[-1])
+        mask = torch.arange(rows.size(1))[None, :] < lengths[:, None]
+        rows[~mask] = -1e9
+        return rows.softmax(-1)
+
+    return masked, draw(z.B * z.H, z.P, z.S), torch.ones(z.B)
+
+
+@program("B T C", q="B H T D", q_nope="B T H D_nope", q_rope="B T H D_rope", latent="B T kv_rank", k_rope="B T D_rope",
+         k_nope="B T H D_nope", v="B T H D_v", scores="B H T S", out="B T H D_v")  # fmt: skip
+def latent_attention(z, draw):
+    m = with_attributes(
+        num_heads=z.H, kv_lora_rank=z.rank, qk_nope_head_dim=z.nope, qk_rope_head_dim=z.rope, v_head_dim=z.v
+    )
+    m.q, m.down = nn.Linear(z.C, z.H * (z.nope + z.rope)), nn.Linear(z.C, z.rank + z.rope)
+    m.up = nn.Linear(z.rank, z.H * (z.nope + z.v))
+
+    def forward(x):
+        q_nope, q_rope = m.q(x).view(*x.shape[:2], z.H, -1).split([z.nope, z.rope], -1)
+        latent, k_rope = m.down(x).split([z.rank, z.rope], -1)
+        k_nope, v = m.up(latent).view(*x.shape[:2], z.H, z.nope + z.v).split([z.nope, z.v], -1)
+        q = torch.cat([q_nope, q_rope], -1).transpose(1, 2)
+        k = torch.cat([k_nope, k_rope.unsqueeze(2).expand(-1, -1, z.H, -1)], -1).transpose(1, 2)
+        scores = q @ k.mT
+        out = (scores.softmax(-1) @ v.transpose(1, 2)).transpose(1, 2)
+        return out
+
+    m.forward = forward
+    return m, draw(z.B, z.S, z.C).float()
+
+
+@program("B S C", slots="B ? C", updates="B ? C")
+def slots_that_are_updated(z, draw):
+    first, to_q, cell = nn.Parameter(torch.randn(1, 1, z.C)), nn.Linear(z.C, z.C), nn.GRUCell(z.C, z.C)
+
+    def forward(x):
+        slots = first.expand(x.shape[0], 3, -1)
+        for _ in range(2):
+            weights = torch.einsum("bid,bjd->bij", to_q(slots), x).softmax(-1)
+            updates = torch.einsum("bij,bjd->bid", weights, x)
+            slots = cell(updates.reshape(-1, z.C), slots.reshape(-1, z.C)).reshape(x.shape[0], -1, z.C)
+        return slots, updates
+
+    return forward, draw(z.B, z.S, z.C).float()
+
+
+@program("B T C", "H", all_weights="B H T S", joined="B T C")
+def heads_one_after_another(z, draw):
+    def forward(x):
+        all_weights, outs = x.new_empty(z.B, z.H, z.S, z.S), []
+        for h in range(z.H):
+            q = x[..., h * z.D : (h + 1) * z.D]
+            all_weights[:, h] = (q @ q.mT).softmax(-1)
+            outs.append(q.relu())
+        joined = torch.cat(outs, -1)
+        return joined, all_weights
+
+    return forward, draw(z.B, z.S, z.C)
+
+
+@program("B S C", tokens="B S+1 C", patches="B S C", total="B S C")
+def a_class_token_that_goes_again(z, draw):
+    def forward(x):
+        tokens = torch.cat([x.new_zeros(z.B, 1, z.C), x], 1)
+        patches = tokens[:, 1:]
+        total = patches + x
+        return total
+
+    return forward, draw(z.B, z.S, z.C)
+
+
+@program(("B H T D", "B H S D"), logits="B H T S+1", weights="B H T S", out="B H T D")
+def a_sink_beside_the_keys(z, draw):
+    def forward(q, k):
+        logits = torch.cat([q @ k.mT, q.new_zeros(1, z.H, 1, 1).expand(z.B, -1, q.shape[-2], -1)], -1)
+        weights = logits.softmax(-1)[..., :-1]
+        out = weights @ k
+        return out
+
+    return forward, draw(z.B, z.H, z.S, z.D), draw(z.B, z.H, z.P, z.D)
+
+
+@program(("B H T D", "? ? ? ?"), values="B H ? D", out="B H T D")
+def rows_copied_by_an_index(z, draw):
+    def forward(q, cache):
+        values = cache.index_copy(2, torch.arange(z.S), q)
+        out = torch.zeros(z.B, z.H, z.S, 40, dtype=q.dtype).softmax(-1) @ values
+        return out + q
+
+    return forward, draw(z.B, z.H, z.S, z.D), draw(z.B, z.H, 40, z.D)
+
+
+@program(("B S", "B T"), "C", encoder="B S' S", decoder="B T T'", cross="B T S")
+def two_sequences_of_ids(z, draw):
+    table, (q, k) = nn.Embedding(9, z.C), (nn.Linear(z.C, z.C) for _ in range(2))
+
+    def forward(source, target):
+        source, target = table(source), table(target)
+        encoder, decoder = q(source) @ k(source).mT, q(target) @ k(target).mT
+        cross = q(target) @ k(source).mT
+        return encoder, decoder, cross
+
+    return forward, torch.ones(z.B, z.P, dtype=torch.long), torch.ones(z.B, z.S, dtype=torch.long)
+
+
+@program("B 3 Y X", "H", patches="B Y/2*X/3 C", q="B H Y/2*X/3 D")
+def patches_of_which_only_heads_are_known(z, draw):
+    embed, qkv = nn.Conv2d(3, z.C, (2, 3), (2, 3)), nn.Linear(z.C, 3 * z.C)
+
+    def forward(image):
+        patches = embed(image).flatten(2).mT
+        q, k, v = qkv(patches).unflatten(-1, (3, z.H, -1)).permute(2, 0, 3, 1, 4)
+        return patches + (q @ k.mT @ v).transpose(1, 2).flatten(2)
+
+    return forward, draw(z.B, 3, 14, 33).float()
+
+
+@program("B T C", "C", "H", k="B ? T D", v="B ? T D", out="B T C")
+def keys_of_heads_that_nobody_counted(z, draw):
+    w = nn.Linear(z.C, z.C), nn.Linear(z.C, 2 * z.D), nn.Linear(z.C, 2 * z.D)
+
+    def forward(x):
+        q, k, v = (layer(x).view(*x.shape[:2], -1, z.D).transpose(1, 2) for layer in w)
+        weights = (q @ k.repeat_interleave(z.H // 2, 1).mT).softmax(-1)
+        out = (weights @ v.repeat_interleave(z.H // 2, 1)).transpose(1, 2).reshape(x.shape)
+        return out
+
+    return forward, draw(z.B, z.S, z.C).float()
+
+
+@program(("N L E", "N S E", "N S"), "H", scores="B L S", padding="B S")
+def letters_that_torch_uses(z, draw):
+    def forward(query, key, padding):
+        padding = ~padding
+        scores = (query @ key.mT).masked_fill(padding[:, None, :], -1e9)
+        return scores
+
+    return forward, draw(z.B, z.P, z.C), draw(z.B, z.S, z.C), torch.ones(z.B, z.S, dtype=torch.bool)
+
+
+@program("B Y*X C", "Y", "X", windows="B Y/3 X/5 3 5 C")
+def windows_of_pixels_in_a_row(z, draw):
+    def forward(x):
+        windows = x.view(-1, z.Y, z.X, z.C).view(-1, 2, 3, 3, 5, z.C).transpose(2, 3)
+        return windows
+
+    return forward, draw(z.B, 90, z.C)
+
+
+@program("B C Y X", keys="B C Y*X", context="B C C")
+def softmax_over_all_pixels_of_a_channel(z, draw):
+    def forward(x):
+        keys = x.flatten(2).softmax(2)
+        context = keys @ x.flatten(2).mT
+        return context
+
+    return forward, draw(z.B, z.C, 9, 13)
+
+
+@program("B T C", "H", both="B*H 1 T D")
+def as_many_pieces_as_heads(z, draw):
+    to_k = nn.Linear(z.C, z.C)
+
+    def forward(x):
+        k = to_k(x).unflatten(-1, (z.H, -1)).transpose(1, 2).reshape(-1, 1, z.S, z.D)
+        both = torch.cat([torch.zeros_like(k) for _ in range(z.H - 1)] + [k], 2)
+        return both
+
+    return forward, draw(z.B, z.S, z.C).float()
+
+
+@pytest.mark.parametrize("at", range(len(COINCIDENCES)))
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_variables_are_named(name, at, draw):
+    build, axes, sizes, expected = PROGRAMS[name]
+    every = {"B": 2, "S": 5, "H": 4, "D": 6, "P": 11, "nope": 9, "rope": 4, "v": 7, "rank": 13, "Y": 6, "X": 15}
+    every |= COINCIDENCES[at]
+    z = types.SimpleNamespace(**every, C=every["H"] * every["D"])
+    fn, *args = build(z, draw)
+    found = trace(fn, *args, axes=axes, sizes={size: getattr(z, size) for size in sizes})
+    assert {variable: found.step(variable).axes for variable in expected} == expected
+    assert found.warnings == found.questions == ()
