@@ -80,9 +80,7 @@ class Recorder(TorchFunctionMode):
         except (RuntimeError, IndexError) as error:
             self._guard(self._diagnose, op_name(func), args, kwargs, error)
             raise
-        if (
-            isinstance(func, internals.OpOverload) and not self.counter.flops
-        ):  # scripted code: the counter comes too late
+        if isinstance(func, internals.OpOverload) and not self.counter.flops:  # scripted: the counter comes too late
             self.counter.ran(func, args, kwargs, out)
         if isinstance(out, (torch.Tensor, tuple, list)) and not isinstance(out, torch.Size):
             self._guard(self._record, op_name(func), args, kwargs, out)
@@ -176,10 +174,10 @@ class Recorder(TorchFunctionMode):
     def _record(self, op: str, args: tuple[Any, ...], kwargs: dict[str, Any], out: Any) -> None:
         """Write a step for every tensor that came out."""
         outs = [out] if isinstance(out, torch.Tensor) else tensors_in(out)
-        if not outs or not internals.is_plain(outs[0]):
-            self.notes |= (
-                {WRAPPED if internals.is_functorch_wrapped_tensor(outs[0]) else SHAPELESS: None} if outs else {}
-            )
+        if not outs:
+            return
+        if not internals.is_plain(outs[0]):
+            self.notes[WRAPPED if internals.is_functorch_wrapped_tensor(outs[0]) else SHAPELESS] = None
             return
         given = args[:1] if op == "deepcopy" else (*args, *kwargs.values())  # its memo holds the copy
         by_id = {id(tensor): tensor for tensor in tensors_in(given) if internals.has_shape(tensor)}
