@@ -233,6 +233,13 @@ OF_SHAPES = [  # a function of a tensor of this shape, its axes, further sizes, 
     (lambda x: torch.randn(6, 7) * 1, (3, 4, 5), "B S ?", {}, "? ?"),
     (nn.Conv2d(3, 5, 1).double(), (2, 3, 8, 8), "N C H W", {}, "B ? Y X"),
     *[(channels, (2, width, 3, 5), "B C Y X", {"H": 4}, "B Y*X ?") for width in (8, 16)],
+    (lambda x: x.flatten(1), (2, 24, 3, 5), "B C H W", {"H": 4}, "B C*Y*X"),
+    (lambda x: x.flatten(2), (2, 7, 3, 5), "B C H W", {"H": 4}, "B Ch Y*X"),
+    (lambda q: torch.view_as_real(torch.view_as_complex(q.view(2, 4, 5, 1, 2))).flatten(3), (2, 4, 5, 2), "B H S D",
+     {"C": 8}, "B H S D"),
+    (lambda q: (mask := torch.tril(torch.ones(q.shape[2], q.shape[2]))).view(1, 1, *mask.shape) * (q @ q.mT),
+     (2, 4, 1, 6), "B H T D", {}, "B H T S"),
+    (lambda q, D_rope=3: q[..., D_rope:] * 1, (2, 4, 5, 6), "B H S D", {"D_rope": 3}, "B H S D/2"),
     # cat and stack count nothing; a part of a cache is written whole
     (lambda q: torch.cat([q, q * 2], -1), (2, 4, 5, 6), "B H S D", SIZES, "B H S ?"),
     (lambda q: torch.stack([q[:, 0] * n for n in range(H)], 1), (2, 4, 5, 6), "B H S D", SIZES, "B ? S D"),
@@ -953,10 +960,54 @@ def test_what_a_product_is_added_to_is_judged_as_in_a_sum(order, said, draw):
         assert bool(warning) == bool(said)
 
 
-def test_an_e_that_stands_last_is_the_width(x):
-    found = trace(lambda x: x.view(2, 5, 4, 6), x, axes="B S E", sizes={"H": H})
-    assert found.steps[-1].axes == ("B", "S", "H", "D")
-    assert found.notes == ("B S E was read as B S C",)
+@pytest.mark.parametrize(("sizes", "read"), [({}, "C"), ({"C": C}, "C"), ({"C": 2 * C}, "E"), ({"E": C}, "E")])
+def test_an_e_that_stands_last_is_the_width_if_it_can_be(sizes, read, x):
+    found = trace(lambda x: x * 2, x, axes="B S E", sizes=sizes)
+    assert found.steps[-1].axes == ("B", "S", read)
+    assert found.notes == (("B S E was read as B S C",) if read == "C" else ())
+
+
+def test_what_is_not_known_of_the_width_is_said(draw):
+    ids = torch.ones(B, S, dtype=torch.long)
+    for sizes, noted in (({"H": H}, True), ({}, False), ({"H": H, "C": C}, False), ({"H": 1}, False)):
+        notes = trace(lambda ids: F.one_hot(ids) * 2.0, ids, axes="B S", sizes=sizes).notes
+        assert any("sizes=dict(C=" in note for note in notes) == noted
+
+
+def test_weights_beside_an_output_are_not_taken_for_it(x):
+    attention = nn.MultiheadAttention(C, H, batch_first=True, dtype=x.dtype)
+
+    def attend(x):
+        out, weights = attention(x, x, x)
+        doubled = weights * 2
+        return out, doubled
+
+    found = trace(attend, x, axes="B S C")
+    assert "weights" not in (*found.names(), *found.aliases)
+    assert found.step("doubled").axes == ("B", "T", "S")
+
+
+@pytest.mark.parametrize("width", [D, H])
+def test_heads_that_only_order_tells_from_their_width_are_asked_about(width, draw):
+    fused = nn.Linear(C, 3 * H * width, dtype=torch.float64)
+
+    def score(x):
+        q, k, _ = fused(x).view(B, S, width, 3, H).permute(3, 0, 4, 1, 2)
+        return (q @ k.mT).softmax(-1)
+
+    found = trace(score, draw(B, S, C), axes="B S C", sizes={"H": H, "D": width})
+    assert found.warnings == ()
+    assert [text.split(":")[0] for text in found.questions] == ["heads-innermost"] * (width == H)
+
+
+def test_weights_that_are_normalised_again_sum_to_one_along_the_keys(draw):
+    def compete(slots, x):
+        weights = torch.einsum("bid,bjd->bij", slots, x).softmax(1) + 1e-8
+        weights = weights / weights.sum(-1, keepdim=True)
+        return torch.einsum("bjd,bij->bid", x, weights)
+
+    found = trace(compete, draw(B, 3, C), draw(B, S, C), axes=("B K C", "B S C"))
+    assert [text.split(":")[0] for text in found.questions] == ["softmax-over-queries"]
 
 
 def test_half_of_what_was_never_used_as_a_heads_width_has_no_name(x):
