@@ -63,15 +63,6 @@ def masks_made_beside_a_cache(z, draw):
     return step, draw(z.B, z.S, z.C), draw(z.B, z.H, z.P, z.D)
 
 
-@program("B T C", "H", keys="B H S D")
-def keys_after_ones_that_nobody_named(z, draw):
-    def step(x, past):
-        keys = torch.cat([past, x.unflatten(-1, (z.H, -1)).transpose(1, 2)], 2)
-        return keys
-
-    return step, draw(z.B, z.S, z.C), draw(z.B, z.H, z.P, z.D)
-
-
 @program(("B*H T S", "B"), "B", "H", rows="B*H*T S", lengths="B*H*T", mask="B*H*T S")
 def lengths_repeated_for_all_rows(z, draw):
     def masked(scores, lengths):
@@ -136,17 +127,6 @@ def heads_one_after_another(z, draw):
     return forward, draw(z.B, z.S, z.C)
 
 
-@program("B S C", tokens="B S+1 C", patches="B S C", total="B S C")
-def a_class_token_that_goes_again(z, draw):
-    def forward(x):
-        tokens = torch.cat([x.new_zeros(z.B, 1, z.C), x], 1)
-        patches = tokens[:, 1:]
-        total = patches + x
-        return total
-
-    return forward, draw(z.B, z.S, z.C)
-
-
 @program(("B H T D", "B H S D"), logits="B H T S+1", weights="B H T S", out="B H T D")
 def a_sink_beside_the_keys(z, draw):
     def forward(q, k):
@@ -156,16 +136,6 @@ def a_sink_beside_the_keys(z, draw):
         return out
 
     return forward, draw(z.B, z.H, z.S, z.D), draw(z.B, z.H, z.P, z.D)
-
-
-@program(("B H T D", "? ? ? ?"), values="B H ? D", out="B H T D")
-def rows_copied_by_an_index(z, draw):
-    def forward(q, cache):
-        values = cache.index_copy(2, torch.arange(z.S), q)
-        out = torch.zeros(z.B, z.H, z.S, 40, dtype=q.dtype).softmax(-1) @ values
-        return out + q
-
-    return forward, draw(z.B, z.H, z.S, z.D), draw(z.B, z.H, 40, z.D)
 
 
 @program(("B S", "B T"), "C", encoder="B S' S", decoder="B T T'", cross="B T S")
@@ -214,37 +184,6 @@ def letters_that_torch_uses(z, draw):
         return scores
 
     return forward, draw(z.B, z.P, z.C), draw(z.B, z.S, z.C), torch.ones(z.B, z.S, dtype=torch.bool)
-
-
-@program("B Y*X C", "Y", "X", windows="B Y/3 X/5 3 5 C")
-def windows_of_pixels_in_a_row(z, draw):
-    def forward(x):
-        windows = x.view(-1, z.Y, z.X, z.C).view(-1, 2, 3, 3, 5, z.C).transpose(2, 3)
-        return windows
-
-    return forward, draw(z.B, 90, z.C)
-
-
-@program("B C Y X", keys="B C Y*X", context="B C C")
-def softmax_over_all_pixels_of_a_channel(z, draw):
-    def forward(x):
-        keys = x.flatten(2).softmax(2)
-        context = keys @ x.flatten(2).mT
-        return context
-
-    return forward, draw(z.B, z.C, 9, 13)
-
-
-@program("B T C", "H", both="B*H 1 T D")
-def as_many_pieces_as_heads(z, draw):
-    to_k = nn.Linear(z.C, z.C)
-
-    def forward(x):
-        k = to_k(x).unflatten(-1, (z.H, -1)).transpose(1, 2).reshape(-1, 1, z.S, z.D)
-        both = torch.cat([torch.zeros_like(k) for _ in range(z.H - 1)] + [k], 2)
-        return both
-
-    return forward, draw(z.B, z.S, z.C).float()
 
 
 @pytest.mark.parametrize("at", range(len(COINCIDENCES)))

@@ -198,6 +198,10 @@ def channels(x):
     return q.mT * (q.mT @ k).sum(-1, keepdim=True)
 
 
+def laid_behind_itself(k):
+    return torch.cat([torch.zeros_like(k), k], 1)
+
+
 def cache_of_nine(k):
     cache = k.new_zeros(2, H, 9, D)
     cache[:, :, :S] = k
@@ -240,6 +244,15 @@ OF_SHAPES = [  # a function of a tensor of this shape, its axes, further sizes, 
     (lambda q: (mask := torch.tril(torch.ones(q.shape[2], q.shape[2]))).view(1, 1, *mask.shape) * (q @ q.mT),
      (2, 4, 1, 6), "B H T D", {}, "B H T S"),
     (lambda q, D_rope=3: q[..., D_rope:] * 1, (2, 4, 5, 6), "B H S D", {"D_rope": 3}, "B H S D/2"),
+    (lambda x: x.view(-1, 6, 15, 24).view(-1, 2, 3, 3, 5, 24), (2, 90, 24), "B Y*X C", {"Y": 6, "X": 15},
+     "B Y/3 3 X/5 5 C"),
+    (lambda x: x.flatten(2).softmax(2) @ x.flatten(2).mT, (2, 24, 9, 13), "B C Y X", {}, "B C C"),
+    (lambda x: torch.cat([x.new_zeros(2, 1, 24), x], 1)[:, 1:] + x, (2, 5, 24), "B S C", {}, "B S C"),
+    (lambda q: torch.cat([torch.zeros(2, H, 9, D), q], 2), (2, 4, 5, 6), "B H T D", {}, "B H S D"),
+    (lambda q: torch.zeros(2, H, 9, D).double().index_copy(2, torch.arange(S), q), (2, 4, 5, 6), "B H T D", {},
+     "B H ? D"),
+    *[(lambda x, n=n: laid_behind_itself(FUSED(x)[..., :24].unflatten(-1, (n, -1)).transpose(1, 2).flatten(0, 1)),
+       (2, 5, 24), "B S C", {"H": n}, "B*H S D") for n in (2, 4)],
     # cat and stack count nothing; a part of a cache is written whole
     (lambda q: torch.cat([q, q * 2], -1), (2, 4, 5, 6), "B H S D", SIZES, "B H S ?"),
     (lambda q: torch.stack([q[:, 0] * n for n in range(H)], 1), (2, 4, 5, 6), "B H S D", SIZES, "B ? S D"),
@@ -253,6 +266,7 @@ def test_names_of_shapes_that_are_special(fn, shape, axes, sizes, expected, draw
     step = trace(fn, draw(*shape), axes=axes, sizes=sizes).steps[-1]
     assert step.axes == tuple(expected.split())
     assert step.warning is None
+    assert step.question is None or step.op == "cat"  # of width beside width
 
 
 def averaged(q):
