@@ -25,12 +25,6 @@ def program(axes, *sizes, **expected):
     return enter
 
 
-def with_attributes(**attributes):
-    module = nn.Module()
-    vars(module).update(attributes)
-    return module
-
-
 @program("B T C", "H", k="B H S D", v="B H S D", scores="B H T S", out="B T C")
 def keys_read_from_a_cache(z, draw):
     cache = torch.zeros(z.B + 1, 40, z.H, z.D), torch.zeros(z.B + 1, 40, z.H, z.D)
@@ -78,9 +72,9 @@ def lengths_repeated_for_all_rows(z, draw):
 @program("B T C", q="B H T D", q_nope="B T H D_nope", q_rope="B T H D_rope", latent="B T kv_rank", k_rope="B T D_rope",
          k_nope="B T H D_nope", v="B T H D_v", scores="B H T S", out="B T H D_v")  # fmt: skip
 def latent_attention(z, draw):
-    m = with_attributes(
-        num_heads=z.H, kv_lora_rank=z.rank, qk_nope_head_dim=z.nope, qk_rope_head_dim=z.rope, v_head_dim=z.v
-    )
+    m = nn.Module()
+    m.num_heads, m.kv_lora_rank, m.qk_nope_head_dim, m.qk_rope_head_dim = z.H, z.rank, z.nope, z.rope
+    m.v_head_dim = z.v
     m.q, m.down = nn.Linear(z.C, z.H * (z.nope + z.rope)), nn.Linear(z.C, z.rank + z.rope)
     m.up = nn.Linear(z.rank, z.H * (z.nope + z.v))
 
@@ -136,19 +130,6 @@ def a_sink_beside_the_keys(z, draw):
         return out
 
     return forward, draw(z.B, z.H, z.S, z.D), draw(z.B, z.H, z.P, z.D)
-
-
-@program(("B S", "B T"), "C", encoder="B S' S", decoder="B T T'", cross="B T S")
-def two_sequences_of_ids(z, draw):
-    table, (q, k) = nn.Embedding(9, z.C), (nn.Linear(z.C, z.C) for _ in range(2))
-
-    def forward(source, target):
-        source, target = table(source), table(target)
-        encoder, decoder = q(source) @ k(source).mT, q(target) @ k(target).mT
-        cross = q(target) @ k(source).mT
-        return encoder, decoder, cross
-
-    return forward, torch.ones(z.B, z.P, dtype=torch.long), torch.ones(z.B, z.S, dtype=torch.long)
 
 
 @program("B 3 Y X", "H", patches="B Y/2*X/3 C", q="B H Y/2*X/3 D")

@@ -936,15 +936,9 @@ def test_the_letters_of_other_people(axes, sizes, expected, x):
 
 @pytest.mark.parametrize(
     ("axes", "sizes"),
-    [
-        ("B T D", {}),
-        ("B T D", {"H": 1}),
-        ("B T D", {"H": 5}),
-        ("B T D", {"H": H, "C": C * H}),
-        ("B T D", {"H": H, "D": C}),
-        ({"q": "B T D", "k": "B H S D"}, {}),
-    ],
-)
+    [*[("B T D", sizes) for sizes in ({}, {"H": 1}, {"H": 5}, {"H": H, "C": C * H}, {"H": H, "D": C})],
+     ({"q": "B T D", "k": "B H S D"}, {})],
+)  # fmt: skip
 def test_a_width_that_may_be_of_one_head_is_none_of_all(axes, sizes, draw):
     found = trace(lambda q, k: q * 2, draw(B, S, C), draw(B, H, S, C), axes=axes, sizes=sizes)
     assert found.steps[0].axes == ("B", "T", "D")
@@ -953,15 +947,9 @@ def test_a_width_that_may_be_of_one_head_is_none_of_all(axes, sizes, draw):
 
 @pytest.mark.parametrize(("declared", "read"), [(D, "C"), (C, "D")])
 def test_a_declared_head_width_tells_the_whole_width(declared, read, x):
-    class Attention(nn.Module):
-        def __init__(self):
-            super().__init__()
-            self.num_heads, self.head_dim = H, declared
-
-        def forward(self, x):
-            return x * 2
-
-    assert trace(Attention(), x, axes="B T D").steps[0].axes == ("B", "T", read)
+    attention = nn.Module()
+    attention.num_heads, attention.head_dim, attention.forward = H, declared, lambda x: x * 2
+    assert trace(attention, x, axes="B T D").steps[0].axes == ("B", "T", read)
 
 
 @pytest.mark.parametrize(("order", "said"), [("H*B 1 S", "fold-order-mixed: "), ("B*H 1 S", "")])
@@ -1026,9 +1014,8 @@ def test_weights_that_are_normalised_again_sum_to_one_along_the_keys(draw):
 
 def test_half_of_what_was_never_used_as_a_heads_width_has_no_name(x):
     low = nn.Linear(C, D).double()
-    assert {step.axes[-1] for step in trace(lambda x: low(x).chunk(2, -1), x, axes="B S C", sizes={"H": H}).steps} == {
-        "?"
-    }
+    found = trace(lambda x: low(x).chunk(2, -1), x, axes="B S C", sizes={"H": H})
+    assert {step.axes[-1] for step in found.steps} == {"?"}
 
 
 STATISTICS = []
@@ -1379,9 +1366,13 @@ def encode_and_decode(source, target):
     ("source", "target", "expected"),
     [("S", "T", ["S' S", "T T'", "T S"]), ("N", "M", ["T N", "M' M", "M N"]), ("S", "Q", ["T S", "Q' Q", "Q S"])],
 )
-def test_two_sequences_keep_their_names(source, target, expected, draw):
-    axes = {"source": f"B {source} C", "target": f"B {target} C"}
-    found = trace(encode_and_decode, draw(B, 7, C), draw(B, 6, C), axes=axes, sizes={"H": H})
+@pytest.mark.parametrize("ids", [False, True])
+def test_two_sequences_keep_their_names(source, target, expected, ids, draw):
+    given, width = [draw(B, 7, C), draw(B, 6, C)], [] if ids else ["C"]
+    table = nn.Embedding(9, C, dtype=torch.float64) if ids else nn.Identity()
+    given = [torch.ones(x.shape[:2], dtype=torch.long) for x in given] if ids else given
+    axes = [" ".join(["B", tokens, *width]) for tokens in (source, target)]
+    found = trace(lambda x, y: encode_and_decode(table(x), table(y)), *given, axes=axes, sizes=SIZES)
     assert found.warnings == found.questions == ()
     assert [" ".join(step.axes[2:]) for step in found.steps if step.op == "softmax"] == expected
     assert [step.axes[1] for step in found.steps if step.op == "add"] == [source, target, target]
