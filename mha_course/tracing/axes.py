@@ -192,7 +192,7 @@ class AxisNamer:
             names = next(([n, f"H/{n}"] for n, v in self.extra.items() if v == sizes[0]), names)
         elif len(sizes) == 2 and whole.name in self.tokens:  # windows and what is in each
             names = [f"{whole.name}/{sizes[1]}", str(sizes[1])]
-        elif whole.name == "?" and whole.kind == "fresh" and sizes[:-2] in ((), (3,)) and "H" in self.sizes:
+        elif whole.kind == "fresh" and sizes[:-2] in ((), (3,)) and "H" in self.sizes:
             names = [*map(str, sizes[:-2]), *self._heads_and_width(*sizes[-2:])]
         elif whole.kind == "latent" and sizes[:1] == (self.sizes.get("H"),):
             names[0] = "H"
@@ -356,13 +356,16 @@ class AxisNamer:
         found = [sum(axis, ()) for axis in parts]
         if found != list(axes):
             found = self.separate_tokens(found)
-        return tuple("?" if any(map(self._is_doubtful, axis)) else self.label(axis) for axis in found)
+        return tuple("?" if self.is_doubtful(axis) else self.label(axis) for axis in found)
 
-    def _is_doubtful(self, factor: Factor | None) -> bool:
-        """Return whether this, or what it is a part of, was taken for a head's width and never used as one."""
-        while factor and (factor.kind != "taken" or factor in self.confirmed):
-            factor = factor.whole
-        return factor is not None
+    def is_doubtful(self, axis: Axis) -> bool:
+        """Return whether this, or what it is a part of, was taken for a head's width and not yet used as one."""
+        wholes = list(axis)
+        for factor in wholes:
+            if factor.kind == "taken" and factor not in self.confirmed:
+                return True
+            wholes += [factor.whole] if factor.whole else []
+        return False
 
     def label(self, axis: Axis) -> str:
         """Write an axis as the field does."""

@@ -126,7 +126,8 @@ def channels(patterns: dict[str, tuple[str, ...]], tensors: dict[str, torch.Tens
     for name, words in patterns.items():
         sizes = dict(zip(words, tensors[name].shape, strict=True))
         number = sizes.get("C", 0)
-        if {"Y", "X"} <= sizes.keys() and (known.get("C", number) != number or number % known.get("H", 1)):
+        another = number != known["C"] if "C" in known else "D" not in known and number % (known.get("H") or 1)
+        if {"Y", "X"} <= sizes.keys() and another:
             patterns[name] = tuple("Ch" if word == "C" else word for word in words)
 
 

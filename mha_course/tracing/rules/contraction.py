@@ -19,15 +19,19 @@ def linear(call: OpCall) -> list[list[Axis]]:
     """Map the last axis: its new name is that of the weight's rows, or follows from the width."""
     x, weight = call.first(), call.arg(1, "weight")
     rows = call.axes(weight)[0] if weight.dim() == 2 else ()
-    last, size = call.axes(x)[-1], call.outs[0].shape[-1]
-    if call.names.label(rows) == "?" and (call.names.is_token(last) or call.names.label(last) == "H"):
-        rows = last if size_of(last) == size else unknown(size)  # tokens or heads are mixed
-    elif call.names.label(rows) == "?":
-        rows = (unique(size, "latent"),) if call.names.label(last) == "kv_rank" else call.names.linear(size)
+    if call.names.label(rows) == "?":
+        rows = _made_of(call.names, call.axes(x)[-1], call.outs[0].shape[-1])
     for parameter, axes in ((weight, [rows, call.axes(x)[-1]]), (call.arg(2, "bias"), [rows])):
         if isinstance(parameter, torch.Tensor) and call.info(parameter).weight:
             call.info(parameter).learn(axes, call.names)
     return [[*call.axes(x)[:-1], rows][-call.outs[0].dim() :]]
+
+
+def _made_of(names: AxisNamer, last: Axis, size: int) -> Axis:
+    """Name what a weight makes of an axis: tokens and heads are mixed, a width is named by its size."""
+    if names.is_token(last) or names.label(last) == "H":
+        return last if size_of(last) == size else unknown(size)
+    return (unique(size, "latent"),) if names.label(last) == "kv_rank" else names.linear(size)
 
 
 def matmul(call: OpCall) -> list[list[Axis]]:
@@ -90,8 +94,10 @@ def contract(call: OpCall, tensors: list[torch.Tensor], terms: list[Letters], ou
         _turn_roles(call.names, call.info(tensor), [letter not in out for letter in term])
     met: dict[Any, Axis] = {}
     seen: dict[Any, list[Axis]] = defaultdict(list)
-    for tensor, term in zip(tensors, terms, strict=True):
-        for letter, axis in zip(term, _axes_of_factor(call, tensor, term, out), strict=True):
+    named = [dict(zip(term, call.axes(tensor), strict=True)) for tensor, term in zip(tensors, terms, strict=True)]
+    for n, (tensor, term) in enumerate(zip(tensors, terms, strict=True)):
+        rest = {letter: axis for one in named[:n] + named[n + 1 :] for letter, axis in one.items() if size_of(axis) > 1}
+        for letter, axis in zip(term, _axes_of_factor(call, tensor, term, out, rest), strict=True):
             seen[letter].append(axis)
             known, differs = call.names.unify(met.get(letter, axis), axis)
             if differs:
@@ -121,12 +127,16 @@ def _turn_roles(names: AxisNamer, weights: TensorInfo, summed: list[bool]) -> No
         info.over = "*".join(turned.get(part, part) for part in info.over.split("*"))
 
 
-def _axes_of_factor(call: OpCall, tensor: torch.Tensor, term: Letters, out: Letters) -> list[Axis]:
+def _axes_of_factor(
+    call: OpCall, tensor: torch.Tensor, term: Letters, out: Letters, others: dict[Any, Axis]
+) -> list[Axis]:
     """Return the axes of a factor; those of a weight that go into the result are named as those of a Linear."""
     axes, names = call.axes(tensor), call.names
     if not call.info(tensor).weight:
         return axes
-    free = [position for position, letter in enumerate(term) if letter in out and names.label(axes[position]) == "?"]
+    own = [position for position, letter in enumerate(term) if letter in out and letter not in others]
+    free = [position for position in own if names.label(axes[position]) == "?"]
+    summed = [others[letter] for letter in term if letter in others and letter not in out]
     if [size_of(axes[position]) for position in free] == [names.sizes.get("H"), names.sizes.get("D")]:
         axes[free[0]], axes[free[1]] = names.read("H", names.sizes["H"]), names.read("D", names.sizes["D"])
         return axes
@@ -134,8 +144,8 @@ def _axes_of_factor(call: OpCall, tensor: torch.Tensor, term: Letters, out: Lett
         size = size_of(axes[position])
         fits = [name for name in ("C", "D", "H") if names.sizes.get(name) == size]
         if len(free) == 1 and len(axes) <= 2:
-            axes[position] = names.linear(size)
-        elif len(fits) == 1:  # the size leaves no doubt
+            axes[position] = _made_of(names, summed[0] if summed else (), size)
+        elif len(fits) == 1 and len(own) + len(summed) == len(term):  # the size leaves no doubt
             axes[position] = names.read(fits[0], size)
     return axes
 

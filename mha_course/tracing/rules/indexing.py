@@ -122,8 +122,8 @@ def meet_mask(call: OpCall, key: Any, axes: list[Axis]) -> None:
 
 def cat(call: OpCall) -> list[list[Axis]]:
     """Lay tensors one after another along an axis that they have."""
-    parts = [part for part in call.arg(0, "tensors") if part.dim() == call.outs[0].dim()]
     dim = call.arg(1, "dim", "axis", default=0) % call.outs[0].dim()
+    parts = [part for part in call.arg(0, "tensors") if part.dim() == call.outs[0].dim() and part.shape[dim]]
     rows = [call.axes(part) for part in parts]
     out = [_shared_axis(call, [row[position] for row in rows]) for position in range(len(rows[0]))]
     along = [row[dim] for row in rows]
@@ -196,7 +196,8 @@ def _concatenated_tokens(call: OpCall, along: list[Axis], labels: list[str], siz
     patches = len(tokens[0]) > 1 and names.sizes.setdefault("S", size) == size  # with class tokens before them
     if len(tokens) > 1 or (size != size_of(tokens[0]) + 1 and not patches):
         return unknown(size)
-    name = "S" if patches else f"{names.label(tokens[0])}+1"
+    whole = names.sizes.get(names.label(tokens[0])) == size  # one was left out, and one put in
+    name = "S" if patches else names.label(tokens[0]) + "+1" * (not whole)
     names.tokens.add(name)
     return (Factor(name, size, None if patches else tokens[0][0]),)
 
