@@ -83,7 +83,7 @@ def unknown(size: int) -> Axis:
 
 def _alone(axis: Axis) -> Factor | None:
     """Return the one factor without a name that an axis is, if it may get one: it, or what it is a part of, is new."""
-    if len(axis) != 1 or axis[0].name != "?":
+    if len(axis) != 1 or axis[0].name != "?" or axis[0].kind == "mixed":
         return None
     whole = axis[0]
     while whole.whole:
@@ -192,7 +192,7 @@ class AxisNamer:
             names = next(([n, f"H/{n}"] for n, v in self.extra.items() if v == sizes[0]), names)
         elif len(sizes) == 2 and whole.name in self.tokens:  # windows and what is in each
             names = [f"{whole.name}/{sizes[1]}", str(sizes[1])]
-        elif whole.kind == "fresh" and sizes[:-2] in ((), (3,)) and "H" in self.sizes:
+        elif whole.name == "?" and whole.kind == "fresh" and sizes[:-2] in ((), (3,)) and "H" in self.sizes:
             names = [*map(str, sizes[:-2]), *self._heads_and_width(*sizes[-2:])]
         elif whole.kind == "latent" and sizes[:1] == (self.sizes.get("H"),):
             names[0] = "H"
@@ -352,7 +352,8 @@ class AxisNamer:
 
     def final(self, axes: Sequence[Axis]) -> tuple[str, ...]:
         """Write axes when all is known: a width that was never used as a head's has no name."""
-        parts = [[self._find(factor) if factor.name == "?" else (factor,) for factor in axis] for axis in axes]
+        unsure = [factor for axis in axes for factor in axis if factor.name == "?" or self.is_doubtful((factor,))]
+        parts = [[self._find(factor) if factor in unsure else (factor,) for factor in axis] for axis in axes]
         found = [sum(axis, ()) for axis in parts]
         if found != list(axes):
             found = self.separate_tokens(found)
@@ -429,8 +430,8 @@ class AxisNamer:
                 self.tokens.add(name)
         return first, second
 
-    def unify(self, left: Axis, right: Axis) -> tuple[Axis, bool]:
-        """Name an axis that two tensors share, and say whether they disagree about it."""
+    def unify(self, left: Axis, right: Axis, strict: bool = False) -> tuple[Axis, bool]:
+        """Name an axis that two tensors share, and say whether they disagree about it; strict of widths and tokens."""
         if size_of(left) != size_of(right):
             return (right, False) if size_of(left) == 1 else (left, False)
         if size_of(left) == 1:
@@ -448,4 +449,8 @@ class AxisNamer:
             return right, False
         if self.root(a) == self.root(b):
             return (left if a == self.root(a) else right), False
+        for axis, other in ((left, right), (right, left)):
+            if len(axis) == 1 and self.is_doubtful(axis) and not (strict and self.is_token(other)):
+                self.met[axis[0]].append(other)  # it may as well be the other's
+                return other, False
         return left, True

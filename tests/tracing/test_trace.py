@@ -248,6 +248,11 @@ OF_SHAPES = [  # a function of a tensor of this shape, its axes, further sizes, 
      "B Y/3 3 X/5 5 C"),
     (lambda x: x.flatten(2).softmax(2) @ x.flatten(2).mT, (2, 24, 9, 13), "B C Y X", {}, "B C C"),
     (lambda x: torch.cat([x.new_zeros(2, 1, 24), x], 1)[:, 1:] + x, (2, 5, 24), "B S C", {}, "B S C"),
+    (lambda x: torch.cat([x.new_zeros(2, 1, 24), x], 1) + torch.ones(9, 24)[: x.shape[1] + 1], (2, 5, 24), "B S C", {},
+     "B S+1 C"),
+    (lambda x: torch.cat([x[:, 1:], x.new_zeros(2, 1, 24)], 1) + x, (2, 5, 24), "B S C", {}, "B S C"),
+    (lambda x: nn.Linear(C, 2 * D, dtype=x.dtype)(x).unflatten(-1, (2, D)), (2, 5, 24), "B S C", {"H": H}, "B S ? ?"),
+    (lambda q: torch.cat([q[..., :0], q * 2], -1), (2, 4, 5, 6), "B H S D", {}, "B H S D"),
     (lambda q: torch.cat([torch.zeros(2, H, 9, D), q], 2), (2, 4, 5, 6), "B H T D", {}, "B H S D"),
     (lambda q: torch.zeros(2, H, 9, D).double().index_copy(2, torch.arange(S), q), (2, 4, 5, 6), "B H T D", {},
      "B H ? D"),
@@ -321,13 +326,13 @@ def test_what_is_said_of_mistakes(fn, shape, axes, sizes, text, draw):
 def test_heads_that_only_one_factor_names_are_summed(draw):
     heads = draw(B, S, H, D)
     step = last(lambda q, k: torch.einsum("bshd,bthe->bstde", q, k), heads, heads * 1, axes=["B T H D", "B S ? D"])
-    assert step.warning.startswith("heads-innermost")
+    assert step.question.startswith("heads-innermost")
 
 
 def test_a_wrong_fold_is_told_once(draw):
     found = trace(lambda x: x.transpose(0, 1).flatten(1).unflatten(1, (8, 1)), draw(4, 6, 2), axes="B S C",
                   sizes={"H": 1})  # fmt: skip
-    assert [step.warning is None for step in found.steps] == [True, False, True]
+    assert [step.question is None for step in found.steps] == [True, False, True]
 
 
 def test_s0_example_with_all_sizes_alike(draw):

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 import torch
 
-from mha_course.tracing.axes import Axis, AxisNamer, size_of
+from mha_course.tracing.axes import Axis, AxisNamer
 from mha_course.tracing.rules import warnings
 
 PIECE = "piece of step"  # the label of a Selection of one of several pieces
@@ -96,9 +96,6 @@ class OpCall:
 
     def broadcast(self, left: Axis, right: Axis) -> Axis:
         """Name an axis along which one tensor is laid on another, and warn where they only have the same size."""
-        for one, other in ((left, right), (right, left)):
-            if self.names.is_doubtful(one) and size_of(one) == size_of(other):  # it may as well be the other's
-                return other
         known, differs = self.names.unify(left, right)
         if differs or {self.names.label(left), self.names.label(right)} == {"H", "B"}:
             self.warn(warnings.of_broadcast(self.names, left, right))

@@ -99,7 +99,8 @@ def contract(call: OpCall, tensors: list[torch.Tensor], terms: list[Letters], ou
         rest = {letter: axis for one in named[:n] + named[n + 1 :] for letter, axis in one.items() if size_of(axis) > 1}
         for letter, axis in zip(term, _axes_of_factor(call, tensor, term, out, rest), strict=True):
             seen[letter].append(axis)
-            known, differs = call.names.unify(met.get(letter, axis), axis)
+            products = not any(call.info(one).over for one in tensors)
+            known, differs = call.names.unify(met.get(letter, axis), axis, strict=products and letter not in out)
             if differs:
                 _warn_of_mismatch(call, letter not in out, known, axis, tensors)
             met[letter] = known
@@ -137,12 +138,13 @@ def _axes_of_factor(
     own = [position for position, letter in enumerate(term) if letter in out and letter not in others]
     free = [position for position in own if names.label(axes[position]) == "?"]
     summed = [others[letter] for letter in term if letter in others and letter not in out]
-    if [size_of(axes[position]) for position in free] == [names.sizes.get("H"), names.sizes.get("D")]:
-        axes[free[0]], axes[free[1]] = names.read("H", names.sizes["H"]), names.read("D", names.sizes["D"])
+    sizes = [size_of(axes[position]) for position in free]
+    if len(free) > 1 and sizes == [3, names.sizes.get("H"), names.sizes.get("D")][-len(free) :]:
+        for position, name in zip(free, ("3", "H", "D")[-len(free) :], strict=True):
+            axes[position] = names.read(name, size_of(axes[position]))
         return axes
-    for position in free:
-        size = size_of(axes[position])
-        fits = [name for name in ("C", "D", "H") if names.sizes.get(name) == size]
+    for position, size in zip(free, sizes, strict=True):
+        fits = [name for name in ("C", "D", "H") if names.sizes.get(name) == size and sizes.count(size) == 1]
         if len(free) == 1 and len(axes) <= 2:
             axes[position] = _made_of(names, summed[0] if summed else (), size)
         elif len(fits) == 1 and len(own) + len(summed) == len(term):  # the size leaves no doubt
@@ -188,8 +190,7 @@ def _infer_stage(
     elif len(tokens) > 1 and len(values) > 1 and not any(value.weight for value in values):
         result.stage = "scores"
         if summed and names.label(seen[summed[0]][0]) == "H" and "D" in labels:
-            text = warnings.warn("heads-innermost")  # at one size for both nobody can tell them apart
-            call.warn(warnings.Question(text) if names.sizes.get("H") == names.sizes.get("D") else text)
+            call.warn(warnings.Question(warnings.warn("heads-innermost")))  # they may have been turned on purpose
         both = len([value for value in values if value.linear]) > 1
         result.summed = names.label(seen[summed[0]][0]) if both and summed else ""
         result.family = [result]

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from itertools import product
 from typing import NamedTuple
 
-from mha_course.tracing.axes import Axis, AxisNamer, Factor, unique, unknown
+from mha_course.tracing.axes import FEATURES, Axis, AxisNamer, Factor, unique, unknown
 
 ONE = Factor("1", 1)  # stands in for an axis of size 1 that has no name
 
@@ -93,7 +93,8 @@ def _fill(names: AxisNamer, pairs: _Pairs, sizes: list[int]) -> tuple[list[Axis]
     permuted = sorted(factor.size for factor in factors) == sorted(sizes)
     if len(set(came_from)) == 1 and not permuted:
         return names.parts(whole, tuple(sizes)), None  # one axis, divided in another way
-    return [unknown(size) for size in sizes], Cut(factors, came_from, sizes)
+    kind = "new" if FEATURES.isdisjoint([factor.name for factor in factors]) else "mixed"
+    return [(unique(size, kind),) for size in sizes], Cut(factors, came_from, sizes)
 
 
 def _place_ones(

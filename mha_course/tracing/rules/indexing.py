@@ -190,8 +190,10 @@ def _concatenated_tokens(call: OpCall, along: list[Axis], labels: list[str], siz
     if len(tokens) == len(along):
         given = next((n for n in ("S", *sorted(names.tokens)) if names.sizes.get(n) == size and n not in labels), None)
         same = len({names.root(label) for label in labels}) == 1
-        return (Factor(labels[0] if same else given or "S", size),)
-    if heads and {names.label(axis) for axis in along if axis not in tokens} == {"?"}:
+        joined = "S" if heads or "S" not in names.reserved else "+".join(labels)
+        names.tokens.add(joined)
+        return (Factor(labels[0] if same else given or joined, size),)
+    if heads and len(names.reserved) < 2 and {names.label(axis) for axis in along if axis not in tokens} == {"?"}:
         return (Factor("S", size),)
     patches = len(tokens[0]) > 1 and names.sizes.setdefault("S", size) == size  # with class tokens before them
     if len(tokens) > 1 or (size != size_of(tokens[0]) + 1 and not patches):

@@ -152,19 +152,19 @@ def _index_of_heads(cut: Cut) -> int | None:
 
 
 def of_merge(names: AxisNamer, before: Sequence[Axis], after: Sequence[Axis]) -> str | None:
-    """Name the mistake where whole axes became one that makes no sense."""
+    """Ask about whole axes that became one that makes no sense."""
     made = [axis for axis in after if len(axis) > 1 and axis not in before]
     for axis in made:
         labels = [factor.name for factor in axis if factor.size > 1]
         if labels[-2:] == ["D", "H"]:
-            return warn("merge-dim-before-heads")
+            return Question(warn("merge-dim-before-heads"))
         if labels[-2:] == ["B", "D"]:
-            return warn("fold-order-mixed")
+            return Question(warn("fold-order-mixed"))
         apart = any(factor.name == "H" and factor.size > 1 for other in after if other != axis for factor in other)
         batch_late = [factor.name for axis in before for factor in axis][:2] == ["H", "B"]
         if len(labels) == 2 and labels[-1] == "D" and names.is_token((axis[-2],)) and apart:
             name = "merge-batch-mixed" if batch_late else "merge-without-transpose"
-            return warn(name, axes="tokens and head width")
+            return Question(warn(name, axes="tokens and head width"))
     return None
 
 
