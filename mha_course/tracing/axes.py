@@ -361,12 +361,9 @@ class AxisNamer:
 
     def is_doubtful(self, axis: Axis) -> bool:
         """Return whether this, or what it is a part of, was taken for a head's width and not yet used as one."""
-        wholes = list(axis)
-        for factor in wholes:
-            if factor.kind == "taken" and factor not in self.confirmed:
-                return True
-            wholes += [factor.whole] if factor.whole else []
-        return False
+        wholes = [factor.whole for factor in axis if factor.whole]
+        taken = any(factor.kind == "taken" and factor not in self.confirmed for factor in axis)
+        return taken or bool(wholes and self.is_doubtful(tuple(wholes)))
 
     def label(self, axis: Axis) -> str:
         """Write an axis as the field does."""

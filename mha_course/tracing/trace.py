@@ -72,11 +72,7 @@ class Trace(render.Reports):
 
 
 def trace(
-    fn: Callable[..., Any],
-    *args: Any,
-    axes: Patterns = None,
-    sizes: Mapping[str, int] | None = None,
-    **kwargs: Any,
+    fn: Callable[..., Any], *args: Any, axes: Patterns = None, sizes: Mapping[str, int] | None = None, **kwargs: Any
 ) -> Trace:
     """Call ``fn(*args, **kwargs)`` and return what it did, each axis named by where it comes from.
 

@@ -94,12 +94,10 @@ def contract(call: OpCall, tensors: list[torch.Tensor], terms: list[Letters], ou
         _turn_roles(call.names, call.info(tensor), [letter not in out for letter in term])
     met: dict[Any, Axis] = {}
     seen: dict[Any, list[Axis]] = defaultdict(list)
-    named = [dict(zip(term, call.axes(tensor), strict=True)) for tensor, term in zip(tensors, terms, strict=True)]
-    for n, (tensor, term) in enumerate(zip(tensors, terms, strict=True)):
-        rest = {letter: axis for one in named[:n] + named[n + 1 :] for letter, axis in one.items() if size_of(axis) > 1}
-        for letter, axis in zip(term, _axes_of_factor(call, tensor, term, out, rest), strict=True):
+    products = not any(call.info(tensor).over for tensor in tensors)
+    for number, term in enumerate(terms):
+        for letter, axis in zip(term, _axes_of_factor(call, tensors, terms, number, out), strict=True):
             seen[letter].append(axis)
-            products = not any(call.info(one).over for one in tensors)
             known, differs = call.names.unify(met.get(letter, axis), axis, strict=products and letter not in out)
             if differs:
                 _warn_of_mismatch(call, letter not in out, known, axis, tensors)
@@ -129,15 +127,17 @@ def _turn_roles(names: AxisNamer, weights: TensorInfo, summed: list[bool]) -> No
 
 
 def _axes_of_factor(
-    call: OpCall, tensor: torch.Tensor, term: Letters, out: Letters, others: dict[Any, Axis]
+    call: OpCall, tensors: list[torch.Tensor], terms: list[Letters], number: int, out: Letters
 ) -> list[Axis]:
     """Return the axes of a factor; those of a weight that go into the result are named as those of a Linear."""
-    axes, names = call.axes(tensor), call.names
-    if not call.info(tensor).weight:
+    axes, names, term = call.axes(tensors[number]), call.names, terms[number]
+    if not call.info(tensors[number]).weight:
         return axes
-    own = [position for position, letter in enumerate(term) if letter in out and letter not in others]
+    pairs = [zip(terms[n], call.axes(tensors[n]), strict=True) for n in range(len(terms)) if n != number]
+    rest = {letter: axis for found in pairs for letter, axis in found if size_of(axis) > 1}
+    own = [position for position, letter in enumerate(term) if letter in out and letter not in rest]
     free = [position for position in own if names.label(axes[position]) == "?"]
-    summed = [others[letter] for letter in term if letter in others and letter not in out]
+    summed = [rest[letter] for letter in term if letter in rest and letter not in out]
     sizes = [size_of(axes[position]) for position in free]
     if len(free) > 1 and sizes == [3, names.sizes.get("H"), names.sizes.get("D")][-len(free) :]:
         for position, name in zip(free, ("3", "H", "D")[-len(free) :], strict=True):

@@ -156,14 +156,12 @@ def of_merge(names: AxisNamer, before: Sequence[Axis], after: Sequence[Axis]) ->
     made = [axis for axis in after if len(axis) > 1 and axis not in before]
     for axis in made:
         labels = [factor.name for factor in axis if factor.size > 1]
-        if labels[-2:] == ["D", "H"]:
-            return Question(warn("merge-dim-before-heads"))
-        if labels[-2:] == ["B", "D"]:
-            return Question(warn("fold-order-mixed"))
         apart = any(factor.name == "H" and factor.size > 1 for other in after if other != axis for factor in other)
         batch_late = [factor.name for axis in before for factor in axis][:2] == ["H", "B"]
-        if len(labels) == 2 and labels[-1] == "D" and names.is_token((axis[-2],)) and apart:
+        name = {"D*H": "merge-dim-before-heads", "B*D": "fold-order-mixed"}.get("*".join(labels[-2:]))
+        if not name and len(labels) == 2 and labels[-1] == "D" and names.is_token((axis[-2],)) and apart:
             name = "merge-batch-mixed" if batch_late else "merge-without-transpose"
+        if name:
             return Question(warn(name, axes="tokens and head width"))
     return None
 
