@@ -428,7 +428,7 @@ class AxisNamer:
         return first, second
 
     def unify(self, left: Axis, right: Axis, strict: bool = False) -> tuple[Axis, bool]:
-        """Name an axis that two tensors share, and say whether they disagree about it; strict of widths and tokens."""
+        """Name an axis that two tensors share, and say whether they disagree; where strict, no width may be tokens."""
         if size_of(left) != size_of(right):
             return (right, False) if size_of(left) == 1 else (left, False)
         if size_of(left) == 1:

@@ -198,10 +198,11 @@ def _concatenated_tokens(call: OpCall, along: list[Axis], labels: list[str], siz
     patches = len(tokens[0]) > 1 and names.sizes.setdefault("S", size) == size  # with class tokens before them
     if len(tokens) > 1 or (size != size_of(tokens[0]) + 1 and not patches):
         return unknown(size)
-    whole = names.sizes.get(names.label(tokens[0])) == size  # one was left out, and one put in
-    name = "S" if patches else names.label(tokens[0]) + "+1" * (not whole)
-    names.tokens.add(name)
-    return (Factor(name, size, None if patches else tokens[0][0]),)
+    label = names.label(tokens[0])
+    if patches or names.sizes.get(label) == size:  # or one was left out, and one put in
+        return (Factor("S" if patches else label, size),)
+    names.tokens.add(f"{label}+1")
+    return (Factor(f"{label}+1", size, tokens[0][0]),)
 
 
 def stack(call: OpCall) -> list[list[Axis]]:
