@@ -353,17 +353,19 @@ class AxisNamer:
     def final(self, axes: Sequence[Axis]) -> tuple[str, ...]:
         """Write axes when all is known: a width that was never used as a head's has no name."""
         unsure = [factor for axis in axes for factor in axis if factor.name == "?" or self.is_doubtful((factor,))]
-        parts = [[self._find(factor) if factor in unsure else (factor,) for factor in axis] for axis in axes]
-        found = [sum(axis, ()) for axis in parts]
-        if found != list(axes):
-            found = self.separate_tokens(found)
-        return tuple("?" if self.is_doubtful(axis) else self.label(axis) for axis in found)
+        if unsure:
+            found = [sum([self._find(f) if f in unsure else (f,) for f in axis], ()) for axis in axes]
+            axes = self.separate_tokens(found) if found != list(axes) else axes
+        return tuple("?" if self.is_doubtful(axis) else self.label(axis) for axis in axes)
 
     def is_doubtful(self, axis: Axis) -> bool:
         """Return whether this, or what it is a part of, was taken for a head's width and not yet used as one."""
-        wholes = [factor.whole for factor in axis if factor.whole]
-        taken = any(factor.kind == "taken" and factor not in self.confirmed for factor in axis)
-        return taken or bool(wholes and self.is_doubtful(tuple(wholes)))
+        for factor in axis:
+            if factor.kind == "taken" and factor not in self.confirmed:
+                return True
+            if factor.whole and self.is_doubtful((factor.whole,)):
+                return True
+        return False
 
     def label(self, axis: Axis) -> str:
         """Write an axis as the field does."""

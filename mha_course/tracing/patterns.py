@@ -18,6 +18,8 @@ from mha_course.tracing.rules.call import tensors_in
 from mha_course.tracing.torch_internals import has_shape
 
 Patterns = str | Sequence[str | None] | Mapping[str, str] | None
+Words = dict[str, tuple[str, ...]]  # by argument
+Tensors = dict[str, torch.Tensor]
 HEADS = ("num_heads", "n_heads", "n_head", "nhead", "num_attention_heads", "heads")
 KV_HEADS = ("num_kv_heads", "n_kv_heads", "num_key_value_heads", "n_kv_head")
 WIDTHS = ("hidden_size", "embed_dim", "d_model", "n_embd")
@@ -55,9 +57,9 @@ def bind(fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) 
         return {f"arg{position}": value for position, value in enumerate(args)} | kwargs
 
 
-def named_tensors(bound: dict[str, Any]) -> dict[str, torch.Tensor]:
+def named_tensors(bound: dict[str, Any]) -> Tensors:
     """Return the tensors among the arguments by name."""
-    found: dict[str, torch.Tensor] = {}
+    found: Tensors = {}
     for name, value in bound.items():
         if isinstance(value, torch.Tensor):
             found[name] = value
@@ -66,7 +68,7 @@ def named_tensors(bound: dict[str, Any]) -> dict[str, torch.Tensor]:
     return {name: tensor for name, tensor in found.items() if has_shape(tensor)}
 
 
-def assign(axes: Patterns, tensors: dict[str, torch.Tensor]) -> dict[str, tuple[str, ...]]:
+def assign(axes: Patterns, tensors: Tensors) -> Words:
     """Return the pattern of each argument that has one."""
     if axes is None:
         return {}
@@ -121,7 +123,7 @@ def _read(part: str, words: Sequence[str], torchs: bool) -> str:
     return LETTERS.get(part, part)
 
 
-def channels(patterns: dict[str, tuple[str, ...]], tensors: dict[str, torch.Tensor], known: Mapping[str, int]) -> None:
+def channels(patterns: Words, tensors: Tensors, known: Mapping[str, int]) -> None:
     """Read C as the channels of a picture, where the width is known to be another or the heads do not divide it."""
     for name, words in patterns.items():
         sizes = dict(zip(words, tensors[name].shape, strict=True))
@@ -147,12 +149,7 @@ def translated(axes: Patterns, patterns: Mapping[str, Sequence[str]]) -> tuple[s
     return tuple(f"{one} was read as {other}" for one, other in dict.fromkeys(pairs))
 
 
-def whole_widths(
-    patterns: dict[str, tuple[str, ...]],
-    tensors: dict[str, torch.Tensor],
-    sizes: Mapping[str, int],
-    hints: Mapping[str, int],
-) -> None:
+def whole_widths(patterns: Words, tensors: Tensors, sizes: Mapping[str, int], hints: Mapping[str, int]) -> None:
     """Read D or E as C where it can only be the whole width: of D, there are several heads, but no axis of them."""
     pairs = [pair for name, row in patterns.items() for pair in zip(row, tensors[name].shape, strict=True)]
     said = {part for word, _ in pairs for part in word.split("*")}
@@ -166,16 +163,11 @@ def whole_widths(
             patterns[name] = tuple("*".join("C" if p == letter else p for p in word.split("*")) for word in row)
 
 
-def solve(
-    patterns: dict[str, tuple[str, ...]],
-    tensors: dict[str, torch.Tensor],
-    sizes: Mapping[str, int],
-    hints: Mapping[str, int] | None = None,
-) -> dict[str, int]:
+def solve(patterns: Words, tensors: Tensors, sizes: Mapping[str, int], hints: Mapping[str, int]) -> dict[str, int]:
     """Find the size of every name, and D = C / H; a hint gives way where it does not fit."""
     pairs = [pair for name, words in patterns.items() for pair in zip(words, tensors[name].shape, strict=True)]
     written = {part for word, _ in pairs for part in word.split("*")}
-    found = {name: size for name, size in (hints or {}).items() if name not in written}
+    found = {name: size for name, size in hints.items() if name not in written}
     found |= {name: _positive(name, size) for name, size in sizes.items()}
     for _ in range(3):  # sizes found in one pattern help to read the next
         for word, size in pairs:
