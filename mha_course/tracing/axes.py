@@ -194,8 +194,8 @@ class AxisNamer:
             names = [f"{whole.name}/{sizes[1]}", str(sizes[1])]
         elif whole.name == "?" and whole.kind == "fresh" and sizes[:-2] in ((), (3,)) and "H" in self.sizes:
             names = [*map(str, sizes[:-2]), *self._heads_and_width(*sizes[-2:])]
-        elif whole.kind == "latent" and sizes[:1] == (self.sizes.get("H"),):
-            names[0] = "H"
+        elif whole.kind in ("latent", "fresh") and len(sizes) == 2 and sizes[1] != self.sizes.get("C"):
+            names[0] = "H" if sizes[0] == self.sizes.get("H") else "?"
         doubt = "taken" if names[-2:] == ["?", "D"] else ""  # is it the width of some heads?
         return [
             (Factor(name, size, whole, (position, sizes), doubt if name == "D" else ""),) if size > 1 else ()

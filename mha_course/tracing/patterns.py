@@ -42,6 +42,7 @@ LETTERS = {  # of other people
     **dict.fromkeys(("h", *HEADS), "H"),
     **dict.fromkeys(("dh", "d_head", "head_dim", "d_k"), "D"),
     **dict.fromkeys(KV_HEADS, "H_kv"),
+    **dict(zip("tse", "TSE", strict=True)),
 }
 IMAGE = {"N": "B", "H": "Y", "W": "X"}  # where H and W stand together they are no heads
 TORCH = {"N": "B", "E": "C"}  # where they stand together, as in what torch says of its modules
@@ -108,7 +109,8 @@ def _words(text: str, said: str) -> tuple[str, ...]:
     words = tuple(text.replace(",", " ").strip("() ").split()) if isinstance(text, str) else ("",)
     if not words or not all(NAME.fullmatch(part) for word in words for part in word.split("*")):
         raise ShapeError("trace", "a pattern names each axis once", expected='names such as "B S C"', got=repr(text))
-    torchs = {"N", "E"} <= set(NAME.findall(said))
+    letters = {letter.upper() for letter in NAME.findall(said)}
+    torchs = {"N", "E"} <= letters and "B" not in letters
     return tuple("*".join(_read(part, words, torchs) for part in word.split("*")) for word in words)
 
 
@@ -117,7 +119,7 @@ def _read(part: str, words: Sequence[str], torchs: bool) -> str:
     if {"H", "W"} <= {word.upper() for word in words}:
         return IMAGE.get(part.upper(), LETTERS.get(part, part))
     if torchs:
-        return TORCH.get(part, part)
+        return TORCH.get(part.upper(), LETTERS.get(part, part))
     if part == "d":
         return "D" if {"h", "H", "heads"} & set(words) else "C"
     return LETTERS.get(part, part)

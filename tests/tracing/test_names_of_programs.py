@@ -157,16 +157,6 @@ def keys_of_heads_that_nobody_counted(z, draw):
     return forward, draw(z.B, z.S, z.C).float()
 
 
-@program(("N L E", "N S E", "N S"), "H", scores="B L S", padding="B S")
-def letters_that_torch_uses(z, draw):
-    def forward(query, key, padding):
-        padding = ~padding
-        scores = (query @ key.mT).masked_fill(padding[:, None, :], -1e9)
-        return scores
-
-    return forward, draw(z.B, z.P, z.C), draw(z.B, z.S, z.C), torch.ones(z.B, z.S, dtype=torch.bool)
-
-
 @pytest.mark.parametrize("at", range(len(COINCIDENCES)))
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_variables_are_named(name, at, draw):

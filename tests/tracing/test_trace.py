@@ -252,6 +252,9 @@ OF_SHAPES = [  # a function of a tensor of this shape, its axes, further sizes, 
      "B S+1 C"),
     (lambda x: torch.cat([x[:, 1:], x.new_zeros(2, 1, 24)], 1) + x, (2, 5, 24), "B S C", {}, "B S C"),
     (lambda x: nn.Linear(C, 2 * D, dtype=x.dtype)(x).unflatten(-1, (2, D)), (2, 5, 24), "B S C", {"H": H}, "B S ? ?"),
+    (lambda x: nn.Linear(C, 4 * C, dtype=x.dtype)(x).unflatten(-1, (3, -1)), (2, 5, 24), "B S C", {"H": 3}, "B S H ?"),
+    (lambda x: nn.Linear(C, D, dtype=x.dtype)(x).chunk(2, -1), (2, 5, 24), "B S C", {"H": 4}, "B S ?"),
+    (lambda q: q @ nn.Parameter(torch.ones(24, 6).double()).mT, (2, 4, 5, 6), "B H S D", {"C": 24}, "B H S ?"),
     (lambda q: torch.cat([q[..., :0], q * 2], -1), (2, 4, 5, 6), "B H S D", {}, "B H S D"),
     (lambda q: torch.cat([torch.zeros(2, H, 9, D), q], 2), (2, 4, 5, 6), "B H T D", {}, "B H S D"),
     (lambda q: torch.zeros(2, H, 9, D).double().index_copy(2, torch.arange(S), q), (2, 4, 5, 6), "B H T D", {},
@@ -928,7 +931,8 @@ def test_questions_are_no_warnings(fn, question, draw):
         ("batch seq embed", {"num_heads": H}, "B seq C"),
         ("N L E", {"H": H}, "B L C"),
         ("B S C", {"H": H}, "B S C"),
-        ("B T D", {"H": H}, "B T C"),
+        *[(letters, {"H": H}, read) for letters, read in (("B T D", "B T C"), ("b t d", "B T C"), ("n l e", "B l C"))],
+        ("B N E", {"H": H}, "B N C"),
     ],
 )
 def test_the_letters_of_other_people(axes, sizes, expected, x):
@@ -955,6 +959,11 @@ def test_a_declared_head_width_tells_the_whole_width(declared, read, x):
     attention = nn.Module()
     attention.num_heads, attention.head_dim, attention.forward = H, declared, lambda x: x * 2
     assert trace(attention, x, axes="B T D").steps[0].axes == ("B", "T", read)
+
+
+def test_letters_of_torch_are_read_alike_in_all_patterns(x):
+    found = trace(lambda x, padding: x * padding[..., None], x, torch.ones(B, S), axes=("N S E", "N S"))
+    assert [argument.axes for argument in found.arguments] == [("B", "S", "C"), ("B", "S")]
 
 
 @pytest.mark.parametrize(("order", "said"), [("H*B 1 S", "fold-order-mixed: "), ("B*H 1 S", "")])
@@ -1015,12 +1024,6 @@ def test_weights_that_are_normalised_again_sum_to_one_along_the_keys(draw):
 
     found = trace(compete, draw(B, 3, C), draw(B, S, C), axes=("B K C", "B S C"))
     assert [text.split(":")[0] for text in found.questions] == ["softmax-over-queries"]
-
-
-def test_half_of_what_was_never_used_as_a_heads_width_has_no_name(x):
-    low = nn.Linear(C, D).double()
-    found = trace(lambda x: low(x).chunk(2, -1), x, axes="B S C", sizes={"H": H})
-    assert {step.axes[-1] for step in found.steps} == {"?"}
 
 
 STATISTICS = []

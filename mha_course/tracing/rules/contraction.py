@@ -20,15 +20,18 @@ def linear(call: OpCall) -> list[list[Axis]]:
     x, weight = call.first(), call.arg(1, "weight")
     rows = call.axes(weight)[0] if weight.dim() == 2 else ()
     if call.names.label(rows) == "?":
-        rows = _made_of(call.names, call.axes(x)[-1], call.outs[0].shape[-1])
+        rows = _made_of(call.names, call.axes(x), call.outs[0].shape[-1])
     for parameter, axes in ((weight, [rows, call.axes(x)[-1]]), (call.arg(2, "bias"), [rows])):
         if isinstance(parameter, torch.Tensor) and call.info(parameter).weight:
             call.info(parameter).learn(axes, call.names)
     return [[*call.axes(x)[:-1], rows][-call.outs[0].dim() :]]
 
 
-def _made_of(names: AxisNamer, last: Axis, size: int) -> Axis:
-    """Name what a weight makes of an axis: tokens and heads are mixed, a width is named by its size."""
+def _made_of(names: AxisNamer, axes: list[Axis], size: int) -> Axis:
+    """Name what a weight makes of a last axis: tokens and heads are mixed, a width is named by its size."""
+    last = axes[-1] if axes else ()
+    if "H" in map(names.label, axes[:-1]) and names.label(last) == "D" and size != size_of(last):
+        return unknown(size)  # of each head something else
     if names.is_token(last) or names.label(last) == "H":
         return last if size_of(last) == size else unknown(size)
     return (unique(size, "latent"),) if names.label(last) == "kv_rank" else names.linear(size)
@@ -138,6 +141,7 @@ def _axes_of_factor(
     own = [position for position, letter in enumerate(term) if letter in out and letter not in rest]
     free = [position for position in own if names.label(axes[position]) == "?"]
     summed = [rest[letter] for letter in term if letter in rest and letter not in out]
+    beside = [axis for letter, axis in rest.items() if letter in out]
     sizes = [size_of(axes[position]) for position in free]
     if len(free) > 1 and sizes == [3, names.sizes.get("H"), names.sizes.get("D")][-len(free) :]:
         for position, name in zip(free, ("3", "H", "D")[-len(free) :], strict=True):
@@ -146,7 +150,7 @@ def _axes_of_factor(
     for position, size in zip(free, sizes, strict=True):
         fits = [name for name in ("C", "D", "H") if names.sizes.get(name) == size and sizes.count(size) == 1]
         if len(free) == 1 and len(axes) <= 2:
-            axes[position] = _made_of(names, summed[0] if summed else (), size)
+            axes[position] = _made_of(names, beside + summed[:1], size)
         elif len(fits) == 1 and len(own) + len(summed) == len(term):  # the size leaves no doubt
             axes[position] = names.read(fits[0], size)
     return axes
