@@ -11,7 +11,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple
 
 
@@ -36,24 +36,24 @@ class Size(int):
     """A size that was read from a shape, and knows its axis: what is made with it has the axis, too."""
 
     axis: Axis
-    tokens: bool
+    is_token: Callable[[Axis], bool]
 
-    def __new__(cls, size: int, axis: Axis, tokens: bool = False) -> Size:
-        """Return the number, with the axis that is so long, and whether that counts tokens."""
+    def __new__(cls, size: int, axis: Axis, is_token: Callable[[Axis], bool]) -> Size:
+        """Return the number, with the axis that is so long, and what tells whether an axis counts tokens."""
         made = super().__new__(cls, size)
-        made.axis, made.tokens = axis, tokens
+        made.axis, made.is_token = axis, is_token
         return made
 
     def __add__(self, other: int) -> int:
         """Return the sum; what is added to tokens, but for the one of a class, makes the tokens of keys and values."""
         total = super().__add__(other)
         if not isinstance(other, Size):
-            if not self.tokens or not isinstance(other, int) or other in (0, 1):  # 0: a cache that is empty
+            if not isinstance(other, int) or other in (0, 1) or not self.is_token(self.axis):  # 0: an empty cache
                 return self if total == self else total
-            return Size(total, (Factor("S", total),), True)
+            return Size(total, (Factor("S", total),), self.is_token)
         one, two = ([factor.name for factor in size.axis] for size in (self, other))
-        name = one[0] if one == two and len(one) == 1 else "S"
-        return Size(total, (Factor(name, total),), True) if self.tokens or other.tokens else total
+        made = (Factor(one[0] if one == two and len(one) == 1 else "S", total),)
+        return Size(total, made, self.is_token) if any(map(self.is_token, (self.axis, other.axis))) else total
 
     __radd__ = __add__
 

@@ -105,10 +105,9 @@ class Recorder(TorchFunctionMode):
     def _sizes(self, axes: list[Axis], out: Any, dim: Any = None, *_: Any) -> Any:
         """Return a shape, or one size of it, that remembers its axes."""
         if isinstance(out, torch.Size) and len(out) == len(axes):
-            return torch.Size(map(Size, out, axes, map(self.names.is_token, axes)))
-        if not isinstance(dim, int) or type(out) is not int:
-            return out
-        return Size(out, axes[dim], self.names.is_token(axes[dim]))
+            return torch.Size(map(Size, out, axes, itertools.repeat(self.names.is_token)))
+        named = isinstance(dim, int) and type(out) is int
+        return Size(out, axes[dim], self.names.is_token) if named else out
 
     def _guard(self, look: Callable[..., None], op: str, *found: Any) -> None:
         """Look at a call; where the tracer itself fails, the call goes on, and a note says so."""
@@ -204,7 +203,7 @@ class Recorder(TorchFunctionMode):
         if value is None or not isinstance(value.source, int) or value.source < first:
             return
         step = self.steps[value.source]
-        if step.shape != tuple(map(size_of, value.axes)):  # the weights beside an output, which are no step
+        if step.op in ONE_ROW and step.shape != tuple(map(size_of, value.axes)):  # weights, which are no step
             return
         if step.name is None:
             step.name = name
