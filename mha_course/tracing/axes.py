@@ -44,6 +44,10 @@ class Size(int):
         made.axis, made.is_token = axis, is_token
         return made
 
+    def __reduce__(self) -> tuple[type[int], tuple[int]]:
+        """Copy and pickle as a plain number."""
+        return int, (int(self),)
+
     def __add__(self, other: int) -> int:
         """Return the sum; what is added to tokens, but for the one of a class, makes the tokens of keys and values."""
         total = super().__add__(other)

@@ -135,11 +135,6 @@ def channels(patterns: Words, tensors: Tensors, known: Mapping[str, int]) -> Non
             patterns[name] = tuple("Ch" if word == "C" else word for word in words)
 
 
-def renamed(name: str) -> str:
-    """Return the course's name for a size, such as H for num_heads."""
-    return LETTERS.get(name, name)
-
-
 def translated(axes: Patterns, patterns: Mapping[str, Sequence[str]]) -> tuple[str, ...]:
     """Return a note where the caller's letters are read as others."""
     given = [axes] if isinstance(axes, str) else list(axes.values() if isinstance(axes, Mapping) else axes or ())

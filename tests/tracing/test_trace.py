@@ -1064,6 +1064,7 @@ def refuse(x):
 
 def test_nothing_that_runs_is_broken(draw):
     q = draw(2, H, 16, 8).float()
+    assert trace(lambda q: copy.deepcopy(q.shape), q).result == q.shape
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # not compiled
         fused = last(lambda q: flex_attention(q, q, q), q, axes="B H S D")

@@ -47,9 +47,11 @@ def matmul(call: OpCall) -> list[list[Axis]]:
     two = [*batch[len(batch) - max(right.dim() - 2, 0) :], "sum", "column"]
     two = ["sum"] if right.dim() == 1 else two
     out = [*batch, *(["row"] if left.dim() > 1 else []), *(["column"] if right.dim() > 1 else [])]
-    axes = call.names.separate_tokens(contract(call, [left, right], [one, two], out))
-    for position, axis in enumerate(reversed(call.axes(call.first())) if offset else (), 1):  # of the bias
-        axes[-position] = call.broadcast(axes[-position], axis)
+    axes = contract(call, [left, right], [one, two], out)
+    if offset:
+        axes = call.names.separate_tokens(axes)
+        for position, axis in enumerate(reversed(call.axes(call.first())), 1):  # of the bias
+            axes[-position] = call.broadcast(axes[-position], axis)
     return [axes]
 
 
