@@ -130,7 +130,7 @@ def channels(patterns: Words, tensors: Tensors, known: Mapping[str, int]) -> Non
     for name, words in patterns.items():
         sizes = dict(zip(words, tensors[name].shape, strict=True))
         number = sizes.get("C", 0)
-        another = number != known["C"] if "C" in known else "D" not in known and number % (known.get("H") or 1)
+        another = number != known["C"] if "C" in known else "D" not in known and number % known.get("H", 1)
         if {"Y", "X"} <= sizes.keys() and another:
             patterns[name] = tuple("Ch" if word == "C" else word for word in words)
 
@@ -165,7 +165,7 @@ def solve(patterns: Words, tensors: Tensors, sizes: Mapping[str, int], hints: Ma
     pairs = [pair for name, words in patterns.items() for pair in zip(words, tensors[name].shape, strict=True)]
     written = {part for word, _ in pairs for part in word.split("*")}
     found = {name: size for name, size in hints.items() if name not in written}
-    found |= {name: _positive(name, size) for name, size in sizes.items()}
+    found |= sizes
     for _ in range(3):  # sizes found in one pattern help to read the next
         for word, size in pairs:
             _bind(word, size, found)
@@ -182,7 +182,8 @@ def solve(patterns: Words, tensors: Tensors, sizes: Mapping[str, int], hints: Ma
     return found
 
 
-def _positive(name: str, size: Any) -> int:
+def positive(name: str, size: Any) -> int:
+    """Return a size that the caller gave as an int, or refuse it."""
     size = operator.index(size) if hasattr(size, "__index__") and not isinstance(size, bool) else size
     if not isinstance(size, int) or isinstance(size, bool) or size < 1:
         raise ShapeError("trace", f"sizes[{name!r}] must be a positive int", expected=f"{name} >= 1", got=repr(size))

@@ -106,8 +106,7 @@ class Recorder(TorchFunctionMode):
         """Return a shape, or one size of it, that remembers its axes."""
         if isinstance(out, torch.Size) and len(out) == len(axes):
             return torch.Size(map(Size, out, axes, itertools.repeat(self.names.is_token)))
-        named = isinstance(dim, int) and type(out) is int
-        return Size(out, axes[dim], self.names.is_token) if named else out
+        return Size(out, axes[dim], self.names.is_token) if isinstance(dim, int) and type(out) is int else out
 
     def _guard(self, look: Callable[..., None], op: str, *found: Any) -> None:
         """Look at a call; where the tracer itself fails, the call goes on, and a note says so."""

@@ -93,7 +93,7 @@ def trace(
     """
     if not isinstance(sizes or {}, Mapping):
         raise ShapeError("trace", "sizes must be a mapping", expected="dict(H=4)", got=repr(sizes))
-    known = {patterns.LETTERS.get(name, name): size for name, size in (sizes or {}).items()}
+    known = {patterns.LETTERS.get(name, name): patterns.positive(name, size) for name, size in (sizes or {}).items()}
     return _run(fn, args, kwargs, _prepare(fn, args, kwargs, axes, known))
 
 

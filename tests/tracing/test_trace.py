@@ -525,6 +525,7 @@ BAD = [
     ({"axes": {"y": "B S C"}}, "axes names 'y', which is no tensor argument. expected x, got y"),
     ({"axes": "B S C", "sizes": {"H": 7}}, "H must divide C. expected C % H == 0, got C=24, H=7"),
     ({"axes": "B S C", "sizes": {"H": 0}}, "sizes['H'] must be a positive int. expected H >= 1, got 0"),
+    ({"axes": "B T D", "sizes": {"H": "4"}}, "sizes['H'] must be a positive int. expected H >= 1, got '4'"),
     ({"axes": "B B C"}, "the sizes of B do not agree. expected B=2, got 5"),
     (
         {"axes": "B S H*D"},
@@ -984,10 +985,9 @@ def test_an_e_that_stands_last_is_the_width_if_it_can_be(sizes, read, x):
     assert found.notes == (("B S E was read as B S C",) if read == "C" else ())
 
 
-def test_what_is_not_known_of_the_width_is_said(draw):
-    ids = torch.ones(B, S, dtype=torch.long)
+def test_what_is_not_known_of_the_width_is_said():
     for sizes, noted in (({"H": H}, True), ({}, False), ({"H": H, "C": C}, False), ({"H": 1}, False)):
-        notes = trace(lambda ids: F.one_hot(ids) * 2.0, ids, axes="B S", sizes=sizes).notes
+        notes = trace(lambda x: F.one_hot(x) * 2.0, torch.ones(B, S, dtype=torch.long), axes="B S", sizes=sizes).notes
         assert any("sizes=dict(C=" in note for note in notes) == noted
 
 
