@@ -90,3 +90,10 @@ def test_nothing_else_lies_at_the_top():
         "LICENSE", "README.md", "TEACHING.md", "binder", "eslint.config.mjs", "mha_course", "notebooks",
         "package.json", "pyproject.toml", "requirements.txt", "tests",
     }  # fmt: skip
+
+
+@pytest.mark.parametrize("module", ["mha_course.lessons.l07_multi_head_attention.exercises", "mha_course.lessons"])
+def test_a_lesson_may_be_imported_before_the_exercises(module):
+    code = f"import {module}; from mha_course.exercises import NAMES; assert 'split_heads' in NAMES"
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (0, "")

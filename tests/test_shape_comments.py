@@ -11,13 +11,12 @@ import pytest
 import torch
 from torch import Tensor
 
-from mha_course import attention, caching, flash, masks, models, positions, variants
+from mha_course import attention, caching, flash, lessons, masks, models, positions, variants
 from mha_course import example as running_example
 from mha_course.datasets import grammar, shapes
-from mha_course.exercises import lessons
 from mha_course.exercises.catalogue import LESSONS
-from mha_course.exercises.lessons import l15_language_model
 from mha_course.experiments import decoding
+from mha_course.lessons.l15_language_model import exercises as l15_language_model
 from mha_course.models import blocks, published, vision
 
 SIZES = {"B": 2, "T": 5, "S": 7, "H": 4, "D": 6, "C": 24, "L": 3, "out": 18}
@@ -250,7 +249,7 @@ LESSON_CASES = {8: (None, {"B": 5}), 11: (None, {"R": 9}), 15: (use_next_words, 
 
 @pytest.mark.parametrize("lesson", LESSONS, ids=lambda lesson: lesson.title)
 def test_comments_in_lessons_tell_the_truth(lesson):
-    (path,) = Path(lessons.__file__).parent.glob(f"l{lesson.number:02}_*.py")
+    (path,) = Path(lessons.__file__).parent.glob(f"l{lesson.number:02}_*/exercises.py")
     run, sizes = LESSON_CASES.get(lesson.number, (None, {}))
     seen, complaints = audit(path, run or (lambda: use_lesson(lesson)), SIZES | sizes)
     assert not complaints

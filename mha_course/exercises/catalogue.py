@@ -5,16 +5,19 @@ from __future__ import annotations
 import importlib
 import pkgutil
 from difflib import get_close_matches
+from pathlib import Path
 from types import FunctionType
 from typing import Any
 
 from mha_course.errors import ShapeError
-from mha_course.exercises import lessons
 from mha_course.exercises.attention_mistakes import STEP_MISTAKES
 from mha_course.exercises.spec import Exercise, Lesson, Mistake, Question
 
-_FILES = sorted(module.name for module in pkgutil.iter_modules(lessons.__path__))  # l00_start_here, l01_projection, …
-LESSONS: tuple[Lesson, ...] = tuple(importlib.import_module(f"{lessons.__name__}.{file}").LESSON for file in _FILES)
+# The one arrow that goes up: l00_start_here, l01_projection, … are above this room, and are loaded by name.
+_FOLDERS = sorted(module.name for module in pkgutil.iter_modules([str(Path(__file__).parents[1] / "lessons")]))
+LESSONS: tuple[Lesson, ...] = tuple(
+    importlib.import_module(f"mha_course.lessons.{folder}.exercises").LESSON for folder in _FOLDERS
+)
 EXERCISES: dict[str, Exercise] = {exercise.name: exercise for lesson in LESSONS for exercise in lesson.exercises}
 NAMES = tuple(EXERCISES)
 HINTS = {name: exercise.hints for name, exercise in EXERCISES.items()}

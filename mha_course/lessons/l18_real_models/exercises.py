@@ -11,9 +11,9 @@ from torch import Tensor
 from mha_course.attention import merge_heads, split_heads
 from mha_course.exercises.attention_steps import MASKED, Steps, read_fused
 from mha_course.exercises.inputs import C, H, draw, others, square, tokens
-from mha_course.exercises.lessons.l03_scaling import scaled_scores
-from mha_course.exercises.lessons.l04_softmax import masked_softmax
 from mha_course.exercises.spec import Exercise, Lesson, mistake, question
+from mha_course.lessons.l03_scaling.exercises import scaled_scores
+from mha_course.lessons.l04_softmax.exercises import masked_softmax
 from mha_course.masks import causal_mask
 
 STORED = ("c_attn.weight", "c_attn.bias", "c_proj.weight", "c_proj.bias")

@@ -13,12 +13,12 @@ from torch.nn import functional as F
 from mha_course.exercises.attention_steps import ALL_SIX, MASKED, Steps, pass_through, read_fused
 from mha_course.exercises.inputs import C, H, S, draw, others, square, tokens
 from mha_course.exercises.inputs import mask as some_mask
-from mha_course.exercises.lessons.l02_head_splitting import split_fused_qkv, split_heads
-from mha_course.exercises.lessons.l03_scaling import scaled_scores
-from mha_course.exercises.lessons.l04_softmax import masked_softmax, softmax
-from mha_course.exercises.lessons.l05_weighted_sum import weighted_sum
-from mha_course.exercises.lessons.l06_concatenation import merge_heads
 from mha_course.exercises.spec import Exercise, Lesson, Operation, Rule, mistake, question
+from mha_course.lessons.l02_head_splitting.exercises import split_fused_qkv, split_heads
+from mha_course.lessons.l03_scaling.exercises import scaled_scores
+from mha_course.lessons.l04_softmax.exercises import masked_softmax, softmax
+from mha_course.lessons.l05_weighted_sum.exercises import weighted_sum
+from mha_course.lessons.l06_concatenation.exercises import merge_heads
 
 
 def multi_head_attention(

@@ -1,0 +1,1 @@
+"""Lesson 3, Scores and scaling."""

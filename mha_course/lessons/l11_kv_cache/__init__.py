@@ -1,0 +1,1 @@
+"""Lesson 11, KV cache and fewer KV heads."""

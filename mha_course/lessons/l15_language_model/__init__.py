@@ -1,0 +1,1 @@
+"""Lesson 15, Language model."""
