@@ -2,11 +2,11 @@
 
 from mha_course.widgets.attention_scene.widget import AttentionScene
 from mha_course.widgets.head_explorer.widget import HeadExplorer
-from mha_course.widgets.labs import LABS
+from mha_course.widgets.labs import AblationLab, MaskLab, PlaneLab
 from mha_course.widgets.layout_player.widget import LayoutPlayer
 from mha_course.widgets.panel import Panel
 from mha_course.widgets.shape_tracer.widget import ShapeTracer
 
-globals().update(LABS)  # ScalingLab, MaskLab and all others
-__all__ = ["AttentionScene", "HeadExplorer", "LayoutPlayer", "Panel", "ShapeTracer"]
-__all__ += list(LABS)
+__all__ = [
+    "AblationLab", "AttentionScene", "HeadExplorer", "LayoutPlayer", "MaskLab", "Panel", "PlaneLab", "ShapeTracer",
+]  # fmt: skip

@@ -6,8 +6,9 @@ import pytest
 import torch
 
 from mha_course import example, plots
-from mha_course.experiments import costs, scaling
+from mha_course.experiments import costs
 from mha_course.experiments.agreement import compare
+from mha_course.lessons.l03_scaling import scaling
 from mha_course.models import masked_word_loss
 
 

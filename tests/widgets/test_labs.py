@@ -12,11 +12,11 @@ from widget_cases import CASES, START, first_move
 from mha_course import masks
 from mha_course.attention import attention
 from mha_course.errors import ShapeError
-from mha_course.experiments import scaling
-from mha_course.widgets import MaskLab, PlaneLab, ScalingLab, SoftmaxLab, SplitLab, TilingLab, WeightedSumLab
+from mha_course.lessons.l03_scaling import ScalingLab, scaling
+from mha_course.lessons.l03_scaling import lab as scaling_lab
+from mha_course.widgets import MaskLab, PlaneLab, SoftmaxLab, SplitLab, TilingLab, WeightedSumLab
 from mha_course.widgets.controls import ChoiceControl, NumberControl, ToggleControl
 from mha_course.widgets.labs import LABS
-from mha_course.widgets.labs import scaling as scaling_lab
 from mha_course.widgets.labs.mask import BY_HAND, COURSE, FINITE, PRESETS
 from mha_course.widgets.labs.plane import REACH, TARGET
 from mha_course.widgets.labs.plane import TOKENS as ARROWS

@@ -1,17 +1,8 @@
-"""The labs: one idea each, a few controls, one picture, and a sentence that reads it.
+"""Labs: one idea each, a few controls, one picture, and a sentence that reads it. Those of one lesson lie with it."""
 
-Every lab that a file of this folder defines is found by itself: to add a lab is to add a file.
-"""
-
-import pkgutil
-from importlib import import_module
-
+from mha_course.widgets.labs.ablation import AblationLab
 from mha_course.widgets.labs.lab import Lab
+from mha_course.widgets.labs.mask import MaskLab
+from mha_course.widgets.labs.plane import PlaneLab
 
-for _module in pkgutil.iter_modules(__path__, f"{__name__}."):
-    import_module(_module.name)
-
-LABS: dict[str, type[Lab]] = {lab.__name__: lab for lab in Lab.__subclasses__()}
-globals().update(LABS)
-__all__ = ["LABS", "Lab"]
-__all__ += list(LABS)
+__all__ = ["AblationLab", "Lab", "MaskLab", "PlaneLab"]

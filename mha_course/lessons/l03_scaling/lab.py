@@ -7,8 +7,8 @@ from typing import Any
 
 from torch import Tensor
 
-from mha_course.experiments import scaling
-from mha_course.experiments.scaling import KEYS, Saturation
+from mha_course.lessons.l03_scaling import scaling
+from mha_course.lessons.l03_scaling.scaling import KEYS, Saturation
 from mha_course.widgets.controls import ChoiceControl
 from mha_course.widgets.labs.lab import Lab, LearnerFunction
 from mha_course.widgets.labs.panels import Panels, bars, lines, table
