@@ -14,7 +14,8 @@ from mha_course.attention import attention
 from mha_course.errors import ShapeError
 from mha_course.lessons.l03_scaling import ScalingLab, scaling
 from mha_course.lessons.l03_scaling import lab as scaling_lab
-from mha_course.widgets import MaskLab, PlaneLab, SoftmaxLab, SplitLab, TilingLab, WeightedSumLab
+from mha_course.lessons.l04_softmax import SoftmaxLab
+from mha_course.widgets import MaskLab, PlaneLab, SplitLab, TilingLab, WeightedSumLab
 from mha_course.widgets.controls import ChoiceControl, NumberControl, ToggleControl
 from mha_course.widgets.labs import LABS
 from mha_course.widgets.labs.mask import BY_HAND, COURSE, FINITE, PRESETS
