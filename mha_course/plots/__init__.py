@@ -7,7 +7,7 @@ its Axes, one that draws several returns their Figure; ``show`` shows either wit
 from mha_course.plots.blocks import block_wirings, norm_groups
 from mha_course.plots.cache import decoding_step, kv_sharing
 from mha_course.plots.charts import Lines, bars, curves, learning_curves, line_panels, small_curves, token_bars
-from mha_course.plots.diagrams import Matrix, pipeline, product, weighted_sum
+from mha_course.plots.diagrams import Matrix, pipeline, product
 from mha_course.plots.figures import (
     ACCENT,
     BAR,
@@ -39,5 +39,5 @@ __all__ = [
     "kv_sharing", "learning_curves", "line_panels", "listings", "mask_grids", "memory_traffic", "new_figure",
     "norm_groups", "number_tables", "online_softmax", "page", "patches", "pipeline", "png", "product", "recomputation",
     "rope_pairs", "show", "small_curves", "strongest", "tiles", "token_bars", "unregistered",
-    "weighted_sum",
+    
 ]  # fmt: skip

@@ -9,6 +9,7 @@ from mha_course import example, plots
 from mha_course.experiments import costs
 from mha_course.experiments.agreement import compare
 from mha_course.lessons.l03_scaling import scaling
+from mha_course.lessons.l05_weighted_sum.pictures import weighted_sum
 from mha_course.models import masked_word_loss
 
 
@@ -76,7 +77,7 @@ def test_curves_draw_every_line_under_its_name():
 
 def test_a_mixture_shows_its_parts_and_their_sum(draw):
     weights, v = draw(5).softmax(0), draw(5, 3, seed=1)
-    figure = plots.weighted_sum(weights, v, list("abcde"))
+    figure = weighted_sum(weights, v, list("abcde"))
     pictures = [ax.images[0].get_array() for ax in figure.axes if ax.images]
     assert torch.allclose(torch.tensor(pictures[1]), weights[:, None] * v)
     assert torch.allclose(torch.tensor(pictures[2][0]), weights @ v)

@@ -16,6 +16,7 @@ from widget_cases import START, call_of
 from mha_course import plots
 from mha_course.attention import MultiHeadAttention
 from mha_course.example import SENTENCE
+from mha_course.lessons.l05_weighted_sum.pictures import weighted_sum
 from mha_course.masks import causal_mask
 from mha_course.plots import figures
 from mha_course.plots.words import numbered
@@ -78,7 +79,7 @@ SEVERAL = {
     "token_bars": lambda: plots.token_bars(
         {f"weights of head {n}": HEADS[n, 0] for n in range(3)}, WORDS, unit="weight"
     ),
-    "weighted_sum": lambda: plots.weighted_sum(HEADS[0, 0], X[0, :, :12], WORDS),
+    "weighted_sum": lambda: weighted_sum(HEADS[0, 0], X[0, :, :12], WORDS),
 }
 
 SPACE = {}  # what the labs need
@@ -143,7 +144,7 @@ def test_type_has_four_sizes_and_words_keep_apart(name, monkeypatch):
 def test_names_are_no_mathematics():
     words = ["$x^$", "a_$b$"]
     for picture in (
-        plots.weighted_sum(torch.ones(2), torch.eye(2), words),
+        weighted_sum(torch.ones(2), torch.eye(2), words),
         plots.number_tables({"t": torch.eye(2)}, words, words),
         plots.head_rows({"layer 0": torch.eye(2)[None]}, words),
         plots.heatmap(torch.eye(2), queries=words),

@@ -15,14 +15,15 @@ from mha_course.errors import ShapeError
 from mha_course.lessons.l03_scaling import ScalingLab, scaling
 from mha_course.lessons.l03_scaling import lab as scaling_lab
 from mha_course.lessons.l04_softmax import SoftmaxLab
-from mha_course.widgets import MaskLab, PlaneLab, SplitLab, TilingLab, WeightedSumLab
+from mha_course.lessons.l05_weighted_sum import WeightedSumLab
+from mha_course.lessons.l05_weighted_sum.lab import TOKENS as WORDS
+from mha_course.lessons.l05_weighted_sum.lab import VALUES, inside
+from mha_course.widgets import MaskLab, PlaneLab, SplitLab, TilingLab
 from mha_course.widgets.controls import ChoiceControl, NumberControl, ToggleControl
 from mha_course.widgets.labs import LABS
 from mha_course.widgets.labs.mask import BY_HAND, COURSE, FINITE, PRESETS
 from mha_course.widgets.labs.plane import REACH, TARGET
 from mha_course.widgets.labs.plane import TOKENS as ARROWS
-from mha_course.widgets.labs.weighted_sum import TOKENS as WORDS
-from mha_course.widgets.labs.weighted_sum import VALUES, inside
 
 TOKENS = ["the", "cat", "the", "it", "dogs", ","]
 

@@ -1,0 +1,40 @@
+"""The picture of lesson 5: how one context comes about."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import seaborn as sns
+from matplotlib.figure import Figure
+from torch import Tensor
+
+from mha_course.plots.figures import ACCENT, INK, SMALL, TEXT, new_figure
+from mha_course.plots.words import numbered
+
+
+def weighted_sum(weights: Tensor, v: Tensor, names: Sequence[str]) -> Figure:
+    """Draw how one context comes about: the weights, all values, each value times its weight, and the sum.
+
+    Args: weights (S,) of one query, v (S, D), and the names of the S tokens.
+    """
+    figure = new_figure(10.5, 5.2)
+    axes = figure.subplots(2, 3, width_ratios=(1, 2, 2), height_ratios=(len(names), 1))
+    share, values, parts = axes[0]
+    limit = float(v.abs().max())
+    look = {"cmap": "vlag", "vmin": -limit, "vmax": limit, "aspect": "auto"}
+    share.barh(range(len(names)), weights.tolist(), color=ACCENT)
+    share.set(ylim=(len(names) - 0.5, -0.5), xlim=(0, 1))
+    share.set_yticks(range(len(names)), numbered(names), fontsize=SMALL, parse_math=False)
+    sns.despine(ax=share)
+    values.imshow(v.detach().numpy(), **look)
+    image = parts.imshow((weights[:, None] * v).detach().numpy(), **look)
+    axes[1, 2].imshow((weights @ v)[None].detach().numpy(), **look)
+    titles = ("weights", "×  values v", "=  weight × value", "", "", "their sum: the context")
+    for ax, title in zip(axes.flat, titles, strict=True):
+        ax.set_title(title, fontsize=TEXT, loc="left", color=INK)
+        if ax is not share:
+            ax.set(xticks=[], yticks=[])
+    for ax in axes[1, :2]:
+        ax.axis("off")
+    figure.colorbar(image, ax=axes[:, 2], aspect=30)
+    return figure
