@@ -1,6 +1,5 @@
 """Pictures that answer to controls, each with a static picture that needs no kernel."""
 
-from mha_course.widgets.attention_scene.widget import AttentionScene
 from mha_course.widgets.head_explorer.widget import HeadExplorer
 from mha_course.widgets.labs import AblationLab, MaskLab, PlaneLab
 from mha_course.widgets.layout_player.widget import LayoutPlayer
@@ -8,5 +7,5 @@ from mha_course.widgets.panel import Panel
 from mha_course.widgets.shape_tracer.widget import ShapeTracer
 
 __all__ = [
-    "AblationLab", "AttentionScene", "HeadExplorer", "LayoutPlayer", "MaskLab", "Panel", "PlaneLab", "ShapeTracer",
+    "AblationLab", "HeadExplorer", "LayoutPlayer", "MaskLab", "Panel", "PlaneLab", "ShapeTracer",
 ]  # fmt: skip

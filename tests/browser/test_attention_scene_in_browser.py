@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from mha_course.attention import MultiHeadAttention
-from mha_course.widgets import AttentionScene
+from mha_course.lessons.l07_multi_head_attention import AttentionScene
 
 WORDS = ["it", "was", "<b>the</b>", "grey", "cat"]
 

@@ -17,6 +17,7 @@ from mha_course import plots
 from mha_course.attention import MultiHeadAttention
 from mha_course.example import SENTENCE
 from mha_course.lessons.l05_weighted_sum.pictures import weighted_sum
+from mha_course.lessons.l07_multi_head_attention.scene.static import attention_scene
 from mha_course.masks import causal_mask
 from mha_course.plots import figures
 from mha_course.plots.words import numbered
@@ -48,7 +49,7 @@ STAGES = {
     name: tensor[0].numpy() for name, tensor in vars(MultiHeadAttention(48, 4).requires_grad_(False).steps(X)).items()
 }
 SEVERAL = {
-    "attention_scene": lambda: plots.attention_scene(STAGES, WORDS, head=1, follow=12),
+    "attention_scene": lambda: attention_scene(STAGES, WORDS, head=1, follow=12),
     "attention_overlay": lambda: plots.attention_overlay(
         X[0, :12].view(3, 12, 16).sigmoid(), {"a": torch.ones(12)}, (3, 4)
     ),

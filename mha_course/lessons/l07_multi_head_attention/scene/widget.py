@@ -21,12 +21,12 @@ from torch import nn
 from mha_course import plots
 from mha_course.attention import AttentionSteps
 from mha_course.errors import require
+from mha_course.lessons.l07_multi_head_attention.scene.plan import ScenePlan
+from mha_course.lessons.l07_multi_head_attention.scene.static import SIGNED, attention_scene
+from mha_course.lessons.l07_multi_head_attention.scene.watch import stages_of
 from mha_course.plots.figures import STREAMS
 from mha_course.plots.inputs import as_array, as_names
-from mha_course.plots.scene import SIGNED
-from mha_course.plots.scene_plan import ScenePlan
 from mha_course.plots.words import apart, numbered
-from mha_course.widgets.attention_scene.watch import stages_of
 from mha_course.widgets.base import COURSES, YOURS, RecomputingWidget, esm, style
 
 HERE, PLACE = Path(__file__).parent, "AttentionScene"
@@ -144,7 +144,7 @@ class AttentionScene(RecomputingWidget):
     def picture(self) -> Figure:
         """Draw the overview, with the word that is followed."""
         head = min(max(self.head, 0), self._sizes["H"] - 1)
-        return plots.attention_scene(self._shown, self._tokens, head=head, follow=self.row)
+        return attention_scene(self._shown, self._tokens, head=head, follow=self.row)
 
 
 @cache

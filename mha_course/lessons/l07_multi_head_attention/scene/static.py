@@ -14,8 +14,8 @@ from matplotlib.patches import PathPatch, Rectangle
 from matplotlib.path import Path
 from numpy.typing import NDArray
 
+from mha_course.lessons.l07_multi_head_attention.scene.plan import BOTTOM, HEIGHT, SIDE, TOP, WIDTH, ScenePlan
 from mha_course.plots.figures import ACCENT, HATCH, INK, SMALL, STREAMS, TEXT, new_figure
-from mha_course.plots.scene_plan import BOTTOM, HEIGHT, SIDE, TOP, WIDTH, ScenePlan
 
 COLORS = {**STREAMS, "ink": INK, "muted": "#667085", "line": "#c6cad2", "accent": ACCENT}
 SIGNED = LinearSegmentedColormap.from_list("signed", ["#215caa", "#ffffff", "#be202e"])

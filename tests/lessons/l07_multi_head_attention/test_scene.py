@@ -7,8 +7,8 @@ import torch
 from mha_course import example, plots
 from mha_course.attention import MultiHeadAttention, attention, merge_heads, split_heads
 from mha_course.errors import ShapeError
-from mha_course.plots.scene_plan import HEIGHT, WIDTH, ScenePlan
-from mha_course.widgets import AttentionScene
+from mha_course.lessons.l07_multi_head_attention import AttentionScene
+from mha_course.lessons.l07_multi_head_attention.scene.plan import HEIGHT, WIDTH, ScenePlan
 
 WORDS = ["it", "was", "the", "grey", "cat"]
 
