@@ -11,7 +11,8 @@ from torch.nn import functional as F
 
 from mha_course import attention, masks, plots
 from mha_course.errors import ShapeError
-from mha_course.experiments import leakage, mask_conventions
+from mha_course.experiments import leakage
+from mha_course.lessons.l08_masks import mask_conventions
 
 B, T, S, C, H = 2, 5, 7, 24, 4
 
