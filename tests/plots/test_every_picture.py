@@ -18,6 +18,7 @@ from mha_course.attention import MultiHeadAttention
 from mha_course.example import SENTENCE
 from mha_course.lessons.l05_weighted_sum.pictures import weighted_sum
 from mha_course.lessons.l07_multi_head_attention.scene.static import attention_scene
+from mha_course.lessons.l09_cross_attention.pictures import cross_attention
 from mha_course.masks import causal_mask
 from mha_course.plots import figures
 from mha_course.plots.words import numbered
@@ -32,7 +33,7 @@ MATRICES = (
 )
 ONE_PANEL = {
     "bars": lambda ax: plots.bars([1, 2], ["it", "cat"], ax=ax),
-    "cross_attention": lambda ax: plots.cross_attention(5, 7, ax=ax),
+    "cross_attention": lambda ax: cross_attention(5, 7, ax=ax),
     "curves": lambda ax: plots.curves([1, 2], {"a": [1, 2]}, xlabel="x", ylabel="y", ax=ax),
     "heatmap": lambda ax: plots.heatmap(torch.eye(15), queries=WORDS, title="head 1", ax=ax),
     "learning_curves": lambda ax: plots.learning_curves({"a": [1.0] * 20}, ax=ax),

@@ -7,6 +7,7 @@ import torch
 from torch.testing import assert_close
 
 from mha_course import plots, positions
+from mha_course.lessons.l09_cross_attention.pictures import cross_attention
 from mha_course.widgets import RotaryLab
 from mha_course.widgets.labs.rotary import BASES, FURTHEST, PLACES
 
@@ -63,7 +64,7 @@ def test_a_wrong_function_shows_itself():
 
 
 def test_drawings_hold_every_cell():
-    drawn = plots.cross_attention(5, 7)
+    drawn = cross_attention(5, 7)
     assert len(drawn.patches) == 4 * (5 + 7 + 5 + 7 + 7 + 5) + 5 * 7
     encoding = positions.sinusoidal_encoding(30, 8)
     figure = plots.encoding_waves(encoding, channels=(0, 5))

@@ -14,8 +14,8 @@ from torch.nn import functional as F
 from torch.nn.utils.rnn import pad_sequence
 
 from mha_course.attention import MultiHeadAttention
-from mha_course.datasets.toy_language import MAX_SOURCE, MAX_TARGET, SOURCE, TARGET, Pair, pairs
 from mha_course.errors import SentenceError, require, require_words
+from mha_course.lessons.l09_cross_attention.toy_language import MAX_SOURCE, MAX_TARGET, SOURCE, TARGET, Pair, pairs
 from mha_course.masks import causal_mask
 from mha_course.models import random_batches, seeded, train
 

@@ -7,9 +7,8 @@ import pytest
 import torch
 from torch.nn import functional as F
 
-from mha_course.datasets import toy_language
 from mha_course.errors import ShapeError
-from mha_course.models import translation
+from mha_course.lessons.l09_cross_attention import toy_language, translation
 
 DRAWN = toy_language.pairs(400, "test", seed=7)
 WORDS = toy_language.NOUNS | toy_language.ADJECTIVES | toy_language.VERBS | toy_language.TIMES
