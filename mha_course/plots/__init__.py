@@ -29,14 +29,13 @@ from mha_course.plots.flash import memory_traffic, online_softmax, recomputation
 from mha_course.plots.heatmaps import head_grid, head_rows, heatmap, heatmap_row, number_tables, strongest
 from mha_course.plots.images import attention_overlay, image_grid, patches
 from mha_course.plots.masks import MaskGrid, mask_grids
-from mha_course.plots.positions import encoding_waves, rope_pairs
 
 __all__ = [
     "ACCENT", "BAR", "HATCH", "INK", "LINE", "QUIET", "Lines", "Listing", "MaskGrid", "Matrix", "attention_overlay",
     "bars", "block_wirings", "curves", "decoding_step",
-    "display_width", "encoding_waves", "fold_out", "head_grid", "head_rows", "heatmap", "heatmap_row", "image_grid",
+    "display_width", "fold_out", "head_grid", "head_rows", "heatmap", "heatmap_row", "image_grid",
     "kv_sharing", "learning_curves", "line_panels", "listings", "mask_grids", "memory_traffic", "new_figure",
     "norm_groups", "number_tables", "online_softmax", "page", "patches", "pipeline", "png", "product", "recomputation",
-    "rope_pairs", "show", "small_curves", "strongest", "tiles", "token_bars", "unregistered",
+    "show", "small_curves", "strongest", "tiles", "token_bars", "unregistered",
     
 ]  # fmt: skip

@@ -19,6 +19,7 @@ from mha_course.example import SENTENCE
 from mha_course.lessons.l05_weighted_sum.pictures import weighted_sum
 from mha_course.lessons.l07_multi_head_attention.scene.static import attention_scene
 from mha_course.lessons.l09_cross_attention.pictures import cross_attention
+from mha_course.lessons.l10_positions.pictures import encoding_waves, rope_pairs
 from mha_course.masks import causal_mask
 from mha_course.plots import figures
 from mha_course.plots.words import numbered
@@ -40,7 +41,7 @@ ONE_PANEL = {
     "pipeline": lambda ax: plots.pipeline(ax=ax),
     "product": lambda ax: plots.product(*MATRICES, ax=ax),
     "recomputation": lambda ax: plots.recomputation(ax=ax),
-    "rope_pairs": lambda ax: plots.rope_pairs(6, ax=ax),
+    "rope_pairs": lambda ax: rope_pairs(6, ax=ax),
     "tiles": lambda ax: plots.tiles(32, 32, 4, ax=ax),
 }
 
@@ -56,7 +57,7 @@ SEVERAL = {
     ),
     "block_wirings": plots.block_wirings,
     "decoding_step": lambda: plots.decoding_step(X[0, 14], X[0], X[0], HEADS[0, 0], WORDS),
-    "encoding_waves": lambda: plots.encoding_waves(sinusoidal_encoding(64, 24), (0, 4, 8, 16)),
+    "encoding_waves": lambda: encoding_waves(sinusoidal_encoding(64, 24), (0, 4, 8, 16)),
     "head_grid": lambda: plots.head_grid(HEADS, queries=WORDS),
     "head_rows": lambda: plots.head_rows({"step 0": HEADS, "step 400": HEADS}, WORDS),
     "heatmap_row": lambda: plots.heatmap_row({"computed": HEADS[0], "the same context": HEADS[1]}, WORDS),
