@@ -5,7 +5,6 @@ its Axes, one that draws several returns their Figure; ``show`` shows either wit
 """
 
 from mha_course.plots.blocks import block_wirings, norm_groups
-from mha_course.plots.cache import decoding_step, kv_sharing
 from mha_course.plots.charts import Lines, bars, curves, learning_curves, line_panels, small_curves, token_bars
 from mha_course.plots.diagrams import Matrix, pipeline, product
 from mha_course.plots.figures import (
@@ -32,9 +31,9 @@ from mha_course.plots.masks import MaskGrid, mask_grids
 
 __all__ = [
     "ACCENT", "BAR", "HATCH", "INK", "LINE", "QUIET", "Lines", "Listing", "MaskGrid", "Matrix", "attention_overlay",
-    "bars", "block_wirings", "curves", "decoding_step",
+    "bars", "block_wirings", "curves", 
     "display_width", "fold_out", "head_grid", "head_rows", "heatmap", "heatmap_row", "image_grid",
-    "kv_sharing", "learning_curves", "line_panels", "listings", "mask_grids", "memory_traffic", "new_figure",
+    "learning_curves", "line_panels", "listings", "mask_grids", "memory_traffic", "new_figure",
     "norm_groups", "number_tables", "online_softmax", "page", "patches", "pipeline", "png", "product", "recomputation",
     "show", "small_curves", "strongest", "tiles", "token_bars", "unregistered",
     

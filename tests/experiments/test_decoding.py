@@ -5,11 +5,13 @@ import itertools
 import pytest
 import torch
 
-from mha_course import example, masks, plots
+from mha_course import example, masks
 from mha_course.attention import MultiHeadAttention, attention
 from mha_course.caching import GroupedQueryAttention
 from mha_course.errors import ShapeError
-from mha_course.experiments import decoding, gqa, model_sizes
+from mha_course.experiments import decoding
+from mha_course.lessons.l11_kv_cache import gqa, model_sizes
+from mha_course.lessons.l11_kv_cache.pictures import decoding_step, kv_sharing
 from mha_course.tracing.op_counter import OpCounter
 
 B, S, C, H, D = 2, 7, 24, 4, 6
@@ -133,19 +135,19 @@ def test_runs_that_ship_come_out_again():
 
 def test_one_step_draws_all_keys_and_one_query():
     weights = torch.tensor([0.1, 0.2, 0.3, 0.1, 0.3])
-    figure = plots.decoding_step(torch.randn(6), torch.randn(5, 6), torch.randn(5, 6), weights, NAMES)
+    figure = decoding_step(torch.randn(6), torch.randn(5, 6), torch.randn(5, 6), weights, NAMES)
     query, keys, bars, values, context = (ax for ax in figure.axes)
     for ax, rows in ((query, 1), (keys, 5), (values, 5), (context, 1)):
         shown = ax.images[0].get_array()
         assert (~shown.mask).any(1).sum() == rows if shown.mask.any() else shown.shape[0] == rows
     assert [bar.get_width() for bar in bars.patches] == pytest.approx(weights.tolist())
     with pytest.raises(ShapeError, match="decoding_step"):
-        plots.decoding_step(torch.randn(1, 2, 6), torch.randn(5, 6), torch.randn(5, 6), weights, NAMES)
+        decoding_step(torch.randn(1, 2, 6), torch.randn(5, 6), torch.randn(5, 6), weights, NAMES)
 
 
 @pytest.mark.parametrize("groups", [1, 2, 3, 6])
 def test_sharing_draws_neighbours_together(groups):
-    (ax,) = plots.kv_sharing(6, (groups,)).axes
+    (ax,) = kv_sharing(6, (groups,)).axes
     ends = [tuple(line.get_xdata()) for line in ax.lines]
     assert [start for start, _ in ends] == list(range(6))
     below = [below for _, below in ends]

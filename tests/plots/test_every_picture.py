@@ -20,6 +20,7 @@ from mha_course.lessons.l05_weighted_sum.pictures import weighted_sum
 from mha_course.lessons.l07_multi_head_attention.scene.static import attention_scene
 from mha_course.lessons.l09_cross_attention.pictures import cross_attention
 from mha_course.lessons.l10_positions.pictures import encoding_waves, rope_pairs
+from mha_course.lessons.l11_kv_cache.pictures import decoding_step, kv_sharing
 from mha_course.masks import causal_mask
 from mha_course.plots import figures
 from mha_course.plots.words import numbered
@@ -56,13 +57,13 @@ SEVERAL = {
         X[0, :12].view(3, 12, 16).sigmoid(), {"a": torch.ones(12)}, (3, 4)
     ),
     "block_wirings": plots.block_wirings,
-    "decoding_step": lambda: plots.decoding_step(X[0, 14], X[0], X[0], HEADS[0, 0], WORDS),
+    "decoding_step": lambda: decoding_step(X[0, 14], X[0], X[0], HEADS[0, 0], WORDS),
     "encoding_waves": lambda: encoding_waves(sinusoidal_encoding(64, 24), (0, 4, 8, 16)),
     "head_grid": lambda: plots.head_grid(HEADS, queries=WORDS),
     "head_rows": lambda: plots.head_rows({"step 0": HEADS, "step 400": HEADS}, WORDS),
     "heatmap_row": lambda: plots.heatmap_row({"computed": HEADS[0], "the same context": HEADS[1]}, WORDS),
     "image_grid": lambda: plots.image_grid({f"{n}: different": torch.rand(3, 20, 28) for n in range(8)}),
-    "kv_sharing": lambda: plots.kv_sharing(4, (4, 2, 1)),
+    "kv_sharing": lambda: kv_sharing(4, (4, 2, 1)),
     "line_panels": lambda: plots.line_panels(
         *[plots.Lines("gradient", "layers", [1, 2], {"a": [1, 2], "b": [2, 1]})] * 2
     ),

@@ -5,8 +5,8 @@ import itertools
 import pytest
 import torch
 
-from mha_course.experiments.model_sizes import MODELS
-from mha_course.widgets.labs.cache import BATCHES, STORED, TOKENS, CacheLab
+from mha_course.lessons.l11_kv_cache.lab import BATCHES, STORED, TOKENS, CacheLab
+from mha_course.lessons.l11_kv_cache.model_sizes import MODELS
 
 DTYPES = {"float32": torch.float32, "float16": torch.float16, "int8": torch.int8}
 

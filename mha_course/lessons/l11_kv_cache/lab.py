@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from mha_course.experiments.model_sizes import MODELS, Published, amount, length
+from mha_course.lessons.l11_kv_cache.model_sizes import MODELS, Published, amount, length
 from mha_course.widgets.controls import ChoiceControl
 from mha_course.widgets.labs.lab import Lab
 from mha_course.widgets.labs.panels import Panels, bars, lines, table

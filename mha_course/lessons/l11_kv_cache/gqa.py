@@ -1,6 +1,6 @@
 """What happens to the trained model when its heads have to share keys and values.
 
-``python -m mha_course.experiments.gqa`` makes ``data/uptraining.json``, in about five minutes.
+``python -m mha_course.lessons.l11_kv_cache.gqa`` makes ``data/uptraining.json``, in about five minutes.
 
 Axes: G key-value heads.
 """
