@@ -24,7 +24,6 @@ from mha_course.plots.figures import (
     show,
     unregistered,
 )
-from mha_course.plots.flash import memory_traffic, online_softmax, recomputation, tiles
 from mha_course.plots.heatmaps import head_grid, head_rows, heatmap, heatmap_row, number_tables, strongest
 from mha_course.plots.images import attention_overlay, image_grid, patches
 from mha_course.plots.masks import MaskGrid, mask_grids
@@ -33,8 +32,8 @@ __all__ = [
     "ACCENT", "BAR", "HATCH", "INK", "LINE", "QUIET", "Lines", "Listing", "MaskGrid", "Matrix", "attention_overlay",
     "bars", "block_wirings", "curves", 
     "display_width", "fold_out", "head_grid", "head_rows", "heatmap", "heatmap_row", "image_grid",
-    "learning_curves", "line_panels", "listings", "mask_grids", "memory_traffic", "new_figure",
-    "norm_groups", "number_tables", "online_softmax", "page", "patches", "pipeline", "png", "product", "recomputation",
-    "show", "small_curves", "strongest", "tiles", "token_bars", "unregistered",
+    "learning_curves", "line_panels", "listings", "mask_grids", "new_figure",
+    "norm_groups", "number_tables", "page", "patches", "pipeline", "png", "product", 
+    "show", "small_curves", "strongest", "token_bars", "unregistered",
     
 ]  # fmt: skip

@@ -21,6 +21,7 @@ from mha_course.lessons.l07_multi_head_attention.scene.static import attention_s
 from mha_course.lessons.l09_cross_attention.pictures import cross_attention
 from mha_course.lessons.l10_positions.pictures import encoding_waves, rope_pairs
 from mha_course.lessons.l11_kv_cache.pictures import decoding_step, kv_sharing
+from mha_course.lessons.l12_flash_attention.pictures import memory_traffic, online_softmax, recomputation, tiles
 from mha_course.masks import causal_mask
 from mha_course.plots import figures
 from mha_course.plots.words import numbered
@@ -41,9 +42,9 @@ ONE_PANEL = {
     "learning_curves": lambda ax: plots.learning_curves({"a": [1.0] * 20}, ax=ax),
     "pipeline": lambda ax: plots.pipeline(ax=ax),
     "product": lambda ax: plots.product(*MATRICES, ax=ax),
-    "recomputation": lambda ax: plots.recomputation(ax=ax),
+    "recomputation": lambda ax: recomputation(ax=ax),
     "rope_pairs": lambda ax: rope_pairs(6, ax=ax),
-    "tiles": lambda ax: plots.tiles(32, 32, 4, ax=ax),
+    "tiles": lambda ax: tiles(32, 32, 4, ax=ax),
 }
 
 HEADS = torch.rand(4, 15, 15, generator=torch.Generator().manual_seed(0)).softmax(-1)
@@ -70,12 +71,12 @@ SEVERAL = {
     "mask_grids": lambda: plots.mask_grids(
         *[plots.MaskGrid("causal (S, S)", causal_mask(7), WORDS[:7], WORDS[:7])] * 2, signs=["and"]
     ),
-    "memory_traffic": plots.memory_traffic,
+    "memory_traffic": memory_traffic,
     "norm_groups": lambda: plots.norm_groups({"dim=-1: layer norm": (2,), "dim=1": (1,), "dim=0": (0,)}, (2, 5, 8)),
     "number_tables": lambda: plots.number_tables(
         {"trained": HEADS[:, :7, 7], "not": HEADS[:, :7, 8]}, WORDS[:4], WORDS[:7]
     ),
-    "online_softmax": lambda: plots.online_softmax(
+    "online_softmax": lambda: online_softmax(
         torch.tensor([0.5, 1.0, -0.4, 0.2, 1.8, 3.0, 0.7, -1.0, 2.2, 0.1, 2.6]), 4
     ),
     "patches": lambda: plots.patches(torch.rand(3, 20, 28), 4),

@@ -19,7 +19,8 @@ from mha_course.lessons.l05_weighted_sum import WeightedSumLab
 from mha_course.lessons.l05_weighted_sum.lab import TOKENS as WORDS
 from mha_course.lessons.l05_weighted_sum.lab import VALUES, inside
 from mha_course.lessons.l07_multi_head_attention import SplitLab
-from mha_course.widgets import MaskLab, PlaneLab, TilingLab
+from mha_course.lessons.l12_flash_attention import TilingLab
+from mha_course.widgets import MaskLab, PlaneLab
 from mha_course.widgets.controls import ChoiceControl, NumberControl, ToggleControl
 from mha_course.widgets.labs import LABS
 from mha_course.widgets.labs.mask import BY_HAND, COURSE, FINITE, PRESETS

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from mha_course import flash
-from mha_course.experiments.online_softmax import Running, running
+from mha_course.lessons.l12_flash_attention.online_softmax import Running, running
 from mha_course.plots.words import apart
 from mha_course.widgets.controls import ChoiceControl, ToggleControl
 from mha_course.widgets.labs.inputs import scores_and_tokens

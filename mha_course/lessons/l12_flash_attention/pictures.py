@@ -11,7 +11,7 @@ from matplotlib.patches import Rectangle
 from torch import Tensor
 
 from mha_course import flash
-from mha_course.experiments.online_softmax import running
+from mha_course.lessons.l12_flash_attention.online_softmax import running
 from mha_course.plots.drawing import Point, arrow, box
 from mha_course.plots.figures import ACCENT, BAR, HATCH, INK, QUIET, SMALL, TEXT, TITLE, new_figure
 
