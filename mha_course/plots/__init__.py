@@ -4,7 +4,6 @@ What is drawn takes tensors on any device, arrays or lists. A function that draw
 its Axes, one that draws several returns their Figure; ``show`` shows either with a caption that says the same.
 """
 
-from mha_course.plots.blocks import block_wirings, norm_groups
 from mha_course.plots.charts import Lines, bars, curves, learning_curves, line_panels, small_curves, token_bars
 from mha_course.plots.diagrams import Matrix, pipeline, product
 from mha_course.plots.figures import (
@@ -30,10 +29,10 @@ from mha_course.plots.masks import MaskGrid, mask_grids
 
 __all__ = [
     "ACCENT", "BAR", "HATCH", "INK", "LINE", "QUIET", "Lines", "Listing", "MaskGrid", "Matrix", "attention_overlay",
-    "bars", "block_wirings", "curves", 
+    "bars", "curves", 
     "display_width", "fold_out", "head_grid", "head_rows", "heatmap", "heatmap_row", "image_grid",
     "learning_curves", "line_panels", "listings", "mask_grids", "new_figure",
-    "norm_groups", "number_tables", "page", "patches", "pipeline", "png", "product", 
+    "number_tables", "page", "patches", "pipeline", "png", "product", 
     "show", "small_curves", "strongest", "token_bars", "unregistered",
     
 ]  # fmt: skip

@@ -22,6 +22,7 @@ from mha_course.lessons.l09_cross_attention.pictures import cross_attention
 from mha_course.lessons.l10_positions.pictures import encoding_waves, rope_pairs
 from mha_course.lessons.l11_kv_cache.pictures import decoding_step, kv_sharing
 from mha_course.lessons.l12_flash_attention.pictures import memory_traffic, online_softmax, recomputation, tiles
+from mha_course.lessons.l13_encoder_block.pictures import block_wirings, norm_groups
 from mha_course.masks import causal_mask
 from mha_course.plots import figures
 from mha_course.plots.words import numbered
@@ -57,7 +58,7 @@ SEVERAL = {
     "attention_overlay": lambda: plots.attention_overlay(
         X[0, :12].view(3, 12, 16).sigmoid(), {"a": torch.ones(12)}, (3, 4)
     ),
-    "block_wirings": plots.block_wirings,
+    "block_wirings": block_wirings,
     "decoding_step": lambda: decoding_step(X[0, 14], X[0], X[0], HEADS[0, 0], WORDS),
     "encoding_waves": lambda: encoding_waves(sinusoidal_encoding(64, 24), (0, 4, 8, 16)),
     "head_grid": lambda: plots.head_grid(HEADS, queries=WORDS),
@@ -72,7 +73,7 @@ SEVERAL = {
         *[plots.MaskGrid("causal (S, S)", causal_mask(7), WORDS[:7], WORDS[:7])] * 2, signs=["and"]
     ),
     "memory_traffic": memory_traffic,
-    "norm_groups": lambda: plots.norm_groups({"dim=-1: layer norm": (2,), "dim=1": (1,), "dim=0": (0,)}, (2, 5, 8)),
+    "norm_groups": lambda: norm_groups({"dim=-1: layer norm": (2,), "dim=1": (1,), "dim=0": (0,)}, (2, 5, 8)),
     "number_tables": lambda: plots.number_tables(
         {"trained": HEADS[:, :7, 7], "not": HEADS[:, :7, 8]}, WORDS[:4], WORDS[:7]
     ),

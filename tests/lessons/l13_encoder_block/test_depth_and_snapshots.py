@@ -11,7 +11,9 @@ from torch.nn import functional as F
 from mha_course import example, models, plots
 from mha_course.datasets import grammar
 from mha_course.errors import ShapeError
-from mha_course.experiments import depth, head_analysis, training_snapshots
+from mha_course.experiments import head_analysis
+from mha_course.lessons.l13_encoder_block import depth, training_snapshots
+from mha_course.lessons.l13_encoder_block.pictures import block_wirings, norm_groups
 
 # Depth
 
@@ -129,7 +131,7 @@ def test_a_snapshot_holds_what_the_measures_say():
 
 
 def test_both_wirings_have_the_parts_and_only_one_has_norms_on_the_stream():
-    figure = plots.block_wirings()
+    figure = block_wirings()
     for ax, on_stream in zip(figure.axes, ([], ["norm1", "norm2"]), strict=True):
         texts = {text.get_text(): text.get_position()[1] for text in ax.texts if text.get_text()}
         assert set(texts) == {"x", "out", "+", "attention", "feed-forward", "norm1", "norm2"}
@@ -144,7 +146,7 @@ def test_lit_are_the_numbers_that_feel_the_same_mean(dims, title):
     """Autograd is the authority: the mean that one number is measured by depends on these."""
     x = torch.ones(2, 5, 6, requires_grad=True)
     (gradient,) = torch.autograd.grad(x.mean(dims, keepdim=True).expand_as(x)[0, 1, 2], x)
-    figure = plots.norm_groups({"way": dims}, (2, 5, 6))
+    figure = norm_groups({"way": dims}, (2, 5, 6))
     (ax,) = figure.axes
     lit = torch.tensor([colors.to_hex(patch.get_facecolor()) != plots.QUIET for patch in ax.patches]).view(2, 5, 6)
     assert torch.equal(lit, gradient > 0)
