@@ -13,11 +13,12 @@ from torch import Tensor
 
 from mha_course import attention, caching, flash, lessons, masks, models, positions, variants
 from mha_course import example as running_example
-from mha_course.datasets import grammar, shapes
+from mha_course.datasets import grammar
 from mha_course.exercises.catalogue import LESSONS
 from mha_course.experiments import decoding
+from mha_course.lessons.l14_vision import shapes, vision
 from mha_course.lessons.l15_language_model import exercises as l15_language_model
-from mha_course.models import blocks, published, vision
+from mha_course.models import blocks, published
 
 SIZES = {"B": 2, "T": 5, "S": 7, "H": 4, "D": 6, "C": 24, "L": 3, "out": 18}
 # One of these sizes throughout a call; S is free only in a function that does not also name T. T is 1 in decoding.

@@ -16,12 +16,12 @@ from typing import Any, NamedTuple
 import torch
 
 from mha_course import example
-from mha_course.datasets import shapes
 from mha_course.datasets.grammar import sentences
 from mha_course.experiments import head_analysis, pronouns
 from mha_course.experiments.head_tasks import AssociativeRecall, TwoTokenSum, learn
 from mha_course.lessons.l03_scaling import scaling
-from mha_course.models import MaskedWordModel, seeded, train, vision
+from mha_course.lessons.l14_vision import shapes, vision
+from mha_course.models import MaskedWordModel, seeded, train
 
 PATH = Path(__file__).parents[1] / "data" / "heads.json"
 HEADS = (1, 2, 4, 8, 16)

@@ -24,15 +24,14 @@ from mha_course.plots.figures import (
     unregistered,
 )
 from mha_course.plots.heatmaps import head_grid, head_rows, heatmap, heatmap_row, number_tables, strongest
-from mha_course.plots.images import attention_overlay, image_grid, patches
 from mha_course.plots.masks import MaskGrid, mask_grids
 
 __all__ = [
-    "ACCENT", "BAR", "HATCH", "INK", "LINE", "QUIET", "Lines", "Listing", "MaskGrid", "Matrix", "attention_overlay",
+    "ACCENT", "BAR", "HATCH", "INK", "LINE", "QUIET", "Lines", "Listing", "MaskGrid", "Matrix", 
     "bars", "curves", 
-    "display_width", "fold_out", "head_grid", "head_rows", "heatmap", "heatmap_row", "image_grid",
+    "display_width", "fold_out", "head_grid", "head_rows", "heatmap", "heatmap_row", 
     "learning_curves", "line_panels", "listings", "mask_grids", "new_figure",
-    "number_tables", "page", "patches", "pipeline", "png", "product", 
+    "number_tables", "page", "pipeline", "png", "product", 
     "show", "small_curves", "strongest", "token_bars", "unregistered",
     
 ]  # fmt: skip

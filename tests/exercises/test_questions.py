@@ -19,10 +19,11 @@ from mha_course.experiments import bug_hunt, costs, induction, precomputed
 from mha_course.experiments.head_analysis import ablate_heads
 from mha_course.experiments.head_tasks import TwoTokenSum, learn
 from mha_course.experiments.leakage import token_dependence
+from mha_course.lessons.l14_vision import vision
 from mha_course.lessons.l15_language_model.exercises import next_token_targets
 from mha_course.lessons.l17_what_heads_do.exercises import contribution_norms
 from mha_course.masks import causal_mask, combine_masks, padding_mask
-from mha_course.models import EncoderBlock, language, vision
+from mha_course.models import EncoderBlock, language
 from mha_course.positions import rope, sinusoidal_encoding
 
 attend = F.scaled_dot_product_attention

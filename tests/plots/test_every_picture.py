@@ -23,6 +23,7 @@ from mha_course.lessons.l10_positions.pictures import encoding_waves, rope_pairs
 from mha_course.lessons.l11_kv_cache.pictures import decoding_step, kv_sharing
 from mha_course.lessons.l12_flash_attention.pictures import memory_traffic, online_softmax, recomputation, tiles
 from mha_course.lessons.l13_encoder_block.pictures import block_wirings, norm_groups
+from mha_course.lessons.l14_vision.pictures import attention_overlay, image_grid, patches
 from mha_course.masks import causal_mask
 from mha_course.plots import figures
 from mha_course.plots.words import numbered
@@ -55,16 +56,14 @@ STAGES = {
 }
 SEVERAL = {
     "attention_scene": lambda: attention_scene(STAGES, WORDS, head=1, follow=12),
-    "attention_overlay": lambda: plots.attention_overlay(
-        X[0, :12].view(3, 12, 16).sigmoid(), {"a": torch.ones(12)}, (3, 4)
-    ),
+    "attention_overlay": lambda: attention_overlay(X[0, :12].view(3, 12, 16).sigmoid(), {"a": torch.ones(12)}, (3, 4)),
     "block_wirings": block_wirings,
     "decoding_step": lambda: decoding_step(X[0, 14], X[0], X[0], HEADS[0, 0], WORDS),
     "encoding_waves": lambda: encoding_waves(sinusoidal_encoding(64, 24), (0, 4, 8, 16)),
     "head_grid": lambda: plots.head_grid(HEADS, queries=WORDS),
     "head_rows": lambda: plots.head_rows({"step 0": HEADS, "step 400": HEADS}, WORDS),
     "heatmap_row": lambda: plots.heatmap_row({"computed": HEADS[0], "the same context": HEADS[1]}, WORDS),
-    "image_grid": lambda: plots.image_grid({f"{n}: different": torch.rand(3, 20, 28) for n in range(8)}),
+    "image_grid": lambda: image_grid({f"{n}: different": torch.rand(3, 20, 28) for n in range(8)}),
     "kv_sharing": lambda: kv_sharing(4, (4, 2, 1)),
     "line_panels": lambda: plots.line_panels(
         *[plots.Lines("gradient", "layers", [1, 2], {"a": [1, 2], "b": [2, 1]})] * 2
@@ -80,7 +79,7 @@ SEVERAL = {
     "online_softmax": lambda: online_softmax(
         torch.tensor([0.5, 1.0, -0.4, 0.2, 1.8, 3.0, 0.7, -1.0, 2.2, 0.1, 2.6]), 4
     ),
-    "patches": lambda: plots.patches(torch.rand(3, 20, 28), 4),
+    "patches": lambda: patches(torch.rand(3, 20, 28), 4),
     "small_curves": lambda: plots.small_curves({f"case {n}": [3, 2, n / 6] for n in range(6)}, [1, 2, 3], [3, 2, 1]),
     "token_bars": lambda: plots.token_bars(
         {f"weights of head {n}": HEADS[n, 0] for n in range(3)}, WORDS, unit="weight"

@@ -7,7 +7,7 @@ from torch import Tensor
 
 from mha_course.exercises.inputs import B, C, draw, others, tokens
 from mha_course.exercises.spec import Exercise, Lesson, mistake, question
-from mha_course.models import vision
+from mha_course.lessons.l14_vision import vision
 
 
 def _grid(x: Tensor, n: int) -> Tensor:

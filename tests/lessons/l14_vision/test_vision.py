@@ -8,11 +8,10 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
-from mha_course import plots
-from mha_course.datasets import shapes
 from mha_course.errors import ShapeError
-from mha_course.models import vision
-from mha_course.plots import images
+from mha_course.lessons.l14_vision import pictures as images
+from mha_course.lessons.l14_vision import shapes, vision
+from mha_course.lessons.l14_vision.pictures import attention_overlay, image_grid, patches
 
 
 def drawn(count=400, seed=3):
@@ -156,7 +155,7 @@ def test_a_spotlight_dims_by_the_weights():
     image = torch.rand(3, 20, 28)
     weights = torch.zeros(35)
     weights[[9, 16]] = torch.tensor([0.6, 0.3])
-    first, lit, *_ = plots.attention_overlay(image, {"head 0": weights}, (5, 7), query=9).axes
+    first, lit, *_ = attention_overlay(image, {"head 0": weights}, (5, 7), query=9).axes
     shown, pixels = (ax.images[0].get_array().data for ax in (lit, first))
     assert shown[4:8, 8:12] == pytest.approx(pixels[4:8, 8:12])
     dim = images.DARK + (1 - images.DARK) / 2
@@ -167,20 +166,20 @@ def test_a_spotlight_dims_by_the_weights():
 
 def test_pieces_are_drawn_in_order():
     image = torch.rand(3, 8, 12)
-    grid, line = plots.patches(image, 4).axes
+    grid, line = patches(image, 4).axes
     want = vision.patchify(image[None], 4)[0].unflatten(1, (3, 4, 4)).permute(0, 2, 3, 1).numpy()
     for ax in (grid, line):
         assert np.stack([piece.get_array().data for piece in ax.images]) == pytest.approx(want)
     assert [text.get_text() for text in grid.texts] == list("012345")
-    assert len(plots.image_grid([("one", image), ("one", image)]).axes) == 2
+    assert len(image_grid([("one", image), ("one", image)]).axes) == 2
 
 
 @pytest.mark.parametrize(
     ("call", "message"),
     [
-        (lambda: plots.image_grid({"grey": torch.rand(8, 12, 2)}), "three channels"),
-        (lambda: plots.patches(torch.rand(3, 8, 10), 4), "must fill the image"),
-        (lambda: plots.attention_overlay(torch.rand(3, 8, 12), {"a": torch.ones(5)}, (2, 3)), "weight for each patch"),
+        (lambda: image_grid({"grey": torch.rand(8, 12, 2)}), "three channels"),
+        (lambda: patches(torch.rand(3, 8, 10), 4), "must fill the image"),
+        (lambda: attention_overlay(torch.rand(3, 8, 12), {"a": torch.ones(5)}, (2, 3)), "weight for each patch"),
     ],
 )
 def test_pictures_refuse_what_does_not_fit(call, message):

@@ -12,8 +12,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from mha_course.datasets import shapes
 from mha_course.errors import ShapeError
+from mha_course.lessons.l14_vision import shapes
 from mha_course.models import Encoder, EncoderBlock, seeded
 
 PATCH = 4
