@@ -17,10 +17,11 @@ import torch
 
 from mha_course import example
 from mha_course.datasets.grammar import sentences
-from mha_course.experiments import head_analysis, pronouns
+from mha_course.experiments import head_analysis
 from mha_course.experiments.head_tasks import AssociativeRecall, TwoTokenSum, learn
 from mha_course.lessons.l03_scaling import scaling
 from mha_course.lessons.l14_vision import shapes, vision
+from mha_course.lessons.l15_language_model import pronouns
 from mha_course.models import MaskedWordModel, seeded, train
 
 PATH = Path(__file__).parents[1] / "data" / "heads.json"

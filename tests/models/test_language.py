@@ -12,8 +12,8 @@ from training_cache import train_once
 from mha_course import masks, plots
 from mha_course.datasets import grammar
 from mha_course.errors import ShapeError
+from mha_course.lessons.l15_language_model import SamplingLab
 from mha_course.models import language
-from mha_course.widgets import SamplingLab
 
 DRAWN = grammar.sentences(300, "train", seed=5)
 UNSEEN = grammar.sentences(300, "test", seed=6)

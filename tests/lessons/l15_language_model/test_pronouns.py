@@ -5,7 +5,8 @@ import torch
 from training_cache import train_once
 
 from mha_course.datasets import grammar
-from mha_course.experiments import head_analysis, precomputed, pronouns
+from mha_course.experiments import head_analysis, precomputed
+from mha_course.lessons.l15_language_model import pronouns
 from mha_course.models import language
 
 
