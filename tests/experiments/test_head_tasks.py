@@ -13,10 +13,11 @@ from mha_course import example, plots
 from mha_course.attention import MultiHeadAttention
 from mha_course.datasets.grammar import sentences, vocabulary
 from mha_course.errors import ShapeError
-from mha_course.experiments import alternative_weights, head_analysis, head_tasks, induction, precomputed
+from mha_course.experiments import head_analysis, head_tasks, precomputed
 from mha_course.experiments.head_tasks import AssociativeRecall, ParallelAttention, TwoTokenSum, learn
 from mha_course.lessons.l03_scaling import scaling
 from mha_course.lessons.l06_concatenation.exercises import build_subtractor
+from mha_course.lessons.l17_what_heads_do import alternative_weights, induction
 from mha_course.lessons.l17_what_heads_do.exercises import other_weights
 from mha_course.widgets import AblationLab
 from mha_course.widgets.labs.ablation import LEAST, SENTENCES
