@@ -11,7 +11,8 @@ from safetensors.torch import load_file, save_file
 
 from mha_course.datasets.grammar import Sentence
 from mha_course.errors import SentenceError, ShapeError
-from mha_course.experiments import head_analysis, real_models
+from mha_course.experiments import head_analysis
+from mha_course.lessons.l18_real_models import real_models
 from mha_course.lessons.l18_real_models.exercises import gpt2_attention
 from mha_course.models import checkpoints
 

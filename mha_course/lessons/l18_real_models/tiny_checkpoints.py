@@ -1,6 +1,6 @@
 """The three small checkpoints that ship, in the layouts of published GPT-2, BERT and Llama: trained and measured.
 
-``python -m mha_course.experiments.tiny_checkpoints [gpt2 bert llama]`` makes them again, two minutes each.
+``python -m mha_course.lessons.l18_real_models.tiny_checkpoints [gpt2 bert llama]`` makes them again, two minutes each.
 
 Axes: B rows, S tokens, V tokens in the vocabulary, L layers, H heads.
 """
@@ -20,7 +20,7 @@ from torch.nn.utils.rnn import pad_sequence
 
 from mha_course import example
 from mha_course.datasets.grammar import Sentence, sentences, vocabulary
-from mha_course.experiments import real_models
+from mha_course.lessons.l18_real_models import real_models
 from mha_course.models import checkpoints, masked_word_loss, seeded, train
 from mha_course.models.published import PublishedModel
 from mha_course.positions import sinusoidal_encoding

@@ -7,7 +7,7 @@ import torch
 from tokenizers import Tokenizer
 
 from mha_course.datasets.grammar import recognise, sentences, vocabulary
-from mha_course.experiments import tiny_checkpoints
+from mha_course.lessons.l18_real_models import tiny_checkpoints
 from mha_course.models import checkpoints
 
 
