@@ -15,7 +15,7 @@ from mha_course.caching import GroupedQueryAttention, kv_cache_bytes, repeat_kv
 from mha_course.datasets.grammar import sentences
 from mha_course.example import guess, trained_model
 from mha_course.exercises import QUESTIONS, predict, reading
-from mha_course.experiments import bug_hunt, costs, precomputed
+from mha_course.experiments import costs, precomputed
 from mha_course.experiments.head_analysis import ablate_heads
 from mha_course.experiments.head_tasks import TwoTokenSum, learn
 from mha_course.experiments.leakage import token_dependence
@@ -23,6 +23,7 @@ from mha_course.lessons.l14_vision import vision
 from mha_course.lessons.l15_language_model.exercises import next_token_targets
 from mha_course.lessons.l17_what_heads_do import induction
 from mha_course.lessons.l17_what_heads_do.exercises import contribution_norms
+from mha_course.lessons.l19_bug_hunt import costs as bug_hunt
 from mha_course.masks import causal_mask, combine_masks, padding_mask
 from mha_course.models import EncoderBlock, language
 from mha_course.positions import rope, sinusoidal_encoding

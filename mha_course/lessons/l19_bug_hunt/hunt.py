@@ -1,6 +1,6 @@
 """Lesson 19: modules that run, train and are wrong, drawn by a seed, and what is said of an accusation.
 
-``python -m mha_course.exercises.bug_hunt 7`` prints the answer key of the sheet that seed 7 draws.
+``python -m mha_course.lessons.l19_bug_hunt.hunt 7`` prints the answer key of the sheet that seed 7 draws.
 """
 
 from __future__ import annotations
@@ -17,11 +17,12 @@ from matplotlib.figure import Figure
 
 from mha_course import plots
 from mha_course.errors import require
-from mha_course.exercises.accusations import explain, understood
 from mha_course.exercises.html import box, foreign, heading, prose
-from mha_course.experiments import bug_hunt, faulty_attention
+from mha_course.experiments import faulty_attention
 from mha_course.experiments.faulty_attention import INNOCENT, PAIRS, SINGLE, CausalAttention
-from mha_course.experiments.probes import NOTHING, findings
+from mha_course.lessons.l19_bug_hunt import costs as bug_hunt
+from mha_course.lessons.l19_bug_hunt.accusations import explain, understood
+from mha_course.lessons.l19_bug_hunt.probes import NOTHING, findings
 from mha_course.models import seeded
 from mha_course.tracing.render import row, table
 from mha_course.widgets import Panel

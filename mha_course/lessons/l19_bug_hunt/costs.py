@@ -1,6 +1,6 @@
 """What a mistake in attention costs: small language models trained with it, and measured as they would be used.
 
-``python -m mha_course.experiments.bug_hunt`` makes ``data/bug_hunt.json``; with names behind it, these alone.
+``python -m mha_course.lessons.l19_bug_hunt.costs`` makes ``data/bug_hunt.json``; with names behind it, these alone.
 """
 
 from __future__ import annotations

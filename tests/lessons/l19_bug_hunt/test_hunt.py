@@ -9,13 +9,13 @@ import pytest
 import torch
 
 from mha_course.errors import ShapeError
-from mha_course.exercises import bug_hunt
-from mha_course.exercises.accusations import explain, understood
-from mha_course.exercises.bug_hunt import SIZES, Case, accuse, case, score, sheet, try_probe
-from mha_course.experiments import bug_hunt as measured
 from mha_course.experiments import faulty_attention
 from mha_course.experiments.faulty_attention import INNOCENT, PAIRS, SINGLE, CausalAttention
-from mha_course.experiments.probes import PROBES, findings, tokens
+from mha_course.lessons.l19_bug_hunt import costs as measured
+from mha_course.lessons.l19_bug_hunt import hunt as bug_hunt
+from mha_course.lessons.l19_bug_hunt.accusations import explain, understood
+from mha_course.lessons.l19_bug_hunt.hunt import SIZES, Case, accuse, case, score, sheet, try_probe
+from mha_course.lessons.l19_bug_hunt.probes import PROBES, findings, tokens
 
 SEEDS = (0, *(pytest.param(seed, marks=pytest.mark.slow) for seed in (1, 7, 2026)))
 EVERYTHING = [(name,) for name in SINGLE] + list(PAIRS)

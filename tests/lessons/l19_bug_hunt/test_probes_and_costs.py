@@ -8,8 +8,9 @@ from torch.nn import functional as F
 
 from mha_course.attention import fused_attention, merge_heads
 from mha_course.caching import KVCache, repeat_kv
-from mha_course.experiments import bug_hunt, probes
 from mha_course.experiments.faulty_attention import INNOCENT, PAIRS, SINGLE, CausalAttention, faulty, methods
+from mha_course.lessons.l19_bug_hunt import costs as bug_hunt
+from mha_course.lessons.l19_bug_hunt import probes
 from mha_course.models import seeded
 from mha_course.models.language import language_loss
 from mha_course.positions import rope
