@@ -17,6 +17,36 @@ from torch.nn import functional as F
 from mha_course import errors
 
 
+def multi_head_attention(
+    x: Tensor, w_q: Tensor, w_k: Tensor, w_v: Tensor, w_o: Tensor, num_heads: int, mask: Tensor | None = None
+) -> tuple[Tensor, Tensor]:
+    """Let every token attend to every token with H heads: the whole of this file in one place, without bias.
+
+    Args: mask as for attention.
+    Shape:
+        x (B, S, C)
+        w_q, w_k, w_v, w_o (C, C), stored as nn.Linear does
+    Returns: out (B, S, C) and weights (B, H, S, S).
+    Raises: ShapeError.
+
+    >>> out, weights = multi_head_attention(torch.zeros(2, 5, 24), *torch.zeros(4, 24, 24), num_heads=4)
+    >>> out.shape, weights.shape
+    (torch.Size([2, 5, 24]), torch.Size([2, 4, 5, 5]))
+
+    Reference: Vaswani et al. 2017, section 3.2.2.
+    """
+    q = split_heads(x @ w_q.T, num_heads)  # (B, H, S, D)
+    k = split_heads(x @ w_k.T, num_heads)  # (B, H, S, D)
+    v = split_heads(x @ w_v.T, num_heads)  # (B, H, S, D)
+    scores = q @ k.transpose(-2, -1)  # (B, H, S, S)
+    scaled_scores = scores / math.sqrt(q.size(-1))  # (B, H, S, S)
+    weights = masked_softmax(scaled_scores, mask)  # (B, H, S, S)
+    context = weights @ v  # (B, H, S, D)
+    merged = merge_heads(context)  # (B, S, C)
+    out = merged @ w_o.T  # (B, S, C)
+    return out, weights
+
+
 def split_heads(x: Tensor, num_heads: int) -> Tensor:
     """Cut the width into H heads and bring the head axis before the tokens.
 
@@ -46,6 +76,24 @@ def merge_heads(x: Tensor) -> Tensor:
     """
     errors.require_tokens("merge_heads", "x", x, "B H S D")
     return x.transpose(1, 2).flatten(2)  # (B, S, C)
+
+
+def split_fused_qkv(qkv: Tensor, num_heads: int) -> tuple[Tensor, Tensor, Tensor]:
+    """Return q, k and v, each (B, H, S, D), from (B, S, 3C) whose last axis is ordered (3, H, D)."""
+    unfolded = qkv.unflatten(2, (3, num_heads, -1))  # (B, S, 3, H, D)
+    q, k, v = unfolded.permute(2, 0, 3, 1, 4)  # (B, H, S, D)
+    return q, k, v
+
+
+def head_contributions(context: Tensor, w_o: Tensor) -> Tensor:
+    """Return what each head adds to the output, (B, H, T, C); the sum over H is the merged context times w_oᵀ.
+
+    Shape:
+        context (B, H, T, D)
+        w_o (C, C), stored as nn.Linear does
+    """
+    columns = w_o.unflatten(1, (context.size(1), -1)).permute(1, 2, 0)  # (H, D, C)
+    return context @ columns  # (B, H, T, C)
 
 
 def attention(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None = None) -> tuple[Tensor, Tensor]:

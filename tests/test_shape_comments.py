@@ -112,6 +112,9 @@ def use_attention():
     mha.steps(x, memory, mask=mask)
     mha.steps(memory, is_causal=True)
     attention.attention(*(torch.randn(2, 4, tokens, 6) for tokens in (5, 7, 7)), mask)
+    attention.multi_head_attention(memory, *torch.randn(4, 24, 24), num_heads=4)
+    attention.split_fused_qkv(torch.randn(2, 7, 72), num_heads=4)
+    attention.head_contributions(torch.randn(2, 4, 5, 6), torch.randn(24, 24))
 
 
 def use_masks():

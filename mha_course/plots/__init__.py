@@ -27,11 +27,11 @@ from mha_course.plots.heatmaps import head_grid, head_rows, heatmap, heatmap_row
 from mha_course.plots.masks import MaskGrid, mask_grids
 
 __all__ = [
-    "ACCENT", "BAR", "HATCH", "INK", "LINE", "QUIET", "Lines", "Listing", "MaskGrid", "Matrix", 
-    "bars", "curves", 
-    "display_width", "fold_out", "head_grid", "head_rows", "heatmap", "heatmap_row", 
+    "ACCENT", "BAR", "HATCH", "INK", "LINE", "QUIET", "Lines", "Listing", "MaskGrid", "Matrix",
+    "bars", "curves",
+    "display_width", "fold_out", "head_grid", "head_rows", "heatmap", "heatmap_row",
     "learning_curves", "line_panels", "listings", "mask_grids", "new_figure",
-    "number_tables", "page", "pipeline", "png", "product", 
+    "number_tables", "page", "pipeline", "png", "product",
     "show", "small_curves", "strongest", "token_bars", "unregistered",
-    
+
 ]  # fmt: skip

@@ -64,9 +64,9 @@ class Tags(HTMLParser):
 # The lessons are listed once, and as they are
 
 
-def test_each_lesson_is_a_file_and_a_notebook_of_its_name():
-    files = sorted((ROOT / "mha_course" / "exercises" / "lessons").glob("l[0-9]*.py"))
-    assert [file.stem[1:] for file in files] == [path.stem for path in NOTEBOOKS.values()]
+def test_each_lesson_is_a_folder_and_a_notebook_of_its_name():
+    files = sorted((ROOT / "mha_course" / "lessons").glob("l[0-9]*/exercises.py"))
+    assert [file.parent.name[1:] for file in files] == [path.stem for path in NOTEBOOKS.values()]
     assert [lesson.number for lesson in LESSONS] == list(NOTEBOOKS) == list(range(len(LESSONS)))
 
 

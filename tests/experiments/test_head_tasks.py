@@ -17,6 +17,7 @@ from mha_course.experiments import head_analysis, head_tasks, precomputed
 from mha_course.experiments.head_tasks import AssociativeRecall, ParallelAttention, TwoTokenSum, learn
 from mha_course.lessons.l03_scaling import scaling
 from mha_course.lessons.l06_concatenation.exercises import build_subtractor
+from mha_course.lessons.l16_why_many_heads import precompute
 from mha_course.lessons.l17_what_heads_do import alternative_weights, induction
 from mha_course.lessons.l17_what_heads_do.exercises import other_weights
 from mha_course.widgets import AblationLab
@@ -361,10 +362,10 @@ def test_two_hundred_runs_ship_as_they_come_out():
     parts = (*shipped.difference.values(), *shipped.slower.values(), *shipped.two_layers.values())
     assert [len(runs) for runs in parts] == [200] * 6
     made = [
-        (train_once(precomputed.difference, 4, precomputed.SEEDS[:1]), shipped.difference[4]),
-        (train_once(precomputed.difference, 2, precomputed.SEEDS[1:2]), shipped.difference[2][5:]),
-        (train_once(precomputed.difference, 2, precomputed.SEEDS[:1], lr=0.003), shipped.slower[2]),
-        (train_once(precomputed.two_layers, 12, precomputed.SEEDS[:1]), shipped.two_layers[12]),
+        (train_once(precompute.difference, 4, precompute.SEEDS[:1]), shipped.difference[4]),
+        (train_once(precompute.difference, 2, precompute.SEEDS[1:2]), shipped.difference[2][5:]),
+        (train_once(precompute.difference, 2, precompute.SEEDS[:1], lr=0.003), shipped.slower[2]),
+        (train_once(precompute.two_layers, 12, precompute.SEEDS[:1]), shipped.two_layers[12]),
     ]
     for some, kept in made:  # on another processor a run may differ
         assert sum(abs(one - other) < 0.05 for one, other in zip(some, kept, strict=False)) >= 4
@@ -376,9 +377,9 @@ def test_two_hundred_runs_ship_as_they_come_out():
 def test_thin_heads_ship_as_they_come_out():
     """The quickest of the runs that ship, made again for fewer steps: the order is theirs."""
     shipped = precomputed.load().thin
-    assert list(shipped) == list(precomputed.HEADS)
+    assert list(shipped) == list(precompute.HEADS)
     for heads in (1, 8):
-        made = train_once(precomputed.thin, heads, runs=1, steps=200)
+        made = train_once(precompute.thin, heads, runs=1, steps=200)
         assert list(made) == list(shipped[heads])
         for name, (r2,) in made.items():
             assert sum(shipped[heads][name]) / 3 == pytest.approx(r2, abs=0.15), name
@@ -450,7 +451,7 @@ def test_training_with_other_divisors_ships_as_it_comes_out():
 
 
 def test_a_report_says_what_the_measures_say(model):
-    found = precomputed.report(model)
+    found = head_analysis.pronoun_report(model)
     texts = [text for text in sentences(1000, "test", seed=16) if "pronoun" in text.pairs]
     assert found["accuracy"] == pytest.approx(head_analysis.accuracy(model, texts, "pronoun"), abs=1e-3)
     looks = head_analysis.relation_table(model, texts, ["pronoun"])[0].tolist()

@@ -2,10 +2,12 @@
 
 import inspect
 import itertools
+from importlib import import_module
 
 import matplotlib.pyplot as plt
 import pytest
 import torch
+from labs import LABS
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.path import Path
@@ -23,12 +25,11 @@ from mha_course.lessons.l10_positions.pictures import encoding_waves, rope_pairs
 from mha_course.lessons.l11_kv_cache.pictures import decoding_step, kv_sharing
 from mha_course.lessons.l12_flash_attention.pictures import memory_traffic, online_softmax, recomputation, tiles
 from mha_course.lessons.l13_encoder_block.pictures import block_wirings, norm_groups
-from mha_course.lessons.l14_vision.pictures import attention_overlay, image_grid, patches
+from mha_course.lessons.l14_vision.overlays import attention_overlay, image_grid, patches
 from mha_course.masks import causal_mask
 from mha_course.plots import figures
 from mha_course.plots.words import numbered
 from mha_course.positions import sinusoidal_encoding
-from mha_course.widgets.labs import LABS
 
 WORDS = SENTENCE.split()
 MATRICES = (
@@ -87,6 +88,16 @@ SEVERAL = {
     "weighted_sum": lambda: weighted_sum(HEADS[0, 0], X[0, :, :12], WORDS),
 }
 
+PICTURES_OF_LESSONS = [
+    "l05_weighted_sum.pictures",
+    "l07_multi_head_attention.scene.static",
+    "l09_cross_attention.pictures",
+    "l10_positions.pictures",
+    "l11_kv_cache.pictures",
+    "l12_flash_attention.pictures",
+    "l13_encoder_block.pictures",
+    "l14_vision.overlays",
+]
 SPACE = {}  # what the labs need
 exec(START, SPACE)
 
@@ -94,6 +105,10 @@ exec(START, SPACE)
 def returning(kind):
     """Name the public functions whose annotation says that they return this."""
     functions = {name: getattr(plots, name) for name in plots.__all__ if inspect.isfunction(getattr(plots, name))}
+    for room in PICTURES_OF_LESSONS:
+        module = import_module(f"mha_course.lessons.{room}")
+        found = inspect.getmembers(module, inspect.isfunction)
+        functions |= {name: fn for name, fn in found if fn.__module__ == module.__name__ and not name.startswith("_")}
     return {name for name, fn in functions.items() if inspect.signature(fn, eval_str=True).return_annotation is kind}
 
 

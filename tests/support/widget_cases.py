@@ -2,7 +2,7 @@
 
 import inspect
 
-from mha_course.widgets.labs import LABS
+from labs import LABS
 
 START = """
 import numpy as np, torch
@@ -10,6 +10,7 @@ from mha_course import plots
 from mha_course.attention import MultiHeadAttention
 from mha_course.models import CausalLanguageModel, language
 from mha_course.tracing import trace
+from mha_course.lessons.l07_multi_head_attention import AttentionScene
 from mha_course.widgets import *
 scores, words = torch.randn(6, 6, generator=torch.Generator().manual_seed(0)), "the grey cat sat on it".split()
 small = {"d_model": 8, "num_heads": 2, "d_ff": 8, "num_layers": 1}
@@ -20,6 +21,7 @@ seen = MultiHeadAttention(8, 2)
 def weights(temperature): return (scores / temperature).softmax(-1)
 def draw(size): return plots.heatmap(np.eye(size)), f"An identity of {size}."
 """
+START += "\n".join(f"from {lab.__module__} import {name}" for name, lab in LABS.items())
 
 
 # What labs must be given, by the names of their parameters.

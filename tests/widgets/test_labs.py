@@ -6,6 +6,7 @@ import threading
 
 import pytest
 import torch
+from labs import LABS
 from torch.nn import functional as F
 from widget_cases import CASES, START, first_move
 
@@ -22,7 +23,6 @@ from mha_course.lessons.l07_multi_head_attention import SplitLab
 from mha_course.lessons.l12_flash_attention import TilingLab
 from mha_course.widgets import MaskLab, PlaneLab
 from mha_course.widgets.controls import ChoiceControl, NumberControl, ToggleControl
-from mha_course.widgets.labs import LABS
 from mha_course.widgets.labs.mask import BY_HAND, COURSE, FINITE, PRESETS
 from mha_course.widgets.labs.plane import REACH, TARGET
 from mha_course.widgets.labs.plane import TOKENS as ARROWS

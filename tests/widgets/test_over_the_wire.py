@@ -2,20 +2,24 @@
 
 import ast
 import os
+import pkgutil
 import time
+from importlib import import_module
 
 import pytest
 from elsewhere import COLAB, STUB
 from jupyter_client.manager import start_new_kernel
 from widget_cases import CASES, START, first_move
 
-from mha_course import widgets
+from mha_course import lessons, widgets
 from mha_course.cli.authoring import ROOT
 from mha_course.cli.jupyter_hooks import WIDGET_VIEW
 
 
 def test_every_widget_has_a_case():
-    assert sorted(CASES) == sorted(widgets.__all__)
+    folders = [import_module(f"{lessons.__name__}.{module.name}") for module in pkgutil.iter_modules(lessons.__path__)]
+    of_lessons = [name for folder in folders for name in getattr(folder, "__all__", ())]
+    assert sorted(CASES) == sorted([*widgets.__all__, *of_lessons])
 
 
 @pytest.fixture(scope="module", params=["here", pytest.param("Colab", marks=pytest.mark.elsewhere)])

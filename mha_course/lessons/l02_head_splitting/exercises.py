@@ -7,6 +7,7 @@ from typing import Any
 
 from torch import Tensor
 
+from mha_course.attention import split_fused_qkv
 from mha_course.exercises.inputs import B, C, H, S, draw, others, square, tokens
 from mha_course.exercises.spec import Exercise, Lesson, Operation, Rule, question
 
@@ -15,13 +16,6 @@ def split_heads(x: Tensor, num_heads: int) -> Tensor:
     """Cut the width into heads and bring them before the tokens, (B, S, C) -> (B, H, S, D)."""
     apart = x.unflatten(2, (num_heads, -1))  # (B, S, H, D)
     return apart.transpose(1, 2)  # (B, H, S, D)
-
-
-def split_fused_qkv(qkv: Tensor, num_heads: int) -> tuple[Tensor, Tensor, Tensor]:
-    """Return q, k and v, each (B, H, S, D), from (B, S, 3C) whose last axis is ordered (3, H, D)."""
-    apart = qkv.unflatten(2, (3, num_heads, -1))  # (B, S, 3, H, D)
-    q, k, v = apart.permute(2, 0, 3, 1, 4)  # (B, H, S, D)
-    return q, k, v
 
 
 def one_head_queries(x: Tensor, w_q: Tensor, head: int, num_heads: int) -> Tensor:

@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING
 
-from mha_course.lessons.on_demand import load_on_demand
+from mha_course.lessons import load_on_demand
 
 if TYPE_CHECKING:
     from mha_course.lessons.l05_weighted_sum.lab import WeightedSumLab

@@ -19,12 +19,6 @@ def merge_heads(context: Tensor) -> Tensor:
     return context.transpose(1, 2).flatten(2)  # (B, T, C)
 
 
-def head_contributions(context: Tensor, w_o: Tensor) -> Tensor:
-    """Return what each head adds to the output, (B, H, T, C); the sum over H is the merged context times w_oᵀ."""
-    columns = w_o.unflatten(1, (context.size(1), -1)).permute(1, 2, 0)  # (H, D, C)
-    return context @ columns  # (B, H, T, C)
-
-
 def build_subtractor(d: int) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """Return w_q, w_k, w_v, w_o, each (3d, 3d), so that two heads give c_a - c_b at the query token.
 
@@ -165,7 +159,7 @@ EXERCISES = [
         steps=("merge",),
     ),
     Exercise(
-        head_contributions,
+        reference.head_contributions,
         "The merged context times w_oᵀ sums over C numbers a token. Which of them come from one head?",
         "Cut w_o by columns, D for each head, and multiply each head by its own columns only. See “W_O: where the "
         "heads meet”.",

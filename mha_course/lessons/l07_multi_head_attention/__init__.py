@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING
 
-from mha_course.lessons.on_demand import load_on_demand
+from mha_course.lessons import load_on_demand
 
 if TYPE_CHECKING:
     from mha_course.lessons.l07_multi_head_attention.lab import SplitLab
@@ -10,4 +10,4 @@ if TYPE_CHECKING:
 else:
     __getattr__ = load_on_demand(__name__, SplitLab="lab", AttentionScene="scene.widget")
 
-__all__ = ["SplitLab", "AttentionScene"]
+__all__ = ["AttentionScene", "SplitLab"]

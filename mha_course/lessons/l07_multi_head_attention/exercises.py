@@ -10,28 +10,11 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from mha_course.attention import attention, merge_heads, multi_head_attention, split_fused_qkv, split_heads
 from mha_course.exercises.attention_steps import ALL_SIX, MASKED, Steps, pass_through, read_fused
 from mha_course.exercises.inputs import C, H, S, draw, others, square, tokens
 from mha_course.exercises.inputs import mask as some_mask
 from mha_course.exercises.spec import Exercise, Lesson, Operation, Rule, mistake, question
-from mha_course.lessons.l02_head_splitting.exercises import split_fused_qkv, split_heads
-from mha_course.lessons.l03_scaling.exercises import scaled_scores
-from mha_course.lessons.l04_softmax.exercises import masked_softmax, softmax
-from mha_course.lessons.l05_weighted_sum.exercises import weighted_sum
-from mha_course.lessons.l06_concatenation.exercises import merge_heads
-
-
-def multi_head_attention(
-    x: Tensor, w_q: Tensor, w_k: Tensor, w_v: Tensor, w_o: Tensor, num_heads: int, mask: Tensor | None = None
-) -> tuple[Tensor, Tensor]:
-    """Do all six steps without bias: out (B, S, C) and weights (B, H, S, S)."""
-    q = split_heads(x @ w_q.T, num_heads)  # (B, H, S, D)
-    k = split_heads(x @ w_k.T, num_heads)  # (B, H, S, D)
-    v = split_heads(x @ w_v.T, num_heads)  # (B, H, S, D)
-    scores = scaled_scores(q, k)  # (B, H, S, S)
-    weights = softmax(scores) if mask is None else masked_softmax(scores, mask)  # (B, H, S, S)
-    context = weighted_sum(weights, v)  # (B, H, S, D)
-    return merge_heads(context) @ w_o.T, weights
 
 
 class MultiHeadAttention(nn.Module):
@@ -50,9 +33,8 @@ class MultiHeadAttention(nn.Module):
         q = split_heads(self.q_proj(x), self.num_heads)  # (B, H, S, D)
         k = split_heads(self.k_proj(x), self.num_heads)  # (B, H, S, D)
         v = split_heads(self.v_proj(x), self.num_heads)  # (B, H, S, D)
-        scores = scaled_scores(q, k)  # (B, H, S, S)
-        weights = softmax(scores) if mask is None else masked_softmax(scores, mask)  # (B, H, S, S)
-        return self.out_proj(merge_heads(weighted_sum(weights, v)))
+        context, _ = attention(q, k, v, mask)  # (B, H, S, D)
+        return self.out_proj(merge_heads(context))
 
 
 def fused_mha(x: Tensor, w_qkv: Tensor, w_o: Tensor, num_heads: int, is_causal: bool = False) -> Tensor:

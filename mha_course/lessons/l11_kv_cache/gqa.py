@@ -17,7 +17,7 @@ from mha_course.datasets.grammar import sentences
 from mha_course.experiments.head_analysis import accuracy
 from mha_course.models import MaskedWordModel, masked_word_loss, seeded, train
 
-PATH = Path(__file__).parents[1] / "data" / "uptraining.json"
+PATH = Path(__file__).parents[2] / "data" / "uptraining.json"
 TRAINING_STEPS = 3000  # of the model that ships
 SHARE = 0.05
 RELATIONS = ("pronoun", "adjective", "state")

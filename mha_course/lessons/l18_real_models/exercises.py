@@ -8,12 +8,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from mha_course.attention import merge_heads, split_heads
+from mha_course.attention import attention, merge_heads, split_heads
 from mha_course.exercises.attention_steps import MASKED, Steps, read_fused
 from mha_course.exercises.inputs import C, H, draw, others, square, tokens
 from mha_course.exercises.spec import Exercise, Lesson, mistake, question
-from mha_course.lessons.l03_scaling.exercises import scaled_scores
-from mha_course.lessons.l04_softmax.exercises import masked_softmax
 from mha_course.masks import causal_mask
 
 STORED = ("c_attn.weight", "c_attn.bias", "c_proj.weight", "c_proj.bias")
@@ -32,8 +30,8 @@ def gpt2_attention(x: Tensor, state: Mapping[str, Tensor], num_heads: int) -> Te
     q = split_heads(x @ w_q.T + b_q, num_heads)  # (B, H, S, D)
     k = split_heads(x @ w_k.T + b_k, num_heads)  # (B, H, S, D)
     v = split_heads(x @ w_v.T + b_v, num_heads)  # (B, H, S, D)
-    weights = masked_softmax(scaled_scores(q, k), causal_mask(x.size(1), device=x.device))  # (B, H, S, S)
-    return merge_heads(weights @ v) @ state["c_proj.weight"] + state["c_proj.bias"]  # (B, S, C)
+    context, _ = attention(q, k, v, causal_mask(x.size(1), device=x.device))  # (B, H, S, D)
+    return merge_heads(context) @ state["c_proj.weight"] + state["c_proj.bias"]  # (B, S, C)
 
 
 def to_half_split(weight: Tensor, num_heads: int) -> Tensor:

@@ -24,7 +24,7 @@ from mha_course.experiments.faulty_attention import PAIRS, SINGLE, CausalAttenti
 from mha_course.models import WordModel, random_batches, seeded, train
 from mha_course.models.language import LONGEST, PAD, WORDS, encode, language_loss
 
-PATH = Path(__file__).parents[1] / "data" / "bug_hunt.json"
+PATH = Path(__file__).parents[2] / "data" / "bug_hunt.json"
 RIGHT = "right"
 STEPS, EVERY, SEED = 300, 10, 0
 BATCH = 64  # sentences, in training and in measuring: one mistake mixes those of a batch

@@ -7,8 +7,7 @@ import pytest
 import torch
 
 from mha_course import flash
-from mha_course.lessons.l12_flash_attention import TilingLab, online_softmax
-from mha_course.lessons.l12_flash_attention.pictures import online_softmax, tiles
+from mha_course.lessons.l12_flash_attention import TilingLab, online_softmax, pictures
 
 TOKENS = ["the", "grey", "cat", "that", "chased", "the", "loud", "dogs", "was", "hungry"]
 
@@ -41,7 +40,7 @@ def test_hidden_scores_add_nothing():
 
 
 def test_one_row_is_drawn_with_the_numbers_of_each_block(scores):
-    figure = online_softmax(scores[0], 4)
+    figure = pictures.online_softmax(scores[0], 4)
     top, bottom = figure.axes
     steps = online_softmax.running(scores[0], 4)
     for before, step in itertools.pairwise(steps):
@@ -53,7 +52,7 @@ def test_one_row_is_drawn_with_the_numbers_of_each_block(scores):
 
 @pytest.mark.parametrize("causal", [False, True])
 def test_tiles_cover_what_may_be_seen(causal):
-    ax = tiles(9, 13, 4, causal=causal)
+    ax = pictures.tiles(9, 13, 4, causal=causal)
     paper, *drawn = ax.patches
     assert paper.get_hatch()
     covered = torch.zeros(9, 13, dtype=torch.int64)

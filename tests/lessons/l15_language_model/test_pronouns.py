@@ -1,4 +1,4 @@
-"""Which heads of lesson 15's model look from the place of a pronoun to its noun; starts that lessons 13 to 15 show."""
+"""Which heads of lesson 15's model look from the place of a pronoun to its noun, and what ships."""
 
 import pytest
 import torch
@@ -6,7 +6,7 @@ from training_cache import train_once
 
 from mha_course.datasets import grammar
 from mha_course.experiments import head_analysis, precomputed
-from mha_course.lessons.l15_language_model import pronouns
+from mha_course.lessons.l15_language_model import precompute, pronouns
 from mha_course.models import language
 
 
@@ -48,21 +48,12 @@ def test_accuracy_counts_pronouns_one_by_one(texts):
 @pytest.mark.train
 def test_a_start_ships_as_it_comes_out():
     """The one whose heads do not look at the noun, made again."""
-    shipped, made = precomputed.load().language[201], train_once(precomputed.language_start, 201)
+    shipped, made = precomputed.load().language[201], train_once(precompute.language_start, 201)
     assert made["accuracy"] > 0.98
     for name in ("noun", "adjective"):  # on another processor the last digits differ
         assert max(made[name]) == pytest.approx(max(shipped[name]), abs=0.15)
     assert max(made["noun"]) < 0.3
     assert max(made["adjective"]) > 0.7
-
-
-@pytest.mark.train
-def test_a_start_of_vision_ships_as_it_comes_out():
-    """The start that the lesson trains live, made again: the colours of clear favourites are the same."""
-    shipped, made = precomputed.load().vision[0], train_once(precomputed.vision_start, 0)
-    assert made["accuracy"] == pytest.approx(shipped["accuracy"], abs=0.05)
-    pairs = zip(made["colours"], shipped["colours"], strict=True)
-    assert sum(one == other for one, other in pairs) >= 2  # on another processor a favourite may differ
 
 
 @pytest.mark.train

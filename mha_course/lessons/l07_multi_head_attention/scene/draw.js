@@ -1,7 +1,7 @@
 // Draws the scene as SVG: what the plan of Python says, matrices as images, and the word that is followed. What changes
 // with the stage, the word and the head is how visible things are, and where bands stand: the style sheet moves them.
 
-import { clamp, make, number, svg } from "../dom.js";
+import { clamp, make, number, svg } from "../../../widgets/dom.js";
 import { STAGES } from "./numbers.js";
 
 const FAINT = 0.28; // what is not lit while walking

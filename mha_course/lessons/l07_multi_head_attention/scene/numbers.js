@@ -1,6 +1,6 @@
 // What Python sent, as numbers; what each number is made of; and the sentences of the stages. Nothing here draws.
 
-import { apart, bytesOf, number } from "../dom.js";
+import { apart, bytesOf, number } from "../../../widgets/dom.js";
 
 const [FEW, MOST] = [9, 16]; // parts of a number that are shown one by one: with words, and without
 

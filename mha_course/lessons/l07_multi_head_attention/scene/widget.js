@@ -1,7 +1,7 @@
 // The whole of multi-head attention in one picture: it is walked, followed and looked into without a kernel.
 
-import { apart, bytesOf, clamp, make, makeButton, say } from "../dom.js";
-import { Stage } from "../stage.js";
+import { apart, bytesOf, clamp, make, makeButton, say } from "../../../widgets/dom.js";
+import { Stage } from "../../../widgets/stage.js";
 import { Picture } from "./draw.js";
 import { STAGES, lookInside, readSteps, sentenceOf, strongest } from "./numbers.js";
 

@@ -1,0 +1,45 @@
+"""What ships of lesson 16, made in about an hour: many runs on a task that one head cannot do, and with thin heads."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+from typing import Any
+
+from mha_course.experiments import precomputed
+from mha_course.experiments.head_tasks import AssociativeRecall, TwoTokenSum, learn
+
+HEADS = (1, 2, 4, 8, 16)
+SEEDS = tuple(range(400, 440))
+
+
+def difference(num_heads: int, seeds: Sequence[int] = SEEDS, **options: Any) -> list[float]:
+    """Let five runs learn the difference of two contents with so many heads, for every seed; return their R²."""
+    runs = [learn(TwoTokenSum(), num_heads, seed=seed, **options).r2.tolist() for seed in seeds]
+    return [value for r2 in runs for value in precomputed.round_all(r2)]
+
+
+def two_layers(head_dim: int, seeds: Sequence[int] = SEEDS) -> list[float]:
+    """Let five runs learn the same with two layers of one head of some width, for every seed; return their R²."""
+    return difference(1, seeds, num_layers=2, score_dim=head_dim, value_dim=head_dim)
+
+
+def thin(num_heads: int, *, runs: int = 3, steps: int = 1000) -> dict[str, list[float]]:
+    """Let runs learn to look up one of 16 keys with heads of which all, q and k, or v alone are thin: their R²."""
+    task = AssociativeRecall()
+    wide = {"q, k and v": {}, "q and k": {"value_dim": task.width}, "v": {"score_dim": task.width}}
+    return {
+        name: precomputed.round_all(learn(task, num_heads, runs=runs, steps=steps, **options).r2.tolist())
+        for name, options in wide.items()
+    }
+
+
+if __name__ == "__main__":
+    precomputed.remake(
+        {
+            "difference": (difference, (1, 2, 4)),
+            "slower": (partial(difference, lr=0.003), (2,)),
+            "two_layers": (two_layers, (12, 24)),
+            "thin": (thin, HEADS),
+        }
+    )
